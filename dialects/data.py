@@ -1,0 +1,257 @@
+"""The `data` dialect: constants of every value-semantic level, with large ones kept outside the IR.
+
+    %w = data.constant #data.stored<"70bae6b8c0ffee00"> : tensor<64x3x7x7xf32> loc("conv1/W")
+    %k = data.constant dense<0.5> : tensor<f32>
+
+A stored constant is named by the hash of its content. The bytes live in a `Blob`, which is freed with the last attribute
+that refers to it; a file of weights beside a module's text brings them back (`save_blobs`, `load_blobs`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, TensorType
+from xdsl.ir import Attribute, Data, Dialect, Operation
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import ConstantLike, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.diagnostics import PopulusError, named
+from populus.dialects.element_types import dtype_of, element_of, element_type_of, shape_of, size_in_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
+
+
+class Blob:
+    """Bytes outside the IR, equal when their content hash is. `bytes` is None while only the hash was read from a text."""
+
+    __slots__ = ("__weakref__", "bytes", "key")
+
+    def __init__(self, key: str, bytes: NDArray[np.uint8] | None):
+        self.key = key
+        self.bytes = bytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Blob) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+_BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()
+
+
+def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
+    """The one blob of this key, with its bytes filled in if they were missing."""
+    blob = _BLOBS.get(key)
+    if blob is None:
+        blob = _BLOBS[key] = Blob(key, bytes)
+    elif blob.bytes is None:
+        blob.bytes = bytes
+    return blob
+
+
+def store(array: NDArray[Any]) -> Blob:
+    """A blob of the array's content, C-contiguous; shares memory with `array` where that is contiguous already."""
+    import numpy as np
+
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    digest = hashlib.sha256(array.dtype.name.encode())
+    digest.update(memoryview(flat))
+    return _blob(digest.hexdigest()[:16], flat)
+
+
+@irdl_attr_definition
+class StoredAttr(Data[Blob]):
+    """`#data.stored<"70bae6b8c0ffee00">`: a constant by the hash of its content."""
+
+    name = "data.stored"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Blob:
+        with parser.in_angle_brackets():
+            return _blob(parser.parse_str_literal("the hash of a stored constant"))
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string_literal(self.data.key)
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A tensor known when compiling. Valid at the `onnx`, `popart` and `popops` levels alike.
+
+    Build one with `constant(array)`; read it with `constant_value(value)`.
+    """
+
+    name = "data.constant"
+
+    value = prop_def(Attribute)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure(), ConstantLike())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConstantOp:
+        attributes = parser.parse_optional_attr_dict()
+        value = parser.parse_attribute()
+        if isinstance(value, DenseIntOrFPElementsAttr):  # its text ends with its type
+            type = value.type
+        else:
+            parser.parse_punctuation(":")
+            type = parser.parse_type()
+        return cls.create(properties={"value": value}, result_types=[type], attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" ")
+        printer.print_attribute(self.value)
+        if not isinstance(self.value, DenseIntOrFPElementsAttr):
+            printer.print_string(" : ")
+            printer.print_attribute(self.result.type)
+
+    def verify_(self) -> None:
+        if isinstance(self.value, DenseIntOrFPElementsAttr):
+            if self.value.type != self.result.type:
+                raise VerifyException(f"the value is {self.value.type}, the result {self.result.type}")
+        elif isinstance(self.value, StoredAttr):
+            type = self.result.type
+            found = self.value.data.bytes
+            expected = size_in_bytes(type.element_type)
+            for n in type.get_shape():
+                expected *= n
+            if found is not None and found.size != expected:
+                raise VerifyException(f"{found.size} bytes are stored for {type}, which needs {expected}")
+        else:
+            raise VerifyException(f"{self.value} is neither dense nor stored")
+
+    def array(self) -> NDArray[Any]:
+        """The value, read-only; equal elements are one element with stride 0.
+
+        Raises PopulusError if only the hash of a stored constant is known.
+        """
+        return attribute_array(self.value, self.result.type)
+
+
+def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
+    """The elements of a dense or stored attribute of tensor type `type`, read-only."""
+    import numpy as np
+
+    dtype, shape = dtype_of(element_type_of(type)), shape_of(type)
+    if isinstance(value, StoredAttr):
+        if value.data.bytes is None:
+            raise PopulusError(
+                f"the constant {value.data.key} is not loaded; give the file of weights that was written beside the module (--weights)"
+            )
+        array = value.data.bytes.view(dtype).reshape(shape)
+    else:
+        assert isinstance(value, DenseIntOrFPElementsAttr), value
+        data = value.data.data
+        if dtype == np.bool_:
+            array = _booleans(value, shape)
+        elif value.is_splat():
+            array = np.broadcast_to(np.frombuffer(data, dtype, 1).reshape(()), shape)
+        else:
+            array = np.frombuffer(data, dtype).reshape(shape)
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def _booleans(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> NDArray[Any]:
+    import numpy as np
+
+    elements = np.array([bool(v) for v in value.get_values()], np.bool_)
+    return np.broadcast_to(elements.reshape(()), shape) if value.is_splat() else elements.reshape(shape)
+
+
+def array_attribute(array: NDArray[Any]) -> Attribute:
+    """The attribute for an array: dense for up to 64 elements or equal elements, else stored."""
+    import numpy as np
+
+    type = TensorType(element_of(array.dtype), list(array.shape))
+    uniform = array.size > 1 and (all(s == 0 for s in array.strides) or _all_equal(array))
+    if array.dtype.name.startswith("float8") or array.size == 0 or (array.size > INLINE_ELEMENTS and not uniform):
+        return StoredAttr(store(array))
+    small = np.ascontiguousarray(array.reshape(-1)[:1] if uniform else array)
+    if array.dtype == np.bool_:
+        return DenseIntOrFPElementsAttr.from_list(type, [int(v) for v in small.reshape(-1)])
+    return DenseIntOrFPElementsAttr(type, BytesAttr(small.tobytes()))
+
+
+def _all_equal(array: NDArray[Any]) -> bool:
+    """Bitwise, so that -0.0 and NaN payloads stay what they are. Looks at few elements before it looks at all."""
+    import numpy as np
+
+    flat = np.ascontiguousarray(array).reshape(-1)
+    bits = flat.view(f"V{flat.itemsize}") if flat.itemsize > 8 else flat.view(f"u{flat.itemsize}")
+    return bool((bits[:64] == bits[0]).all() and (bits == bits[0]).all())
+
+
+def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:
+    """A constant op that holds `array`. `name`: where it came from, kept as its location."""
+    op = ConstantOp.build(
+        properties={"value": array_attribute(array)}, result_types=[TensorType(element_of(array.dtype), list(array.shape))]
+    )
+    if name is not None:
+        op.location = named(name)
+    return op
+
+
+def constant_value(value: object) -> NDArray[Any] | None:
+    """The array of an SSA value that a `data.constant` defines; None for any other value."""
+    owner = getattr(value, "owner", None)
+    return owner.array() if isinstance(owner, ConstantOp) else None
+
+
+def blobs_of(module: ModuleOp) -> dict[str, Blob]:
+    """Every stored constant that a module refers to, by key."""
+    return {
+        attribute.data.key: attribute.data
+        for op in module.walk()
+        for attribute in (*op.properties.values(), *op.attributes.values())
+        if isinstance(attribute, StoredAttr)
+    }
+
+
+def save_blobs(module: ModuleOp, path: str | os.PathLike[str]) -> None:
+    """Writes a module's stored constants to a safetensors file, each as its bytes. Complete or not at all."""
+    from safetensors.numpy import save_file
+
+    arrays = {key: blob.bytes for key, blob in blobs_of(module).items() if blob.bytes is not None}
+    partial = Path(f"{path}.partial")
+    save_file(arrays, partial)
+    partial.replace(path)
+
+
+def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:
+    """Fills in the stored constants of a weights file. Keep the list as long as a text that refers to them is parsed.
+
+    Raises PopulusError if the file is not a safetensors file or a constant's hash has other content.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    blobs: list[Blob] = []
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for key in file.keys():  # noqa: SIM118, a safetensors handle is no mapping
+                blobs.append(_blob(key, file.get_tensor(key)))
+    except (SafetensorError, OSError) as error:
+        raise PopulusError(f"{os.fspath(path)}: not a file of weights: {error}") from error
+    return blobs
+
+
+
+DATA = Dialect("data", [ConstantOp], [StoredAttr])

@@ -1,0 +1,135 @@
+"""What went wrong and where: user errors in one line, locations that survive rewriting, and the checks xDSL leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, LocationAttr, ModuleOp, NameLoc, NoneAttr, StringAttr, UnknownLoc
+from xdsl.ir import Operation, Region, SSAValue
+from xdsl.parser import Parser
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+
+
+class PopulusError(DiagnosticException):
+    """A user's mistake, in one line: where, what was found, what was expected, what to do."""
+
+
+def named(name: str) -> NameLoc:
+    """The location of what came from the ONNX node (or tensor) `name`."""
+    return NameLoc(StringAttr(name), NoneAttr())
+
+
+def place(location: LocationAttr) -> str | None:
+    """`'stem/conv'`, `leaky.mlir:3:1`, or the places of a fusion joined by ` + `; None where nothing is known."""
+    match location:
+        case NameLoc():
+            return f"'{location.desc.data}'"
+        case FileLineColLoc():
+            return f"{location.filename.data}:{location.line.data}:{location.column.data}"
+        case FusedLoc():
+            places = [place(part) for part in location.locations if isinstance(part, LocationAttr)]
+            return " + ".join(dict.fromkeys(p for p in places if p is not None)) or None
+        case _:
+            return None
+
+
+def where(op: Operation | None) -> str:
+    """The place of `op`, or that of its nearest parent that has one."""
+    while op is not None:
+        if (found := place(op.location)) is not None:
+            return found
+        op = op.parent_op()
+    return "somewhere"
+
+
+def fused(*locations: LocationAttr) -> LocationAttr:
+    """One location for an op made of several: the distinct known ones, flattened."""
+    flat: dict[LocationAttr, None] = {}
+    for location in locations:
+        parts = location.locations if isinstance(location, FusedLoc) else (location,)
+        flat.update({part: None for part in parts if isinstance(part, LocationAttr) and not isinstance(part, UnknownLoc)})
+    match list(flat):
+        case []:
+            return UnknownLoc()
+        case [only]:
+            return only
+        case several:
+            return FusedLoc(several, NoneAttr())
+
+
+@dataclass(eq=False, repr=False)
+class KeepLocations(RewritePattern):
+    """What `pattern` inserts without a location gets that of the op being rewritten.
+
+    xDSL's rewriter drops locations when it replaces an op; every pass of ours wraps its patterns in this.
+    """
+
+    pattern: RewritePattern
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        here = op.location
+
+        def mark(new: Operation) -> None:
+            for inner in new.walk():
+                if isinstance(inner.location, UnknownLoc):
+                    inner.location = here
+
+        rewriter.operation_insertion_handler.insert(0, mark)
+        try:
+            self.pattern.match_and_rewrite(op, rewriter)
+        finally:
+            rewriter.operation_insertion_handler.remove(mark)
+
+
+class LocatingParser(Parser):
+    """A parser whose ops know their line, and whose constraint failures are errors at that line."""
+
+    def parse_operation(self) -> Operation:
+        span = self._current_token.span
+        try:
+            op = super().parse_operation()
+        except VerifyException as error:
+            raise ParseError(span, " ".join(str(error).split())) from error
+        if isinstance(op.location, UnknownLoc):
+            at = span.get_location()
+            op.location = FileLineColLoc(StringAttr(at.file), IntAttr(at.line), IntAttr(at.col))
+        return op
+
+
+def verify(module: ModuleOp) -> None:
+    """`module.verify()` and definition before use; the error names the op and its place.
+
+    Raises PopulusError.
+    """
+    try:
+        module.verify()
+    except VerifyException as first:
+        for op in module.walk(region_first=True):
+            try:
+                op.verify(verify_nested_ops=False)
+            except VerifyException as error:
+                raise PopulusError(f"{where(op)}: {op.name}: {' '.join(str(error).split())}") from error
+        raise PopulusError(" ".join(str(first).split())) from first
+    check_order(module)
+
+
+def check_order(module: ModuleOp) -> None:
+    """Each value is defined before it is used (regions of one block). xDSL's `verify` does not look.
+
+    Raises PopulusError naming the op.
+    """
+    seen: set[SSAValue] = set()
+
+    def visit(region: Region) -> None:
+        for block in region.blocks:
+            seen.update(block.args)
+            for op in block.ops:
+                for value in op.operands:
+                    if value not in seen:
+                        raise PopulusError(f"{where(op)}: {op.name} uses %{value.name_hint or '?'} before it is defined")
+                for inner in op.regions:
+                    visit(inner)
+                seen.update(op.results)
+
+    visit(module.body)

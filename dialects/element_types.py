@@ -1,0 +1,134 @@
+"""Element types: xDSL's attribute, NumPy's dtype and the size in bytes of each.
+
+Integers are signless when signed (`i32`) and `ui32` when not; `i1` is a boolean of one byte.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E4M3FNUZType,
+    Float8E5M2FNUZType,
+    Float8E5M2Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    Signedness,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ui8, ui16, ui32, ui64 = (IntegerType(width, Signedness.UNSIGNED) for width in (8, 16, 32, 64))
+
+# element type -> NumPy (or ml_dtypes) dtype name
+_DTYPES: dict[Attribute, str] = {
+    f16: "float16",
+    f32: "float32",
+    f64: "float64",
+    bf16: "bfloat16",
+    Float8E4M3FNType(): "float8_e4m3fn",
+    Float8E4M3FNUZType(): "float8_e4m3fnuz",
+    Float8E5M2Type(): "float8_e5m2",
+    Float8E5M2FNUZType(): "float8_e5m2fnuz",
+    i1: "bool",
+    i8: "int8",
+    i16: "int16",
+    i32: "int32",
+    i64: "int64",
+    ui8: "uint8",
+    ui16: "uint16",
+    ui32: "uint32",
+    ui64: "uint64",
+}
+
+_FLOATS = (
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E4M3FNUZType,
+    Float8E5M2Type,
+    Float8E5M2FNUZType,
+)
+
+
+def is_float(element: Attribute) -> bool:
+    return isinstance(element, _FLOATS)
+
+
+def is_integer(element: Attribute) -> bool:
+    """An integer type, booleans not counted."""
+    return isinstance(element, IntegerType) and element != i1
+
+
+def is_unsigned(element: Attribute) -> bool:
+    return isinstance(element, IntegerType) and element.signedness.data is Signedness.UNSIGNED
+
+
+def is_known(element: Attribute) -> bool:
+    """Whether tiles and engines can hold this element type at all."""
+    return element in _DTYPES
+
+
+@lru_cache(None)
+def dtype_of(element: Attribute) -> np.dtype[Any]:
+    """The NumPy dtype of an element type. Raises TypeError for one that no engine holds (strings)."""
+    import numpy as np
+
+    if element not in _DTYPES:
+        raise TypeError(f"element type {element} has no array form")
+    name = _DTYPES[element]
+    if name.startswith(("bfloat", "float8")):
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    return np.dtype(name)
+
+
+@lru_cache(None)
+def _elements_by_dtype() -> dict[str, Attribute]:
+    return {name: element for element, name in _DTYPES.items()}
+
+
+def element_of(dtype: np.dtype[Any]) -> Attribute:
+    """The element type of a NumPy dtype. Raises TypeError for one that no engine holds."""
+    if dtype.name not in _elements_by_dtype():
+        raise TypeError(f"dtype {dtype} has no element type")
+    return _elements_by_dtype()[dtype.name]
+
+
+def size_in_bytes(element: Attribute) -> int:
+    return dtype_of(element).itemsize
+
+
+def shape_of(type: Attribute) -> tuple[int, ...]:
+    """The shape of a tensor type; -1 where a dimension is dynamic."""
+    assert isinstance(type, TensorType), type
+    return type.get_shape()
+
+
+def element_type_of(type: Attribute) -> Attribute:
+    assert isinstance(type, TensorType), type
+    return type.element_type
+
+
+def tensor(shape: tuple[int, ...] | list[int], element: Attribute) -> TensorType[Attribute]:
+    return TensorType(element, list(shape))

@@ -1,0 +1,106 @@
+"""The base of every op on immutable tensors: built from Python values, with one shape rule that infers and verifies.
+
+    ConvOp(x, w, bias, strides=(2, 2))      # popart.conv; the result type follows from `infer`
+
+Used by `popart`, custom ops, `popops`, `poplin`, `popnn` and `poprand` alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i64
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.irdl import IRDLOperation, OperandDef, OptOperandDef, ParsePropInAttrDict, VarOperandDef, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.expr import Expr, ExprAttr
+
+Value: TypeAlias = "SSAValue | Operation"
+Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float]"
+
+
+def attribute(value: Plain) -> Attribute:
+    """A Python value as an attribute: bool i1, int i64, float f32 (as ONNX's), str, expression, sequence of ints or floats."""
+    match value:
+        case Attribute():
+            return value
+        case bool():
+            return IntegerAttr(int(value), i1)
+        case int():
+            return IntegerAttr(value, i64)
+        case float():
+            return FloatAttr(value, f32)
+        case str():
+            return StringAttr(value)
+        case Expr():
+            return ExprAttr(value)
+        case _ if all(isinstance(v, int) for v in value):
+            return DenseArrayBase.from_list(i64, [int(v) for v in value])
+        case _:
+            return DenseArrayBase.from_list(f64, [float(v) for v in value])
+
+
+def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
+    """The integers of an `array<i64: ...>` property."""
+    return tuple(int(v) for v in array.get_values())
+
+
+class TensorOp(IRDLOperation, ABC):
+    """An op without effects on tensors of static shape. Subclasses declare operands, properties and `infer`.
+
+    The constructor takes the operands in order (None for an absent optional one; the last may be variadic) and the
+    properties by name as Python values.
+    """
+
+    irdl_options = (ParsePropInAttrDict(),)
+    traits = traits_def(Pure())
+    assembly_format = "operands attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, *operands: Value | None, **properties: Plain | None):
+        definition = type(self).get_irdl_definition()
+        unknown = properties.keys() - {d for d in definition.properties}
+        assert not unknown, f"{self.name} has no property {', '.join(sorted(unknown))}"
+        given = [None if v is None else SSAValue.get(v) for v in operands]
+        grouped: list[SSAValue | Sequence[SSAValue]] = []
+        for _, operand in definition.operands:
+            match operand:
+                case OptOperandDef():  # before VarOperandDef, its base class
+                    value = given.pop(0) if given else None
+                    grouped.append([] if value is None else [value])
+                case VarOperandDef():
+                    grouped.append([v for v in given if v is not None])
+                    given = []
+                case OperandDef():
+                    assert given and given[0] is not None, f"{self.name} needs more operands"
+                    grouped.append(given.pop(0))  # pyright: ignore[reportArgumentType]
+        assert not given, f"{self.name} takes fewer operands"
+        super().__init__(
+            operands=grouped,
+            result_types=[placeholder] * len(definition.results) if not self._variadic_results() else [[]],
+            properties={name: attribute(value) for name, value in properties.items() if value is not None},
+        )
+        self.results = tuple(OpResult(t, self, i) for i, t in enumerate(self.infer()))  # pyright: ignore[reportAttributeAccessIssue]
+
+    @classmethod
+    def _variadic_results(cls) -> bool:
+        return any(isinstance(r, VarOperandDef) or type(r).__name__ == "VarResultDef" for _, r in cls.get_irdl_definition().results)
+
+    @abstractmethod
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        """The result types that follow from operands and properties: the op's shape rule.
+
+        Raises ShapeError (or VerifyException) saying what disagrees, with both shapes.
+        """
+
+    def verify_(self) -> None:
+        inferred = list(self.infer())
+        found = [r.type for r in self.results]
+        if inferred != found:
+            raise VerifyException(f"the result is {', '.join(map(str, found))}; operands and attributes give {', '.join(map(str, inferred))}")
+
+
+placeholder = TensorType(f32, [])

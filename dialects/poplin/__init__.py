@@ -1,0 +1,82 @@
+"""The `poplin` dialect: matrix products and convolutions, the work that the matrix units do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i64
+from xdsl.ir import Attribute, Dialect
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import shapes
+from populus.dialects.element_types import element_type_of, shape_of, tensor
+from populus.dialects.ops import TensorOp, ints
+from populus.dialects.shapes import ShapeError
+
+
+@irdl_op_definition
+class MatMulOp(TensorOp):
+    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]`; a: [groups, m, k], b: [groups, k, n].
+
+    Source: poplin::matMulGrouped.
+    """
+
+    name = "poplin.matmul"
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    c = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        a, b = shape_of(self.a.type), shape_of(self.b.type)
+        if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
+            raise ShapeError(f"{shapes.text(a)} times {shapes.text(b)}; [g, m, k] times [g, k, n] is expected")
+        if element_type_of(self.a.type) != element_type_of(self.b.type):
+            raise VerifyException(f"{element_type_of(self.a.type)} times {element_type_of(self.b.type)}; equal element types are expected")
+        return [tensor((a[0], a[1], b[2]), element_type_of(self.a.type))]
+
+
+@irdl_op_definition
+class ConvolutionOp(TensorOp):
+    """Cross-correlation over any number of spatial dimensions, in groups:
+
+    `y[b, g oc, o..] = sum over ic, k.. of x[b, g ic, o stride + k dilation - pad ..] w[g oc, ic, k..]`
+
+    x: [batch, groups * in, size..], w: [groups * out, in, kernel..], y: [batch, groups * out, windows..].
+    `pads`: those before each dimension, then those behind. What lies outside counts as 0.
+    Source: poplin::convolution; ONNX Conv-22.
+    """
+
+    name = "poplin.convolution"
+    x = operand_def(TensorType)
+    w = operand_def(TensorType)
+    strides = prop_def(DenseArrayBase.constr(i64))
+    pads = prop_def(DenseArrayBase.constr(i64))
+    dilations = prop_def(DenseArrayBase.constr(i64))
+    groups = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        x, w, groups = shape_of(self.x.type), shape_of(self.w.type), self.groups.value.data
+        spatial = len(x) - 2
+        strides, pads, dilations = ints(self.strides), ints(self.pads), ints(self.dilations)
+        if spatial < 1 or len(w) != len(x) or (len(strides), len(pads), len(dilations)) != (spatial, 2 * spatial, spatial):
+            raise ShapeError(
+                f"x {shapes.text(x)}, w {shapes.text(w)}, {len(strides)} strides, {len(pads)} pads, {len(dilations)} dilations "
+                f"do not agree on the number of spatial dimensions"
+            )
+        if x[1] != w[1] * groups:
+            raise ShapeError(f"w has {w[1]} input channels, x has {x[1]}; group = {groups} needs {groups} times as many")
+        if groups < 1 or w[0] % groups:
+            raise ShapeError(f"w has {w[0]} output channels, which do not divide into group = {groups}")
+        if element_type_of(self.x.type) != element_type_of(self.w.type):
+            raise VerifyException(f"x is {element_type_of(self.x.type)}, w {element_type_of(self.w.type)}; equal element types are expected")
+        if min((*strides, *dilations), default=1) < 1 or min(pads, default=0) < 0:
+            raise ShapeError("strides and dilations are at least 1, pads at least 0")
+        windows = [
+            shapes.window(x[2 + d], w[2 + d], strides[d], dilations[d], pads[d], pads[spatial + d]) for d in range(spatial)
+        ]
+        return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
+
+
+POPLIN = Dialect("poplin", [ConvolutionOp, MatMulOp], [])

@@ -1,0 +1,90 @@
+"""The `popnn` dialect: pooling, softmax and whitening, the steps of neural nets that are more than one map or reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
+from xdsl.ir import Attribute, Dialect
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import shapes
+from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects.ops import TensorOp, ints
+from populus.dialects.shapes import ShapeError
+
+POOLINGS = ("max", "average", "sum")
+
+
+@irdl_op_definition
+class PoolOp(TensorOp):
+    """The largest, mean or sum of each window of x: [batch, channels, size..].
+
+    Padding is never the largest, and adds 0 to a sum. A mean divides by the number of elements under the kernel that are
+    in x (or in its padding too, where `count_padding`). `ceil`: see `shapes.window`; what then hangs over the padding is
+    never counted. Source: popnn::pooling::pool; ONNX MaxPool-22, AveragePool-22.
+    """
+
+    name = "popnn.pool"
+    x = operand_def(TensorType)
+    kind = prop_def(StringAttr)
+    kernel = prop_def(DenseArrayBase.constr(i64))
+    strides = prop_def(DenseArrayBase.constr(i64))
+    pads = prop_def(DenseArrayBase.constr(i64))
+    dilations = prop_def(DenseArrayBase.constr(i64))
+    ceil = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    count_padding = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        x, kernel, strides, pads, dilations = (
+            shape_of(self.x.type), ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations),
+        )  # fmt: skip
+        spatial = len(x) - 2
+        if self.kind.data not in POOLINGS:
+            raise VerifyException(f"'{self.kind.data}' is not one of {', '.join(POOLINGS)}")
+        if spatial < 1 or (len(kernel), len(strides), len(pads), len(dilations)) != (spatial, spatial, 2 * spatial, spatial):
+            raise ShapeError(f"x {shapes.text(x)} and kernel {shapes.text(kernel)} do not agree on the number of spatial dimensions")
+        windows = [
+            shapes.window(x[2 + d], kernel[d], strides[d], dilations[d], pads[d], pads[spatial + d], bool(self.ceil.value.data))
+            for d in range(spatial)
+        ]
+        return [tensor((*x[:2], *windows), element_type_of(self.x.type))]
+
+
+class _RowOp(TensorOp):
+    """An op on rows: the last dimension of x."""
+
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        if not shape_of(self.x.type) or not is_float(element_type_of(self.x.type)):
+            raise VerifyException(f"{self.x.type} has no rows of floats")
+        return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class SoftmaxOp(_RowOp):
+    """`y = exp(x - max) / sum of exp(x - max)` along the last dimension; with `log`, its logarithm.
+
+    Source: popnn SOFTMAX_STABLE, logSoftmax.
+    """
+
+    name = "popnn.softmax"
+    log = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+
+
+@irdl_op_definition
+class WhitenOp(_RowOp):
+    """`y = (x - mean) / sqrt(variance + epsilon)` along the last dimension; the variance is that of the population.
+
+    Source: popnn::gn::groupNormWhiten with its statistics.
+    """
+
+    name = "popnn.whiten"
+    epsilon = prop_def(FloatAttr)
+
+
+POPNN = Dialect("popnn", [PoolOp, SoftmaxOp, WhitenOp], [])

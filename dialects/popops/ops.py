@@ -1,0 +1,218 @@
+"""Element-wise maps, reductions, rearrangements and slices: what PopLibs' `popops` does, on immutable tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import expr, shapes
+from populus.dialects.element_types import element_type_of, is_integer, shape_of, tensor
+from populus.dialects.ops import TensorOp, ints
+from populus.dialects.shapes import ShapeError
+
+REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "square_add")
+
+
+@irdl_op_definition
+class MapOp(TensorOp):
+    """`y[i] = e(x1[i], x2[i], ...)`: any element-wise expression, operands broadcast against each other.
+
+    Source: popops::map.
+    """
+
+    name = "popops.map"
+    expr = prop_def(expr.ExprAttr)
+    operands_ = var_operand_def(TensorType)
+    y = result_def(TensorType)
+    assembly_format = "$expr `(` $operands_ `)` attr-dict `:` functional-type(operands, results)"
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        element = expr.infer(self.expr.data, [element_type_of(o.type) for o in self.operands])
+        if unread := set(range(1, len(self.operands) + 1)) - expr.args_of(self.expr.data):
+            raise VerifyException(f"operand _{min(unread)} is not read by {self.expr.data}")
+        return [tensor(shapes.broadcast(*(shape_of(o.type) for o in self.operands)), element)]
+
+
+@irdl_op_definition
+class ReduceOp(TensorOp):
+    """`y = op over dims of x`; the dims are gone from the result. An empty reduction gives the op's neutral element.
+
+    `square_add` sums squares. Source: popops::reduce.
+    """
+
+    name = "popops.reduce"
+    x = operand_def(TensorType)
+    op = prop_def(StringAttr)
+    dims = prop_def(DenseArrayBase.constr(i64))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        if self.op.data not in REDUCTIONS:
+            raise VerifyException(f"'{self.op.data}' is not one of {', '.join(REDUCTIONS)}")
+        shape = shape_of(self.x.type)
+        dims = shapes.axes(ints(self.dims), len(shape))
+        return [tensor(shapes.reduced(shape, dims, keep=False), element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class ReshapeOp(TensorOp):
+    """The same elements in row-major order under another shape. Source: poplar::Tensor::reshape."""
+
+    name = "popops.reshape"
+    x = operand_def(TensorType)
+    shape = prop_def(DenseArrayBase.constr(i64))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(shapes.reshape(shape_of(self.x.type), ints(self.shape)), element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class DimShuffleOp(TensorOp):
+    """Dimension i of the result is dimension permutation[i] of x. Source: poplar::Tensor::dimShuffle."""
+
+    name = "popops.dim_shuffle"
+    x = operand_def(TensorType)
+    permutation = prop_def(DenseArrayBase.constr(i64))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(shapes.permuted(shape_of(self.x.type), ints(self.permutation)), element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class BroadcastOp(TensorOp):
+    """x stretched to `shape` as NumPy would (right-aligned, 1 repeats). Source: poplar::Tensor::broadcast."""
+
+    name = "popops.broadcast"
+    x = operand_def(TensorType)
+    shape = prop_def(DenseArrayBase.constr(i64))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape = ints(self.shape)
+        if shapes.broadcast(shape_of(self.x.type), shape) != shape:
+            raise ShapeError(f"{shapes.text(shape_of(self.x.type))} does not stretch to {shapes.text(shape)}")
+        return [tensor(shape, element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class SliceOp(TensorOp):
+    """`x[begins : ends : steps]` in every dimension; a negative step walks backwards (`ends` may then be -1, before the first).
+
+    Bounds are within the dimension: nothing is clamped here. Source: poplar::Tensor::slice, subSample, reverse.
+    """
+
+    name = "popops.slice"
+    x = operand_def(TensorType)
+    begins = prop_def(DenseArrayBase.constr(i64))
+    ends = prop_def(DenseArrayBase.constr(i64))
+    steps = prop_def(DenseArrayBase.constr(i64))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape = shape_of(self.x.type)
+        bounds = list(zip(ints(self.begins), ints(self.ends), ints(self.steps)))
+        if len(bounds) != len(shape):
+            raise ShapeError(f"{len(bounds)} begins and ends for the {len(shape)} dimensions of {shapes.text(shape)}")
+        result: list[int] = []
+        for n, (begin, end, step) in zip(shape, bounds):
+            size = shapes.sliced(n, begin, end, step) if step else 0
+            last = begin + (size - 1) * step
+            if step == 0 or (size and not (0 <= begin < n and 0 <= last < n)):
+                raise ShapeError(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
+            result.append(size)
+        return [tensor(result, element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class ConcatOp(TensorOp):
+    """The operands one after the other along `dim`. Source: poplar::concat."""
+
+    name = "popops.concat"
+    parts = var_operand_def(TensorType)
+    dim = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        if not self.operands:
+            raise VerifyException("needs an operand")
+        first, d = shape_of(self.operands[0].type), self.dim.value.data
+        shapes.axis(d, len(first))
+        for other in (shape_of(o.type) for o in self.operands):
+            if len(other) != len(first) or any(a != b for i, (a, b) in enumerate(zip(first, other)) if i != d):
+                raise ShapeError(f"{shapes.text(first)} and {shapes.text(other)} differ beside dimension {d}")
+        if len({element_type_of(o.type) for o in self.operands}) > 1:
+            raise VerifyException("the operands' element types differ")
+        total = sum(shape_of(o.type)[d] for o in self.operands)
+        return [tensor((*first[:d], total, *first[d + 1 :]), element_type_of(self.operands[0].type))]
+
+
+@irdl_op_definition
+class PadOp(TensorOp):
+    """x with `lower` and `upper` elements of `value` around it and `interior` between neighbours; all are at least 0.
+
+    Source: popops::pad, XLA's Pad for `interior`.
+    """
+
+    name = "popops.pad"
+    x = operand_def(TensorType)
+    lower = prop_def(DenseArrayBase.constr(i64))
+    upper = prop_def(DenseArrayBase.constr(i64))
+    interior = prop_def(DenseArrayBase.constr(i64))
+    value = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape, lower, upper, interior = shape_of(self.x.type), ints(self.lower), ints(self.upper), ints(self.interior)
+        if not len(shape) == len(lower) == len(upper) == len(interior):
+            raise ShapeError(f"{len(lower)}, {len(upper)} and {len(interior)} pads for the {len(shape)} dimensions of {shapes.text(shape)}")
+        if min((*lower, *upper, *interior), default=0) < 0:
+            raise ShapeError("a pad is negative; slice instead")
+        if shape_of(self.value.type) != () or element_type_of(self.value.type) != element_type_of(self.x.type):
+            raise VerifyException(f"the value is {self.value.type}, not a scalar {element_type_of(self.x.type)}")
+        result = [a + b + n + c * max(n - 1, 0) for n, a, b, c in zip(shape, lower, upper, interior)]
+        return [tensor(result, element_type_of(self.x.type))]
+
+
+@irdl_op_definition
+class MultiSliceOp(TensorOp):
+    """`y[.., i.., ..] = table[.., indices[i..], ..]` along `dim`: rows picked by index, each within 0 .. n.
+
+    Source: popops::multiSlice.
+    """
+
+    name = "popops.multi_slice"
+    table = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    dim = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        table, d = shape_of(self.table.type), self.dim.value.data
+        shapes.axis(d, len(table))
+        if not is_integer(element_type_of(self.indices.type)):
+            raise VerifyException(f"the indices are {self.indices.type}, not integers")
+        return [tensor((*table[:d], *shape_of(self.indices.type), *table[d + 1 :]), element_type_of(self.table.type))]
+
+
+@irdl_op_definition
+class IotaOp(TensorOp):
+    """`y[i] = start + step i`: a vector of `count` elements. Source: popops::iota."""
+
+    name = "popops.iota"
+    count = prop_def(IntegerAttr)
+    start = prop_def(FloatAttr | IntegerAttr)
+    step = prop_def(FloatAttr | IntegerAttr)
+    element = prop_def(Attribute)
+    y = result_def(TensorType)
+    assembly_format = "attr-dict `:` type($y)"
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor((self.count.value.data,), self.element)]
+
+

@@ -1,0 +1,46 @@
+"""The `poprand` dialect: random numbers that depend on the seed and the element, not on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.ir import Attribute, Dialect
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor, ui32
+from populus.dialects.ops import TensorOp, ints
+
+DISTRIBUTIONS = ("uniform", "normal", "bernoulli")
+
+
+@irdl_op_definition
+class RandomOp(TensorOp):
+    """Numbers of a distribution: `uniform` in [a, b), `normal` with mean a and deviation b, `bernoulli` with probability a.
+
+    Element i is made from Philox4x32-10 with the key `seed` (two words) and the counter (i, stream), so that results do not
+    depend on tiles, engines or threads (poprand's do). `stream` tells several ops with one seed apart.
+    """
+
+    name = "poprand.random"
+    seed = operand_def(TensorType)
+    distribution = prop_def(StringAttr)
+    a = prop_def(FloatAttr)
+    b = prop_def(FloatAttr)
+    stream = prop_def(IntegerAttr)
+    shape = prop_def(DenseArrayBase.constr(i64))
+    element = prop_def(Attribute)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        if self.distribution.data not in DISTRIBUTIONS:
+            raise VerifyException(f"'{self.distribution.data}' is not one of {', '.join(DISTRIBUTIONS)}")
+        if shape_of(self.seed.type) != (2,) or element_type_of(self.seed.type) != ui32:
+            raise VerifyException(f"the seed is {self.seed.type}, not tensor<2xui32>")
+        if not is_float(self.element):
+            raise VerifyException(f"random numbers are floats, not {self.element}")
+        return [tensor(ints(self.shape), self.element)]
+
+
+POPRAND = Dialect("poprand", [RandomOp], [])

@@ -1,0 +1,121 @@
+"""Shapes: broadcasting, reductions, permutations, windows. Pure functions on tuples of dimensions, all static.
+
+`ShapeError` says what disagrees; the op or pass that asked adds the place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from xdsl.utils.exceptions import VerifyException
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class ShapeError(VerifyException):
+    """Shapes that do not fit together."""
+
+
+def broadcast(*shapes: Sequence[int]) -> Shape:
+    """The common shape of several, as NumPy and ONNX broadcast: right-aligned, 1 stretches.
+
+    Raises ShapeError naming the shapes.
+    """
+    rank = max(map(len, shapes), default=0)
+    result: list[int] = []
+    for d in range(rank):
+        sizes = {s[d - rank + len(s)] for s in shapes if d - rank + len(s) >= 0} - {1}
+        if len(sizes) > 1:
+            raise ShapeError(f"shapes {' and '.join(text(s) for s in shapes)} do not broadcast: {sorted(sizes)} meet")
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def text(shape: Sequence[int]) -> str:
+    """`2x3x4`, or `scalar`."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def axis(index: int, rank: int) -> int:
+    """A dimension counted from the end made one from the front. Raises ShapeError if there is no such dimension."""
+    if not -rank <= index < rank:
+        raise ShapeError(f"there is no dimension {index} of {rank}")
+    return index % rank
+
+
+def axes(indices: Sequence[int], rank: int) -> Shape:
+    """Several of them, sorted. Raises ShapeError for one out of range or named twice."""
+    result = sorted(axis(i, rank) for i in indices)
+    if len(set(result)) < len(result):
+        raise ShapeError(f"a dimension is named twice in {list(indices)}")
+    return tuple(result)
+
+
+def reduced(shape: Sequence[int], dims: Sequence[int], keep: bool) -> Shape:
+    """`shape` without `dims`, or with 1 in their place."""
+    return tuple(1 if d in dims else n for d, n in enumerate(shape) if keep or d not in dims)
+
+
+def permuted(shape: Sequence[int], permutation: Sequence[int]) -> Shape:
+    """Dimension i of the result is dimension permutation[i]. Raises ShapeError if it is not a permutation."""
+    if sorted(permutation) != list(range(len(shape))):
+        raise ShapeError(f"{list(permutation)} is not a permutation of the {len(shape)} dimensions of {text(shape)}")
+    return tuple(shape[d] for d in permutation)
+
+
+def reshape(shape: Sequence[int], new: Sequence[int]) -> Shape:
+    """`new` with its -1 worked out. Raises ShapeError if the numbers of elements differ."""
+    elements = math.prod(shape)
+    if -1 in new:
+        rest = -math.prod(new)
+        if new.count(-1) > 1 or rest == 0 or elements % rest:
+            raise ShapeError(f"{text(shape)} ({elements} elements) cannot become {text(new)}")
+        new = [elements // rest if n == -1 else n for n in new]
+    if math.prod(new) != elements:
+        raise ShapeError(f"{text(shape)} has {elements} elements, {text(new)} {math.prod(new)}")
+    return tuple(new)
+
+
+def window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil: bool = False) -> int:
+    """How many windows fit: (size + before + after - ((kernel - 1) dilation + 1)) / stride + 1, rounded down.
+
+    `ceil`: rounded up, less windows that would start in the padding behind (ONNX, PyTorch).
+    Raises ShapeError where the kernel is larger than the padded input.
+    Source: ONNX Conv-22, MaxPool-22.
+    """
+    reach = (kernel - 1) * dilation + 1
+    room = size + before + after - reach
+    if room < 0:
+        raise ShapeError(f"a kernel that reaches {reach} does not fit {size} elements padded by {before} and {after}")
+    if not ceil:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    if (count - 1) * stride >= size + before:
+        count -= 1
+    return count
+
+
+def transposed_window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, output_padding: int) -> int:
+    """The output size of a transposed convolution: stride (size - 1) + (kernel - 1) dilation + 1 + output_padding - pads.
+
+    Source: ONNX ConvTranspose-22.
+    """
+    return stride * (size - 1) + (kernel - 1) * dilation + 1 + output_padding - before - after
+
+
+def same_padding(size: int, kernel: int, stride: int, dilation: int, upper: bool) -> tuple[int, int]:
+    """(before, after) such that the output has ceil(size / stride) windows; the odd one behind where `upper`.
+
+    Source: ONNX auto_pad SAME_UPPER, SAME_LOWER.
+    """
+    count = -(-size // stride)
+    total = max((count - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)
+
+
+def sliced(n: int, begin: int, end: int, step: int) -> int:
+    """The number of elements from `begin` to before `end` by `step`, bounds already clamped."""
+    return max(0, -(-(end - begin) // step))
