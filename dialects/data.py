@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -226,11 +226,12 @@ def blobs_of(module: ModuleOp) -> dict[str, Blob]:
     }
 
 
-def save_blobs(module: ModuleOp, path: str | os.PathLike[str]) -> None:
-    """Writes a module's stored constants to a safetensors file, each as its bytes. Complete or not at all."""
+def save_blobs(blobs: ModuleOp | Mapping[str, Blob], path: str | os.PathLike[str]) -> None:
+    """Writes stored constants (a module's, or these) to a safetensors file, each as its bytes. Complete or not at all."""
     from safetensors.numpy import save_file
 
-    arrays = {key: blob.bytes for key, blob in blobs_of(module).items() if blob.bytes is not None}
+    blobs = blobs_of(blobs) if isinstance(blobs, ModuleOp) else blobs
+    arrays = {key: blob.bytes for key, blob in blobs.items() if blob.bytes is not None}
     partial = Path(f"{path}.partial")
     save_file(arrays, partial)
     partial.replace(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, LocationAttr, ModuleOp, NameLoc, NoneAttr, StringAttr, UnknownLoc
 from xdsl.ir import Operation, Region, SSAValue
@@ -133,3 +135,11 @@ def check_order(module: ModuleOp) -> None:
                 seen.update(op.results)
 
     visit(module.body)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: `; did you mean 'relu'?`, or the names that there are."""
+    known = sorted(names)
+    if near := get_close_matches(name, known, 1):
+        return f"; did you mean '{near[0]}'?"
+    return f"; there are {', '.join(known)}" if known else "; there are none"

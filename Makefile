@@ -1,0 +1,38 @@
+# demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, bench: parts of it.
+# Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
+
+PYTHON ?= python3
+BIN    := .venv/bin
+READY  := .venv/.ready
+
+.PHONY: demo test lint lit pytest bench
+
+demo: $(READY)
+	@$(BIN)/populus demo
+
+test: lint lit pytest
+
+lint: $(READY)
+	@echo "== ruff, basedpyright, import-linter"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/basedpyright --level error
+	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
+
+lit: $(READY)
+	@echo "== lit"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lit --quiet -j2 test/filecheck
+
+pytest: $(READY)
+	@echo "== pytest"
+	@$(BIN)/pytest -q -n 2 --dist worksteal
+
+bench: $(READY)
+	@$(BIN)/populus bench
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'
+	@echo "== .venv from requirements.txt"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,23 @@
+"""The passes by name, one line each, in the order of the way down; no pass is imported before it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.passes import ModulePass
+
+from populus.dialects.table import lazily
+
+PASSES: dict[str, Callable[[], type[ModulePass]]] = {
+    "onnx-infer-shapes": lazily("populus.lowering.onnx_infer_shapes:OnnxInferShapesPass"),
+    "onnx-fold-constants": lazily("populus.lowering.onnx_fold_constants:OnnxFoldConstantsPass"),
+    "onnx-to-popart": lazily("populus.lowering.onnx_to_popart:OnnxToPopartPass"),
+    "popart-to-popops": lazily("populus.lowering.popart_to_popops:PopartToPopopsPass"),
+    "popops-fuse": lazily("populus.lowering.popops_fuse:PopopsFusePass"),
+    "poplin-to-poplar": lazily("populus.lowering.poplin_to_poplar:PoplinToPoplarPass"),
+    "popnn-to-poplar": lazily("populus.lowering.popnn_to_poplar:PopnnToPoplarPass"),
+    "poprand-to-poplar": lazily("populus.lowering.poprand_to_poplar:PoprandToPoplarPass"),
+    "popops-to-poplar": lazily("populus.lowering.popops_to_poplar:PopopsToPoplarPass"),
+    "poplar-map": lazily("populus.lowering.poplar_map:PoplarMapPass"),
+    "poplar-allocate": lazily("populus.lowering.poplar_allocate:PoplarAllocatePass"),
+}

@@ -1,0 +1,335 @@
+"""A pipeline of passes: named, read from text, changed in Python, printed back, run with dumps, times and checks."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from time import perf_counter
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.utils.arg_spec import ArgSpec, ParameterType, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
+
+from populus.dialects.data import Blob, blobs_of, save_blobs
+from populus.dialects.diagnostics import PopulusError, did_you_mean, verify
+from populus.lowering.files import decode, read_bytes, replacing, text_of
+from populus.lowering.passes import PASSES
+
+PassTable = Mapping[str, Callable[[], type[ModulePass]]]
+
+FOLDER = Path(__file__).with_name("pipelines")
+
+LEVELS: dict[str, tuple[str, ...]] = {  # from the top, with the dialects of each
+    "onnx": ("onnx",),
+    "popart": ("popart",),
+    "popops": ("popops", "poplin", "popnn", "poprand"),
+    "poplar": ("poplar",),
+}
+_DEPTH = {dialect: depth for depth, dialects in enumerate(LEVELS.values()) for dialect in dialects}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a pass took, and how many ops it was given and left."""
+
+    name: str
+    seconds: float
+    ops_before: int
+    ops_after: int
+
+
+def names() -> list[str]:
+    """The named pipelines."""
+    return sorted(path.stem for path in FOLDER.glob("*.txt"))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order. Every method that changes something gives another pipeline.
+
+        Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
+    """
+
+    passes: tuple[ModulePass, ...]
+
+    @staticmethod
+    def named(name: str, passes: PassTable = PASSES) -> Pipeline:
+        """The pipeline `lowering/pipelines/<name>.txt`. Raises PopulusError if there is none."""
+        if name not in names():
+            raise PopulusError(f"no pipeline '{name}'{did_you_mean(name, names())}; or give a file")
+        return Pipeline.from_text((FOLDER / f"{name}.txt").read_text(), passes, f"pipeline '{name}'")
+
+    @staticmethod
+    def read(name_or_file: str | os.PathLike[str], passes: PassTable = PASSES) -> Pipeline:
+        """A named pipeline, or one from a text file (what has a dot or a slash in it). Raises PopulusError."""
+        name = os.fspath(name_or_file)
+        if "." in name or os.sep in name:
+            return Pipeline.from_text(decode(read_bytes(name), name), passes, name)
+        return Pipeline.named(name, passes)
+
+    @staticmethod
+    def from_text(text: str, passes: PassTable = PASSES, source: str = "pipeline") -> Pipeline:
+        """Passes as `name{option=value other="a b"}`, separated by commas or line ends; `#` begins a remark.
+
+        Raises PopulusError for an unknown pass, an unknown option, and a value of the wrong type, naming the nearest that exists.
+        """
+        return Pipeline(tuple(_pass(_spec(item, source), passes, source) for item in _items(text)))
+
+    def __str__(self) -> str:
+        """Text that parses back to this pipeline, one pass on each line."""
+        return "\n".join(_text(p.spec()) for p in self.passes)
+
+    def __len__(self) -> int:
+        return len(self.passes)
+
+    def index(self, name: str) -> int:
+        """The place of the first pass of this name. Raises PopulusError if there is none."""
+        for i, p in enumerate(self.passes):
+            if p.name == name:
+                return i
+        raise PopulusError(f"the pipeline has no pass '{name}'{did_you_mean(name, {p.name for p in self.passes})}")
+
+    def insert_before(self, name: str, *passes: ModulePass) -> Pipeline:
+        """With `passes` before the first pass called `name`."""
+        i = self.index(name)
+        return Pipeline(self.passes[:i] + passes + self.passes[i:])
+
+    def insert_after(self, name: str, *passes: ModulePass) -> Pipeline:
+        """With `passes` behind the first pass called `name`."""
+        i = self.index(name) + 1
+        return Pipeline(self.passes[:i] + passes + self.passes[i:])
+
+    def replace(self, name: str, *passes: ModulePass) -> Pipeline:
+        """With `passes` in place of the first pass called `name`."""
+        i = self.index(name)
+        return Pipeline(self.passes[:i] + passes + self.passes[i + 1 :])
+
+    def remove(self, name: str) -> Pipeline:
+        """Without the first pass called `name`."""
+        return self.replace(name)
+
+    def with_options(self, name: str, **options: ParameterType | None) -> Pipeline:
+        """With these options of the first pass called `name`. Raises PopulusError if it has no such option."""
+        old = self.passes[self.index(name)]
+        for option in options:
+            _check_option(type(old), option, "pipeline")
+        return self.replace(name, replace(old, **options))
+
+    def with_defaults(self, **options: ParameterType | None) -> Pipeline:
+        """With these options in every pass that has them and leaves them at None; an option of None changes nothing.
+
+        This is how the target of a compilation reaches the passes that ask for one.
+        """
+
+        def filled(p: ModulePass) -> ModulePass:
+            known = {f.name for f in fields(p)}
+            new = {k: v for k, v in options.items() if v is not None and k in known and getattr(p, k) is None}
+            return replace(p, **new) if new else p
+
+        return Pipeline(tuple(map(filled, self.passes)))
+
+    def down_to(self, level: str) -> Pipeline:
+        """The passes that leave a module at `level` (`onnx`, `popart`, `popops` or `poplar`), and none below it."""
+        deepest = list(LEVELS).index(level)
+        for i, p in enumerate(self.passes):
+            if max(_depths(p), default=0) > deepest:
+                return Pipeline(self.passes[:i])
+        return self
+
+    def from_level(self, level: str) -> Pipeline:
+        """The passes that a module at `level` still needs: without those that read a level above it."""
+        depth = list(LEVELS).index(level)
+        for i, p in enumerate(self.passes):
+            if min(_depths(p), default=depth) >= depth:
+                return Pipeline(self.passes[i:])
+        return Pipeline(())
+
+    def run(
+        self,
+        ctx: Context,
+        module: ModuleOp,
+        *,
+        verify_each: bool = False,
+        dump: str | os.PathLike[str] | None = None,
+        timings: list[Timing] | None = None,
+        progress: Callable[[int, str], None] | None = None,
+    ) -> None:
+        """Runs the passes on `module`, in place.
+
+        `verify_each`: check the module after every pass, not only where a pass does itself. `dump`: a folder for a numbered file of text
+        after every pass, with one `weights.safetensors` for all. `timings`: filled as the passes end. `progress`: told the number and
+        name of the pass that begins.
+        Raises PopulusError naming the pass.
+        """
+        dumper = _Dumper(Path(dump)) if dump is not None else None
+        if dumper is not None:
+            dumper.write("input", module)
+        with _no_garbage_collection():
+            for i, p in enumerate(self.passes):
+                if progress is not None:
+                    progress(i, p.name)
+                ops_before = _count(module) if timings is not None else 0
+                start = perf_counter()
+                with _named(p.name):
+                    p.apply(ctx, module)
+                    seconds = perf_counter() - start
+                    if verify_each:
+                        verify(module)
+                if timings is not None:
+                    timings.append(Timing(p.name, seconds, ops_before, _count(module)))
+                if dumper is not None:
+                    dumper.write(p.name, module)
+
+
+class _Dumper:
+    """Numbered files of a module on its way, and the stored constants that any of them refers to."""
+
+    def __init__(self, folder: Path):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PopulusError(f"{folder}: not a folder that can be written to: {error.strerror}") from error
+        self.folder = folder
+        self.count = 0
+        self.blobs: dict[str, Blob] = {}
+
+    def write(self, name: str, module: ModuleOp) -> None:
+        new = {key: blob for key, blob in blobs_of(module).items() if key not in self.blobs}
+        if new:  # written again only when a pass made new ones, so that every file can be read even if a later pass fails
+            self.blobs.update(new)
+            with replacing(self.folder / "weights.safetensors") as partial:
+                save_blobs(self.blobs, partial)
+        with replacing(self.folder / f"{self.count:02}-{name}.mlir") as partial:
+            partial.write_text(text_of(module, locations=True))
+        self.count += 1
+
+
+@contextmanager
+def _no_garbage_collection() -> Generator[None, None, None]:
+    """IR is full of cycles that live until the end: collecting meanwhile costs a fifth of the time and finds little."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _named(name: str) -> Generator[None, None, None]:
+    """What fails inside says that it did so in pass `name`."""
+    try:
+        yield
+    except DiagnosticException as error:
+        raise PopulusError(f"{' '.join(str(error).split())} (in {name})") from error
+    except Exception as error:
+        error.add_note(f"in the pass {name}")
+        raise
+
+
+def _count(module: ModuleOp) -> int:
+    return sum(1 for _ in module.walk()) - 1
+
+
+def _depths(p: ModulePass) -> list[int]:
+    """How deep the levels are that a pass reads and writes, by its name; none for a pass of no level, such as `cse`."""
+    source, to, destination = p.name.partition("-to-")
+    parts = [source, destination] if to else [source.partition("-")[0]]
+    return [_DEPTH[part] for part in parts if part in _DEPTH]
+
+
+def _items(text: str) -> list[str]:
+    """The passes of a pipeline's text, each on one line without remarks. Commas and line ends inside braces separate nothing."""
+    items, item, depth, quoted, remark = list[str](), "", 0, False, False
+    for c in text + "\n":
+        if remark:
+            remark = c != "\n"
+            if remark:
+                continue
+        if quoted:
+            quoted = c != '"'
+        elif c == '"':
+            quoted = True
+        elif c == "#":
+            remark = True
+            continue
+        elif c in "{}":
+            depth += 1 if c == "{" else -1
+        elif c.isspace():
+            if depth > 0:
+                c = " " if item[-1:] not in ("{", " ", ",", "=") else ""
+            elif c == "\n" and item:
+                items.append(item)
+                item = ""
+                continue
+            else:
+                continue
+        elif c == "," and depth <= 0:
+            if item:
+                items.append(item)
+            item = ""
+            continue
+        item += c
+    if item:
+        items.append(item)
+    return [i.replace(" }", "}") for i in items]
+
+
+def _spec(item: str, source: str) -> ArgSpec:
+    """One pass of a pipeline's text. Raises PopulusError that quotes it."""
+    try:
+        (spec,) = parse_pipeline(item)
+    except ArgSpecParseError as error:
+        raise PopulusError(f"{source}: cannot read '{item}'; a pass is name, or name{{option=value option=\"text\"}}") from error
+    return spec
+
+
+def _pass(spec: ArgSpec, passes: PassTable, source: str) -> ModulePass:
+    if spec.name not in passes:
+        raise PopulusError(f"{source}: no pass '{spec.name}'{did_you_mean(spec.name, passes)}")
+    made = passes[spec.name]()
+    for option in spec.parameters:
+        _check_option(made, option, source)
+    try:
+        return made.from_pass_spec(spec)
+    except ValueError as error:
+        raise PopulusError(f"{source}: '{_text(spec)}' does not fit; {_options(made)} ({' '.join(str(error).split())})") from error
+
+
+def _check_option(made: type[ModulePass], option: str, source: str) -> None:
+    known = {f.name for f in fields(made)}
+    if option.replace("-", "_") not in known:
+        raise PopulusError(f"{source}: {made.name} has no option '{option}'{did_you_mean(option, known)}")
+
+
+def _options(made: type[ModulePass]) -> str:
+    """`popops-to-poplar takes target: str | None, tiles: int | None`."""
+    infos = [f"{info.name}: {info.expected_type}" for info in get_pass_option_infos(made)]
+    return f"{made.name} takes {', '.join(infos) or 'no options'}"
+
+
+def _text(spec: ArgSpec) -> str:
+    """The text of a pass; unlike xDSL's, every string and small float in it reads back as it was."""
+    options = [f"{k}={','.join(map(_value, v))}" if v else k for k, v in spec.parameters.items()]
+    return f"{spec.name}{{{' '.join(options)}}}" if options else spec.name
+
+
+def _value(value: ParameterType) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float():
+            mantissa, e, exponent = repr(value).partition("e")
+            return mantissa + (".0" if "." not in mantissa and e else "") + e + exponent  # 1e-05 would be read as a word
+        case str():
+            return value if value.isidentifier() and value not in ("true", "false") else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,65 @@
+"""What the command-line tools share: arguments whose mistakes are one line, and failures that are one line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
+
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.files import parse_message
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """argparse, but a mistake is a PopulusError rather than a page of usage and exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise PopulusError(f"{message} (--help lists the options)")
+
+
+def dims_of(texts: Sequence[str]) -> dict[str, int]:
+    """`["batch=4"]` as `{"batch": 4}`. Raises PopulusError for anything else than NAME=N with N at least 0."""
+    dims: dict[str, int] = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        if not equals or not name or not number.isdecimal():
+            raise PopulusError(f"--dim {text}: expected NAME=N with a whole number N, such as --dim batch=1")
+        dims[name] = int(number)
+    return dims
+
+
+def reporting(tool: str, debug: bool, body: Callable[[], int]) -> int:
+    """Runs a tool's body; what it raises becomes one line on stderr and exit status 1. With `debug`, it is raised."""
+    try:
+        return body()
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        print(f"{tool}: interrupted", file=sys.stderr)
+        return 130
+    except (Exception, ArgSpecParseError) as error:
+        if debug:
+            raise
+        print(line_of(tool, error), file=sys.stderr)
+        return 1
+
+
+def line_of(tool: str, error: BaseException) -> str:
+    """One line for the user, whatever was raised; a failure of ours says that it is one."""
+    match error:
+        case ParseError():
+            message = parse_message(error)
+        case DiagnosticException() | UnregisteredConstructException():
+            message = str(error)
+        case MemoryError():
+            message = f"out of memory {error}"
+        case OSError() if error.filename is not None:
+            message = f"{error.filename}: {(error.strerror or str(error)).lower()}"
+        case _:
+            notes = [note for note in getattr(error, "__notes__", []) if note.startswith("in the pass ")]
+            message = f"internal error {' '.join(notes)}: {type(error).__name__}: {error} (--debug shows where)"
+    return f"{tool}: {' '.join(message.split())}"

@@ -1,0 +1,194 @@
+"""`populus-opt FILE [-p PIPELINE]`: runs passes on a module (`.mlir`) or a model (`.onnx`) and writes the module that results."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import IO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
+
+from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
+from populus.dialects.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
+from populus.dialects.table import DIALECTS
+from populus.lowering import extensions
+from populus.lowering.files import decode, replacing, text_of, weights_beside, write_module
+from populus.lowering.passes import PASSES
+from populus.lowering.pipeline import Pipeline, Timing
+from populus.tools.command import ArgumentParser, dims_of, reporting
+
+
+class _Kept(StringIO):
+    """A text that is still there after xDSL's driver has closed what it wrote to."""
+
+    def close(self) -> None:
+        pass
+
+
+class PopulusOpt(xDSLOptMain):
+    """xDSL's driver with our frontends, pipelines, messages, and weights beside the text."""
+
+    version_format = "populus-opt on xDSL {xdsl_version}"
+
+    def __init__(self, args: Sequence[str]):
+        self.available_frontends = {}
+        self.available_passes = {}
+        self.available_targets = {}
+        self.ctx = Context()
+        self.modules: list[ModuleOp] = []
+        self.blobs: list[Blob] = []
+        self.timings: list[Timing] = []
+        self.text = _Kept()
+        self.register_all_dialects()
+        self.register_all_frontends()
+        self.register_all_passes()
+        self.register_all_targets()
+        parser = ArgumentParser(prog="populus-opt", description=__doc__)
+        self.register_all_arguments(parser)
+        self.args = parser.parse_args(args)
+        self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
+        for path in self.args.load:
+            extension = extensions.load(path)
+            extension.register(self.ctx)
+            self.available_passes.update(extension.passes)
+        if self.args.target not in self.available_targets:
+            raise PopulusError(f"no output format '{self.args.target}'{did_you_mean(self.args.target, self.available_targets)}")
+        self.passes = self._pipeline()
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        add = arg_parser.add_argument
+        add("input_file", nargs="?", help="a .mlir or .onnx file; standard input (.mlir) without one")
+        passes = ", ".join(PASSES)
+        add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,... of ours ({passes}) or of xDSL")
+        add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file that holds one")
+        add("--print-pipeline", action="store_true", help="print the passes that would run, and end")
+        add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
+        add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension of an ONNX model its size")
+        add("-o", "--output-file", metavar="FILE", help="write here, with locations, and stored constants beside it as .safetensors")
+        add("--weights", metavar="FILE", help="read stored constants from this file, not from the one beside the input")
+        add("--save-weights", metavar="FILE", help="write stored constants to this file")
+        add("--dump-dir", metavar="DIR", help="write the module after each pass to a numbered file there")
+        add("--verify-each", action="store_true", help="check the module after each pass, not only before the first and after the last")
+        add("--time-passes", action="store_true", help="print the time of each pass to standard error")
+        add("--debug", action="store_true", help="show a traceback when something fails")
+        add("-f", "--frontend", choices=sorted(self.available_frontends), help="read the input as this, whatever its name ends with")
+        add("-t", "--target", default="mlir", metavar="FORMAT", help="write this format (mlir, llvm, ...)")
+        add("--split-input-file", action="store_true", help="treat each part between `// -----` lines by itself")
+        add("--print-op-generic", action="store_true", help="print ops in their generic form")
+        add("--print-debuginfo", action="store_true", help="print the location of each op")
+        add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
+        add("--verify-diagnostics", action="store_true", help="print what a pass or check finds wrong, and exit with 0")
+        add("--parsing-diagnostics", action="store_true", help="print what is wrong with the text, and exit with 0")
+        add("-v", "--version", action=VersionAction, version_format=self.version_format)
+        # xDSL's driver reads these; the first would turn checking off in the whole process.
+        arg_parser.set_defaults(disable_verify=False, syntax_highlight=False, shrink=False, print_no_properties=False)
+
+    def register_all_dialects(self) -> None:
+        super().register_all_dialects()
+        for name, dialect in DIALECTS.items():  # there already when Populus is installed, but not when it runs from its folder
+            if name not in self.ctx.registered_dialect_names:
+                self.ctx.register_dialect(name, dialect)
+
+    def register_all_passes(self) -> None:
+        super().register_all_passes()
+        self.available_passes.update(PASSES)
+
+    def register_all_frontends(self) -> None:
+        self.available_frontends |= {"mlir": self.parse_mlir, "onnx": self.parse_onnx}
+
+    def parse_mlir(self, io: IO[bytes]) -> ModuleOp:
+        name = self.get_input_name()
+        if self.args.weights is not None:
+            self.blobs = load_blobs(self.args.weights)
+        elif self.args.input_file is not None and not self.blobs:
+            self.blobs = weights_beside(self.args.input_file)
+        return LocatingParser(self.ctx, decode(io.read(), name), name).parse_module()
+
+    def parse_onnx(self, io: IO[bytes]) -> ModuleOp:
+        from populus.lowering.import_onnx import import_onnx
+
+        if self.args.input_file is None:
+            raise PopulusError("an ONNX model is read from a file, since its weights may be in files beside it; give its path")
+        return import_onnx(self.args.input_file, dims=dims_of(self.args.dim))
+
+    def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        name = self.args.input_file
+        if name is not None:
+            if not Path(name).is_file():
+                raise PopulusError(f"{name}: no such file" if not Path(name).exists() else f"{name}: not a file")
+            if self.args.frontend is None and Path(name).suffix not in (".mlir", ".onnx"):
+                raise PopulusError(f"{name}: neither .mlir nor .onnx; -f says what it is")
+        return super().prepare_input()
+
+    def prepare_output(self) -> IO[str]:
+        return sys.stdout if self.args.output_file is None else self.text
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        verify(prog)
+        self.passes.run(self.ctx, prog, verify_each=self.args.verify_each, dump=self.args.dump_dir, timings=self.timings)
+        try:
+            verify(prog)
+        except (PopulusError, VerifyException) as error:
+            ran = ", ".join(p.name for p in self.passes.passes)
+            raise PopulusError(f"{error}" + (f" (after {ran}; --verify-each says which)" if ran else "")) from error
+
+    def output_resulting_program(self, prog: ModuleOp) -> str:
+        self.modules.append(prog)
+        if self.args.output_file is not None and self.args.target == "mlir" and not self.args.print_op_generic:
+            return text_of(prog, locations=True)
+        return super().output_resulting_program(prog)
+
+    def finish(self) -> None:
+        """Writes what goes to files, now that nothing can fail any more."""
+        if self.args.output_file is not None:
+            write_module(self.modules, self.text.getvalue(), self.args.output_file)
+        if self.args.save_weights is not None:
+            stored = {key: blob for module in self.modules for key, blob in blobs_of(module).items()}
+            with replacing(self.args.save_weights) as path:
+                save_blobs(stored, path)
+        if self.args.time_passes:
+            print(times(self.timings), file=sys.stderr)
+
+    def _pipeline(self) -> Pipeline:
+        if self.args.passes is not None and self.args.pipeline is not None:
+            raise PopulusError("both -p and --pipeline are given; write the passes into one of them")
+        if self.args.pipeline is not None:
+            return Pipeline.read(self.args.pipeline, self.available_passes)
+        return Pipeline.from_text(self.args.passes or "", self.available_passes, "-p")
+
+
+def times(timings: Sequence[Timing]) -> str:
+    """A table of passes as they ran: seconds, share of the whole, ops before and after."""
+    total = sum(t.seconds for t in timings)
+    width = max([len(t.name) for t in timings], default=4)
+    lines = [f"{'pass':{width}}  seconds  share  ops"]
+    for t in timings:
+        lines.append(f"{t.name:{width}} {t.seconds:8.3f} {t.seconds / max(total, 1e-9):6.1%}  {t.ops_before} -> {t.ops_after}")
+    return "\n".join([*lines, f"{'all':{width}} {total:8.3f}"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; 0 if all went well, 1 with one line on stderr if not."""
+    args = sys.argv[1:] if argv is None else argv
+    return reporting("populus-opt", "--debug" in args, partial(_run, args))
+
+
+def _run(args: Sequence[str]) -> int:
+    tool = PopulusOpt(args)
+    if tool.args.print_pipeline:
+        print(tool.passes)
+        return 0
+    tool.run()
+    tool.finish()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
