@@ -1,0 +1,146 @@
+"""ONNX's node attributes as properties of ops, and back.
+
+| ONNX | attribute |
+|---|---|
+| INT, INTS | `3 : i64`, `array<i64: 1, 2>` |
+| FLOAT, FLOATS | `0.5 : f32`, `array<f32: 0.5, 1.0>` |
+| STRING, STRINGS | `"same"`, `["a", "b"]` |
+| TENSOR | `dense<..> : tensor<..>`, or `#onnx.tensor<#data.stored<..>, tensor<..>>` |
+| TYPE_PROTO | the type |
+| GRAPH | no property but a region |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, StringAttr, f32, i64
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+
+from populus.dialects.data import array_attribute, attribute_array
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import element_of
+from populus.dialects.element_types import tensor as tensor_type
+from populus.dialects.onnx.types import from_proto, to_proto
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import AttributeProto, NodeProto
+
+
+@irdl_attr_definition
+class TensorAttr(ParametrizedAttribute):
+    """`#onnx.tensor<#data.stored<"70ba..">, tensor<99xf32>>`: a tensor that is too large to be written as dense."""
+
+    name = "onnx.tensor"
+    value: Attribute
+    type: Attribute
+
+
+def tensor_attribute(array: NDArray[Any]) -> Attribute:
+    """The property for a tensor attribute of a node."""
+    value = array_attribute(array)
+    if isinstance(value, DenseIntOrFPElementsAttr):
+        return value
+    return TensorAttr(value, tensor_type(array.shape, element_of(array.dtype)))
+
+
+def floats(values: Sequence[float]) -> Attribute:
+    return DenseArrayBase.from_list(f32, [float(v) for v in values])
+
+
+def read_attribute(proto: AttributeProto) -> Attribute:
+    """The property of a node's attribute that is not a graph. Raises PopulusError for sparse tensors and lists of tensors."""
+    from onnx import AttributeProto as A
+    from onnx import numpy_helper
+
+    match proto.type:
+        case A.INT:
+            return IntegerAttr(proto.i, i64)
+        case A.FLOAT:
+            return FloatAttr(proto.f, f32)
+        case A.STRING:
+            return StringAttr(_text(proto.name, proto.s))
+        case A.INTS:
+            return DenseArrayBase.from_list(i64, list(proto.ints))
+        case A.FLOATS:
+            return floats(proto.floats)
+        case A.STRINGS:
+            return ArrayAttr([StringAttr(_text(proto.name, s)) for s in proto.strings])
+        case A.TENSOR if proto.t.data_type == 8:  # STRING
+            return ArrayAttr([StringAttr(_text(proto.name, s)) for s in proto.t.string_data])
+        case A.TENSOR:
+            try:
+                return tensor_attribute(numpy_helper.to_array(proto.t))
+            except (TypeError, ValueError) as error:
+                raise PopulusError(f"attribute '{proto.name}': {error}") from error
+        case A.TYPE_PROTO:
+            return from_proto(proto.tp)
+        case _:
+            raise PopulusError(f"attribute '{proto.name}' is of type {A.AttributeType.Name(proto.type)}, which is not supported")
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise PopulusError(f"attribute '{name}' is not UTF-8: {value[:20]!r}") from error
+
+
+def write_attribute(node: NodeProto, name: str, value: Attribute) -> None:
+    """Adds a property to a NodeProto."""
+    from onnx import AttributeProto as A
+    from onnx import numpy_helper
+
+    proto = node.attribute.add()
+    proto.name = name
+    match value:
+        case IntegerAttr():
+            proto.type, proto.i = A.INT, value.value.data
+        case FloatAttr():
+            proto.type, proto.f = A.FLOAT, value.value.data
+        case StringAttr():
+            proto.type, proto.s = A.STRING, value.data.encode()
+        case DenseArrayBase() if value.elt_type == i64:
+            proto.type = A.INTS
+            proto.ints.extend([int(v) for v in value.get_values()])
+        case DenseArrayBase():
+            proto.type = A.FLOATS
+            proto.floats.extend([float(v) for v in value.get_values()])
+        case ArrayAttr():
+            proto.type = A.STRINGS
+            proto.strings.extend([v.data.encode() for v in value.data if isinstance(v, StringAttr)])
+        case DenseIntOrFPElementsAttr():
+            proto.type = A.TENSOR
+            proto.t.CopyFrom(numpy_helper.from_array(attribute_array(value, value.type)))
+        case TensorAttr():
+            proto.type = A.TENSOR
+            proto.t.CopyFrom(numpy_helper.from_array(attribute_array(value.value, value.type)))
+        case TypeAttribute():
+            proto.type = A.TYPE_PROTO
+            proto.tp.CopyFrom(to_proto(value))
+        case _:
+            raise AssertionError(f"{name} = {value}")
+
+
+def plain(value: Attribute) -> Any:
+    """A property as a Python value: int, float, str, list of them, or array; a type stays what it is."""
+    match value:
+        case IntegerAttr():
+            return value.value.data
+        case FloatAttr():
+            return value.value.data
+        case StringAttr():
+            return value.data
+        case DenseArrayBase():
+            return list(value.get_values())
+        case ArrayAttr():
+            return [plain(v) for v in value.data]
+        case DenseIntOrFPElementsAttr():
+            return attribute_array(value, value.type)
+        case TensorAttr():
+            return attribute_array(value.value, value.type)
+        case _:
+            return value

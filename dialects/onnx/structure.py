@@ -1,0 +1,58 @@
+"""The ops of the `onnx` dialect that no schema states: the end of a subgraph, and a user's own op."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, irdl_op_definition, prop_def, traits_def, var_operand_def, var_result_def
+from xdsl.traits import IsTerminator, Pure
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """What a subgraph gives to its If, Loop or Scan."""
+
+    name = "onnx.yield"
+    values = var_operand_def()
+    traits = traits_def(IsTerminator(), Pure())
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
+
+    def __init__(self, *values: SSAValue):
+        super().__init__(operands=[values])
+
+
+@irdl_op_definition
+class CustomOp(IRDLOperation):
+    """A node of a domain that ONNX doesn't define; `node_attributes` are its attributes by name.
+
+        %y = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}} : (tensor<2xf32>) -> !onnx.unknown
+
+    What it means is told by a popart op class that states `ONNX = ("my.domain", "Twice", 1)`.
+    """
+
+    name = "onnx.custom"
+    domain = prop_def(StringAttr)
+    op_type = prop_def(StringAttr)
+    version = prop_def(IntegerAttr)
+    node_attributes = prop_def(DictionaryAttr)
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    irdl_options = (ParsePropInAttrDict(),)
+    traits = traits_def(Pure())
+    assembly_format = "$domain $op_type `(` $inputs `)` attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self, domain: str, op_type: str, version: int, inputs: list[SSAValue], outputs: list[Attribute], attributes: dict[str, Attribute]
+    ):
+        from xdsl.dialects.builtin import i64
+
+        super().__init__(
+            operands=[inputs],
+            result_types=[outputs],
+            properties={
+                "domain": StringAttr(domain),
+                "op_type": StringAttr(op_type),
+                "version": IntegerAttr(version, i64),
+                "node_attributes": DictionaryAttr(attributes),
+            },
+        )

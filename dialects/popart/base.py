@@ -1,0 +1,196 @@
+"""What an op of this level can say about itself; built-in ops and yours are made with the same classes.
+
+A custom op is a class and nothing else. Element-wise, it is a formula:
+
+    @irdl_op_definition
+    class CubeOp(UnaryOp):
+        \"\"\"`y = x^3`.\"\"\"
+
+        name = "custom.cube"
+
+        def forward(self, x: Expr) -> Expr:
+            return x * x * x
+
+Otherwise derive from `PopartOp` and write `infer` (shape rule), `lower` (library calls) and, to train through it,
+`gradient` and `aliases`. Passes and interpreters ask these methods and know no op by name.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl.constraints import VarConstraint, base
+
+from populus.dialects import expr, shapes
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects.expr import Arg, Expr
+from populus.dialects.ops import TensorOp, ints
+from populus.dialects.popart import calls
+
+
+class NoGradient(PopulusError):
+    """A gradient was asked of an op that has none."""
+
+
+class PopartOp(TensorOp):
+    """An op on immutable tensors of static shape, with what passes may ask of it."""
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        """The gradient of each operand (None: nothing flows to it), given those of the results; inserts ops at `b`.
+
+        Operands, results and `grads` may be read: only what is read has to be kept until then.
+        Raises NoGradient where the op does not state one.
+        """
+        raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated, or give its class `gradient`")
+
+    def aliases(self) -> Sequence[tuple[int, int]]:
+        """(operand, result) pairs that may share memory: views, and what can be computed in place."""
+        return ()
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        """The values that replace the results, from `popops`, `poplin`, `popnn` and `poprand` ops inserted at `b`.
+
+        Raises PopulusError where the op does not state them.
+        """
+        raise PopulusError(f"{where(self)}: {self.name} has no lowering; give its class `lower`, or `forward` if it is element-wise")
+
+
+class ElementwiseOp(PopartOp):
+    """`y[i] = forward(x1[i], x2[i], ...)`, operands broadcast against each other. One result.
+
+    A subclass declares its operands, properties and `y`, and `forward`. Literals in the formula take the element type
+    of what they meet; different element types do not mix without a `cast`.
+    """
+
+    y = result_def(TensorType)
+
+    @abstractmethod
+    def forward(self, *args: Any, **kwargs: Any) -> Expr:  # so typed, any list of parameters overrides it
+        """The formula: takes an expression for each operand."""
+
+    def backward(self, *args: Any, **kwargs: Any) -> Expr | Sequence[Expr | None]:
+        """The gradient of each operand; takes `g`, the operands and `y`. By default `g` times the derivative of `forward`.
+
+        State one where a form exists that is more accurate or reads less (`y` alone lets the op overwrite its operand).
+        """
+        raise NotImplementedError
+
+    def formula(self) -> Expr:
+        """`forward` on `_1`, `_2`, ..."""
+        return self.forward(*(Arg(i + 1) for i in range(len(self.operands))))
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        operands = [o.type for o in self.operands]
+        shape = shapes.broadcast(*(shape_of(t) for t in operands))
+        return [tensor(shape, expr.infer(self.formula(), [element_type_of(t) for t in operands]))]
+
+    def derivatives(self) -> Sequence[Expr | None]:
+        """`backward`, with `_1` .. `_n` the operands, `_n+1` the result and `_n+2` its gradient."""
+        n = len(self.operands)
+        args, y, g = [Arg(i + 1) for i in range(n)], Arg(n + 1), Arg(n + 2)
+        if type(self).backward is not ElementwiseOp.backward:
+            stated = self.backward(g, *args, y)
+            return [stated] if isinstance(stated, Expr) else stated
+        formula = self.formula()
+        slopes = [expr.derivative(formula, i, y) if is_float(calls.element(o)) else None for i, o in enumerate(self.operands, 1)]
+        return [None if s is None else expr.times(g, s) for s in slopes]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        values = [*self.operands, self.y, grads[0]]
+        elements = [calls.element(v) for v in values]
+        results: list[SSAValue | None] = []
+        for operand, e in zip(self.operands, self.derivatives(), strict=True):
+            element = calls.element(operand)
+            if e is None or not is_float(element):
+                results.append(None)
+                continue
+            if expr.infer(e, elements) != element:
+                e = expr.cast(e, element)
+            results.append(calls.sum_to(b, calls.map(b, e, *values), shape_of(operand.type)))
+        return results
+
+    def aliases(self) -> Sequence[tuple[int, int]]:
+        return [(i, 0) for i, o in enumerate(self.operands) if o.type == self.y.type]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.stretch(b, calls.map(b, self.formula(), *self.operands), shape_of(self.y.type))]
+
+
+class UnaryOp(ElementwiseOp):
+    """`y = forward(x)`, of x's type. A formula that gives another element type wants `ElementwiseOp`."""
+
+    T: ClassVar = VarConstraint("T", base(TensorType))
+    x = operand_def(T)
+    y = result_def(T)
+    assembly_format = "$x attr-dict `:` type($x)"
+
+    @abstractmethod
+    def forward(self, x: Expr) -> Expr: ...
+
+
+class BinaryOp(ElementwiseOp):
+    """`y = forward(a, b)`, broadcasting as in `shapes.broadcast`."""
+
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+
+    @abstractmethod
+    def forward(self, a: Expr, b: Expr) -> Expr: ...
+
+
+class ReduceOp(PopartOp):
+    """`y = after(reduction over axes of before(x))`, with 1 in place of the reduced dimensions where `keep`.
+
+    `reduction` is one of `popops.REDUCTIONS`. `axes` may be empty: then nothing is reduced, but the formulas apply.
+    """
+
+    x = operand_def(TensorType)
+    axes = prop_def(DenseArrayBase.constr(i64))
+    keep = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    y = result_def(TensorType)
+
+    @property
+    @abstractmethod
+    def reduction(self) -> str:
+        """The library reduction."""
+
+    def before(self, x: Expr) -> Expr:
+        """What is reduced. Of x's element type or a wider one to accumulate in."""
+        return x
+
+    def after(self, s: Expr) -> Expr:
+        """The result from the reduced value, back in x's element type."""
+        return s
+
+    def dims(self) -> tuple[int, ...]:
+        return shapes.axes(ints(self.axes), len(shape_of(self.x.type)))
+
+    def count(self) -> int:
+        """How many elements make one."""
+        shape = shape_of(self.x.type)
+        return math.prod(shape[d] for d in self.dims())
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        element = element_type_of(self.x.type)
+        reduced = expr.infer(self.before(Arg(1)), [element])
+        shape = shapes.reduced(shape_of(self.x.type), self.dims(), bool(self.keep.value.data))
+        return [tensor(shape, expr.infer(self.after(Arg(1)), [reduced]))]
+
+    def reduced(self, b: Builder) -> SSAValue:
+        """The value that `after` takes, without the reduced dimensions."""
+        return calls.reduce(b, self.reduction, calls.map(b, self.before(Arg(1)), self.x), self.dims())
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.reshape(b, calls.map(b, self.after(Arg(1)), self.reduced(b)), shape_of(self.y.type))]
+
+    def kept(self, b: Builder, value: SSAValue) -> SSAValue:
+        """A value of y's elements with 1 in place of the reduced dimensions, so that it broadcasts against x."""
+        return calls.reshape(b, value, shapes.reduced(shape_of(self.x.type), self.dims(), keep=True))

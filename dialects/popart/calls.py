@@ -1,0 +1,125 @@
+"""Library calls as functions on values, for `lower` and `gradient`: each inserts what is needed and no more.
+
+    s = calls.reduce(b, "add", calls.map(b, Arg(1) * Arg(2), x, g), dims=(0,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects import expr
+from populus.dialects.data import constant
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.expr import Arg, Expr
+from populus.dialects.ops import TensorOp
+from populus.dialects.popops import BroadcastOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
+
+
+def element(x: SSAValue) -> Attribute:
+    return element_type_of(x.type)
+
+
+def shape(x: SSAValue) -> tuple[int, ...]:
+    return shape_of(x.type)
+
+
+def insert(b: Builder, op: TensorOp) -> SSAValue:
+    """`op`, inserted; its one result."""
+    return b.insert(op).results[0]
+
+
+def fill(b: Builder, value: float | bool, type: Attribute, to: Sequence[int] = ()) -> SSAValue:
+    """A constant of shape `to`, a scalar by default, of element type `type`."""
+    import numpy as np
+
+    return b.insert(constant(np.broadcast_to(np.array(value, dtype_of(type)), tuple(to)))).result
+
+
+def map(b: Builder, e: Expr, *values: SSAValue) -> SSAValue:
+    """`popops.map` over the values that `e` reads; none at all where `e` is one of them."""
+    if isinstance(e, Arg):
+        return values[e.index - 1]
+    read = sorted(expr.args_of(e))
+    if read != list(range(1, len(values) + 1)):
+        e = expr.substitute(e, {old: Arg(new) for new, old in enumerate(read, 1)})
+        values = tuple(values[i - 1] for i in read)
+    return insert(b, MapOp(*values, expr=e))
+
+
+def reduce(b: Builder, op: str, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+    """Over no dimension, x itself (its squares for `square_add`)."""
+    if not dims:
+        return map(b, expr.square(Arg(1)), x) if op == "square_add" else x
+    return insert(b, ReduceOp(x, op=op, dims=tuple(dims)))
+
+
+def reshape(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    return x if tuple(to) == shape(x) else insert(b, ReshapeOp(x, shape=tuple(to)))
+
+
+def transpose(b: Builder, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+    if tuple(permutation) == tuple(range(len(permutation))):
+        return x
+    return insert(b, DimShuffleOp(x, permutation=tuple(permutation)))
+
+
+def stretch(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    """x broadcast to a shape."""
+    return x if tuple(to) == shape(x) else insert(b, BroadcastOp(x, shape=tuple(to)))
+
+
+def slice(b: Builder, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int] | None = None) -> SSAValue:
+    steps = (1,) * len(begins) if steps is None else steps
+    if tuple(begins) == (0,) * len(begins) and tuple(ends) == shape(x) and all(s == 1 for s in steps):
+        return x
+    return insert(b, SliceOp(x, begins=tuple(begins), ends=tuple(ends), steps=tuple(steps)))
+
+
+def slice_dim(b: Builder, x: SSAValue, dim: int, begin: int, end: int, step: int = 1) -> SSAValue:
+    """`x[.., begin:end:step, ..]` in one dimension."""
+    s = shape(x)
+    begins, ends, steps = [0] * len(s), list(s), [1] * len(s)
+    begins[dim], ends[dim], steps[dim] = begin, end, step
+    return slice(b, x, begins, ends, steps)
+
+
+def reverse(b: Builder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+    """x backwards in each of `dims`."""
+    s = shape(x)
+    back = [d in dims and n > 1 for d, n in enumerate(s)]
+    return slice(
+        b,
+        x,
+        [n - 1 if r else 0 for n, r in zip(s, back)],
+        [-1 if r else n for n, r in zip(s, back)],
+        [-1 if r else 1 for r in back],
+    )
+
+
+def concat(b: Builder, parts: Sequence[SSAValue], dim: int) -> SSAValue:
+    return parts[0] if len(parts) == 1 else insert(b, ConcatOp(*parts, dim=dim))
+
+
+def pad(
+    b: Builder, x: SSAValue, lower: Sequence[int], upper: Sequence[int], interior: Sequence[int] | None = None, value: SSAValue | None = None
+) -> SSAValue:
+    """x with `value` (0 by default) around it and between neighbours; negative `lower` and `upper` cut elements off."""
+    interior = (0,) * len(lower) if interior is None else tuple(interior)
+    before, behind = tuple(max(p, 0) for p in lower), tuple(max(p, 0) for p in upper)
+    if any((*before, *behind, *interior)):
+        value = fill(b, 0, element(x)) if value is None else value
+        x = insert(b, PadOp(x, value, lower=before, upper=behind, interior=interior))
+    return slice(b, x, [max(-p, 0) for p in lower], [n - max(-p, 0) for p, n in zip(upper, shape(x))])
+
+
+def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    """x summed over the dimensions in which `to` was broadcast to x's shape; the transpose of broadcasting."""
+    s, to = shape(x), tuple(to)
+    if s == to:
+        return x
+    lead = len(s) - len(to)
+    dims = [d for d, n in enumerate(s) if d < lead or (to[d - lead] == 1 and n != 1)]
+    return reshape(b, reduce(b, "add", x, dims), to)

@@ -1,0 +1,53 @@
+"""Elements picked by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import expr, shapes
+from populus.dialects.data import constant, constant_value
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popops import MultiSliceOp
+
+
+@irdl_op_definition
+class GatherOp(PopartOp):
+    """`y[.., i.., ..] = x[.., indices[i..], ..]` along `axis`; negative indices count from the end. Source: ONNX Gather-13."""
+
+    name = "popart.gather"
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape = shape_of(self.x.type)
+        axis = shapes.axis(self.axis.value.data, len(shape))
+        if not is_integer(element_type_of(self.indices.type)):
+            raise VerifyException(f"the indices are {self.indices.type}, not integers")
+        return [tensor((*shape[:axis], *shape_of(self.indices.type), *shape[axis + 1 :]), element_type_of(self.x.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        axis = self.axis.value.data
+        n = calls.shape(self.x)[axis]
+        known = constant_value(self.indices)
+        if known is None:
+            indices = self.indices
+            if not is_unsigned(calls.element(indices)):
+                indices = calls.map(b, expr.select(Arg(1) + n, Arg(1), Arg(1) < 0), indices)
+        elif known.size and not (-n <= known.min() and known.max() < n):
+            wrong = known.min() if known.min() < -n else known.max()
+            raise PopulusError(f"{where(self)}: {self.name}: index {wrong} is outside dimension {axis} of x, which has {n} elements")
+        else:
+            indices = self.indices if not known.size or known.min() >= 0 else b.insert(constant(known + n * (known < 0).astype(known.dtype))).result
+        return [calls.insert(b, MultiSliceOp(self.x, indices, dim=axis))]

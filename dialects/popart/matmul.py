@@ -1,0 +1,147 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f32, i1
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import shapes
+from populus.dialects.element_types import element_type_of, shape_of, tensor
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplin import MatMulOp as GroupedMatMulOp
+from populus.dialects.shapes import ShapeError
+
+
+def product(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """NumPy's matmul of x and y, each of at least two dimensions: library calls with as few groups as possible."""
+    s, t = calls.shape(x), calls.shape(y)
+    batch = shapes.broadcast(s[:-2], t[:-2])
+    m, k, n = s[-2], s[-1], t[-1]
+    groups = math.prod(batch)
+    if math.prod(t[:-2]) == 1:  # one right-hand side for all: its groups are more rows of the left-hand side
+        rows = calls.reshape(b, x, (1, math.prod(s[:-1]), k))
+        return calls.reshape(b, calls.insert(b, GroupedMatMulOp(rows, calls.reshape(b, y, (1, k, n)))), (*batch, m, n))
+    x = calls.reshape(b, calls.stretch(b, x, (*batch, m, k)), (groups, m, k))
+    y = calls.reshape(b, calls.stretch(b, y, (*batch, k, n)), (groups, k, n))
+    return calls.reshape(b, calls.insert(b, GroupedMatMulOp(x, y)), (*batch, m, n))
+
+
+def transposed(b: Builder, x: SSAValue) -> SSAValue:
+    """x with its last two dimensions exchanged."""
+    rank = len(calls.shape(x))
+    return calls.transpose(b, x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _agree(a: SSAValue, b: SSAValue) -> None:
+    if element_type_of(a.type) != element_type_of(b.type):
+        raise VerifyException(f"{element_type_of(a.type)} times {element_type_of(b.type)}; equal element types are expected")
+
+
+@irdl_op_definition
+class MatMulOp(PopartOp):
+    """`y[.., m, n] = sum over k of a[.., m, k] b[.., k, n]`, batch dimensions broadcast.
+
+    A vector on the left is a row, one on the right a column; that dimension is then gone from y. Source: ONNX MatMul-13.
+    """
+
+    name = "popart.matmul"
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def _matrices(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The operands' shapes, vectors as matrices."""
+        a, b = shape_of(self.a.type), shape_of(self.b.type)
+        return (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        given = shapes.text(shape_of(self.a.type)), shapes.text(shape_of(self.b.type))
+        a, b = self._matrices()
+        if not a or not b or a[-1] != b[-2]:
+            raise ShapeError(f"{given[0]} times {given[1]}; the last dimension of a is to be the last but one of b")
+        _agree(self.a, self.b)
+        rows = [] if len(shape_of(self.a.type)) == 1 else [a[-2]]
+        columns = [] if len(shape_of(self.b.type)) == 1 else [b[-1]]
+        return [tensor((*shapes.broadcast(a[:-2], b[:-2]), *rows, *columns), element_type_of(self.a.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        left, right = self._matrices()
+        return [calls.reshape(b, product(b, calls.reshape(b, self.a, left), calls.reshape(b, self.b, right)), calls.shape(self.y))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        left, right = self._matrices()
+        g = calls.reshape(b, grads[0], (*shapes.broadcast(left[:-2], right[:-2]), left[-2], right[-1]))
+        x, y = calls.reshape(b, self.a, left), calls.reshape(b, self.b, right)
+        dx = calls.sum_to(b, product(b, g, transposed(b, y)), left)
+        if math.prod(right[:-2]) == 1 and left[:-2] == calls.shape(g)[:-2]:  # one y for all: its gradient is one product too
+            rows = calls.reshape(b, x, (math.prod(left[:-1]), left[-1]))
+            dy = calls.reshape(b, product(b, transposed(b, rows), calls.reshape(b, g, (math.prod(left[:-1]), right[-1]))), right)
+        else:
+            dy = calls.sum_to(b, product(b, transposed(b, x), g), right)
+        return [calls.reshape(b, dx, calls.shape(self.a)), calls.reshape(b, dy, calls.shape(self.b))]
+
+
+@irdl_op_definition
+class GemmOp(PopartOp):
+    """`y = alpha a' b' + beta c`, where a' is a, or its transpose with `trans_a`; c broadcasts to y. Source: ONNX Gemm-13."""
+
+    name = "popart.gemm"
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    c = opt_operand_def(TensorType)
+    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    beta = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    trans_a = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    trans_b = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        a, b = shape_of(self.a.type), shape_of(self.b.type)
+        if len(a) != 2 or len(b) != 2:
+            raise ShapeError(f"{shapes.text(a)} times {shapes.text(b)}; two matrices are expected")
+        m, k = reversed(a) if self.trans_a.value.data else a
+        k_, n = reversed(b) if self.trans_b.value.data else b
+        if k != k_:
+            raise ShapeError(f"a sums over {k} elements, b over {k_}")
+        _agree(self.a, self.b)
+        if self.c is not None:
+            _agree(self.a, self.c)
+            if shapes.broadcast(shape_of(self.c.type), (m, n)) != (m, n):
+                raise ShapeError(f"c is {shapes.text(shape_of(self.c.type))}, which does not stretch to {m}x{n}")
+        return [tensor((m, n), element_type_of(self.a.type))]
+
+    def _factors(self, b: Builder) -> tuple[SSAValue, SSAValue]:
+        return (
+            transposed(b, self.a) if self.trans_a.value.data else self.a,
+            transposed(b, self.b) if self.trans_b.value.data else self.b,
+        )
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        alpha, beta = self.alpha.value.data, self.beta.value.data
+        y = product(b, *self._factors(b))
+        scaled = Arg(1) if alpha == 1 else Arg(1) * alpha
+        if self.c is None or beta == 0:
+            return [calls.map(b, scaled, y)]
+        return [calls.map(b, scaled + (Arg(2) if beta == 1 else Arg(2) * beta), y, self.c)]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        alpha, beta = self.alpha.value.data, self.beta.value.data
+        g = grads[0] if alpha == 1 else calls.map(b, Arg(1) * alpha, grads[0])
+        left, right = self._factors(b)
+        da, db = product(b, g, transposed(b, right)), product(b, transposed(b, left), g)
+        results: list[SSAValue | None] = [
+            transposed(b, da) if self.trans_a.value.data else da,
+            transposed(b, db) if self.trans_b.value.data else db,
+        ]
+        if self.c is not None:
+            dc = calls.sum_to(b, grads[0], calls.shape(self.c))
+            results.append(dc if beta == 1 else calls.map(b, Arg(1) * beta, dc))
+        return results

@@ -1,0 +1,260 @@
+"""The same elements elsewhere: shapes, permutations, slices, pads, repetitions. Most results are views of the operand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def, var_operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import shapes
+from populus.dialects.element_types import element_type_of, shape_of, tensor
+from populus.dialects.ops import ints
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.shapes import ShapeError
+
+MODES = ("constant", "reflect", "edge")
+
+
+class _ViewOp(PopartOp):
+    """An op whose result may share memory with x."""
+
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def aliases(self) -> Sequence[tuple[int, int]]:
+        return ((0, 0),)
+
+
+@irdl_op_definition
+class ReshapeOp(_ViewOp):
+    """The same elements in row-major order under another shape. Source: ONNX Reshape-24."""
+
+    name = "popart.reshape"
+    shape = prop_def(DenseArrayBase.constr(i64))
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(shapes.reshape(shape_of(self.x.type), ints(self.shape)), element_type_of(self.x.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.reshape(b, self.x, calls.shape(self.y))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        return [calls.reshape(b, grads[0], calls.shape(self.x))]
+
+
+@irdl_op_definition
+class TransposeOp(_ViewOp):
+    """Dimension i of y is dimension permutation[i] of x. Source: ONNX Transpose-24."""
+
+    name = "popart.transpose"
+    permutation = prop_def(DenseArrayBase.constr(i64))
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(shapes.permuted(shape_of(self.x.type), ints(self.permutation)), element_type_of(self.x.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.transpose(b, self.x, ints(self.permutation))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        permutation = ints(self.permutation)
+        return [calls.transpose(b, grads[0], [permutation.index(d) for d in range(len(permutation))])]
+
+
+@irdl_op_definition
+class ExpandOp(_ViewOp):
+    """x and `shape` broadcast against each other: y has the common shape. Source: ONNX Expand-13."""
+
+    name = "popart.expand"
+    shape = prop_def(DenseArrayBase.constr(i64))
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(shapes.broadcast(shape_of(self.x.type), ints(self.shape)), element_type_of(self.x.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.stretch(b, self.x, calls.shape(self.y))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        return [calls.sum_to(b, grads[0], calls.shape(self.x))]
+
+
+@irdl_op_definition
+class ConcatOp(PopartOp):
+    """The operands one after the other along `axis`. Source: ONNX Concat-13."""
+
+    name = "popart.concat"
+    parts = var_operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        if not self.operands:
+            raise VerifyException("needs an operand")
+        first = shape_of(self.operands[0].type)
+        axis = shapes.axis(self.axis.value.data, len(first))
+        for other in (shape_of(o.type) for o in self.operands):
+            if shapes.reduced(other, [axis], keep=True) != shapes.reduced(first, [axis], keep=True):
+                raise ShapeError(f"{shapes.text(first)} and {shapes.text(other)} differ beside dimension {axis}")
+        if len(elements := {element_type_of(o.type) for o in self.operands}) > 1:
+            raise VerifyException(f"the operands' element types differ: {', '.join(sorted(map(str, elements)))}")
+        total = sum(shape_of(o.type)[axis] for o in self.operands)
+        return [tensor((*first[:axis], total, *first[axis + 1 :]), elements.pop())]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.concat(b, self.operands, self.axis.value.data)]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        axis, at = self.axis.value.data, 0
+        results: list[SSAValue | None] = []
+        for part in self.operands:
+            size = calls.shape(part)[axis]
+            results.append(calls.slice_dim(b, grads[0], axis, at, at + size))
+            at += size
+        return results
+
+
+@irdl_op_definition
+class SliceOp(_ViewOp):
+    """`x[begins : ends : steps]` in every dimension, bounds clamped already; with a negative step, an end of -1 is before 0.
+
+    Source: ONNX Slice-13, with its starts, ends, axes and steps worked out.
+    """
+
+    name = "popart.slice"
+    begins = prop_def(DenseArrayBase.constr(i64))
+    ends = prop_def(DenseArrayBase.constr(i64))
+    steps = prop_def(DenseArrayBase.constr(i64))
+
+    def bounds(self) -> list[tuple[int, int, int]]:
+        return list(zip(ints(self.begins), ints(self.ends), ints(self.steps)))
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape, bounds = shape_of(self.x.type), self.bounds()
+        if not len(shape) == len(bounds) == len(self.begins) == len(self.ends) == len(self.steps):
+            raise ShapeError(
+                f"{len(self.begins)} begins, {len(self.ends)} ends, {len(self.steps)} steps for the {len(shape)} dimensions of {shapes.text(shape)}"
+            )
+        result: list[int] = []
+        for n, (begin, end, step) in zip(shape, bounds):
+            size = shapes.sliced(n, begin, end, step) if step else 0
+            last = begin + (size - 1) * step
+            if step == 0 or (size and not (0 <= begin < n and 0 <= last < n)):
+                raise ShapeError(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
+            result.append(size)
+        return [tensor(result, element_type_of(self.x.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.slice(b, self.x, ints(self.begins), ints(self.ends), ints(self.steps))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # Backwards steps are undone by turning round; then each element goes back to its place, zeros between.
+        g = calls.reverse(b, grads[0], [d for d, (_, _, step) in enumerate(self.bounds()) if step < 0])
+        lower: list[int] = []
+        upper: list[int] = []
+        interior: list[int] = []
+        for n, size, (begin, _, step) in zip(calls.shape(self.x), calls.shape(self.y), self.bounds()):
+            last = begin + max(size - 1, 0) * step
+            low, high = (min(begin, last), max(begin, last)) if size else (n, n - 1)
+            lower.append(low)
+            upper.append(n - 1 - high)
+            interior.append(abs(step) - 1 if size > 1 else 0)
+        return [calls.pad(b, g, lower, upper, interior)]
+
+
+@irdl_op_definition
+class PadOp(PopartOp):
+    """x with `lower` elements before and `upper` behind in each dimension; negative ones cut elements off.
+
+    mode `constant`: they are `value`, a scalar (0 if absent); `reflect`: x mirrored at its ends, which are not repeated;
+    `edge`: the nearest element. Source: ONNX Pad-24.
+    """
+
+    name = "popart.pad"
+    x = operand_def(TensorType)
+    value = opt_operand_def(TensorType)
+    lower_ = prop_def(DenseArrayBase.constr(i64), prop_name="lower")
+    upper = prop_def(DenseArrayBase.constr(i64))
+    mode = prop_def(StringAttr, default_value=StringAttr("constant"))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape, lower, upper, mode = shape_of(self.x.type), ints(self.lower_), ints(self.upper), self.mode.data
+        if mode not in MODES:
+            raise VerifyException(f"'{mode}' is not one of {', '.join(MODES)}")
+        if not len(shape) == len(lower) == len(upper):
+            raise ShapeError(f"{len(lower)} and {len(upper)} pads for the {len(shape)} dimensions of {shapes.text(shape)}")
+        if self.value is not None and (mode != "constant" or self.value.type != tensor((), element_type_of(self.x.type))):
+            raise VerifyException(f"the value is {self.value.type}; a scalar of x's element type is expected, with mode constant")
+        for n, low, high in zip(shape, lower, upper):
+            if mode == "reflect" and max(low, high) > 0 and max(low, high) >= n:
+                raise ShapeError(f"a dimension of {n} cannot be mirrored by {max(low, high)}; at most {max(n - 1, 0)}")
+            if mode == "edge" and n == 0 and max(low, high) > 0:
+                raise ShapeError("a dimension of 0 has no edge to repeat")
+            if n + low + high < 0:
+                raise ShapeError(f"pads {low} and {high} cut off more than the {n} elements of a dimension")
+        return [tensor([n + low + high for n, low, high in zip(shape, lower, upper)], element_type_of(self.x.type))]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        lower, upper = ints(self.lower_), ints(self.upper)
+        if self.mode.data == "constant":
+            return [calls.pad(b, self.x, lower, upper, value=self.value)]
+        x = self.x
+        for d, (low, high) in enumerate(zip(lower, upper)):
+            n = calls.shape(x)[d]
+            before = [self._outside(b, x, d, low, 0)] if low > 0 else []
+            behind = [self._outside(b, x, d, high, n - 1)] if high > 0 else []
+            x = calls.concat(b, [*before, x, *behind], d)
+            x = calls.slice_dim(b, x, d, max(-low, 0), calls.shape(x)[d] - max(-high, 0))
+        return [x]
+
+    def _outside(self, b: Builder, x: SSAValue, d: int, count: int, end: int) -> SSAValue:
+        """What `count` elements beyond the end of dimension d are, the end being 0 or the last element."""
+        if self.mode.data == "edge":
+            one = calls.slice_dim(b, x, d, end, end + 1)
+            shape = calls.shape(x)
+            return calls.stretch(b, one, (*shape[:d], count, *shape[d + 1 :]))
+        first = 1 if end == 0 else end - count
+        return calls.reverse(b, calls.slice_dim(b, x, d, first, first + count), [d])
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        if self.mode.data != "constant":
+            return super().gradient(b, grads)
+        lower, upper = ints(self.lower_), ints(self.upper)
+        dx = calls.pad(b, grads[0], [-p for p in lower], [-p for p in upper])
+        if self.value is None:
+            return [dx]
+        dims = range(len(lower))
+        everything = calls.reduce(b, "add", grads[0], dims)
+        inside = calls.reduce(b, "add", dx, dims)
+        return [dx, calls.map(b, calls.Arg(1) - calls.Arg(2), everything, inside)]
+
+
+@irdl_op_definition
+class TileOp(PopartOp):
+    """x repeated repeats[i] times in dimension i. Source: ONNX Tile-13."""
+
+    name = "popart.tile"
+    x = operand_def(TensorType)
+    repeats = prop_def(DenseArrayBase.constr(i64))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape, repeats = shape_of(self.x.type), ints(self.repeats)
+        if len(shape) != len(repeats) or min(repeats, default=0) < 0:
+            raise ShapeError(f"repeats {list(repeats)} for the {len(shape)} dimensions of {shapes.text(shape)}")
+        return [tensor([n * r for n, r in zip(shape, repeats)], element_type_of(self.x.type))]
+
+    def _split(self) -> list[int]:
+        return [part for n, r in zip(calls.shape(self.x), ints(self.repeats)) for part in (r, n)]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        x = calls.reshape(b, self.x, [part for n in calls.shape(self.x) for part in (1, n)])
+        return [calls.reshape(b, calls.stretch(b, x, self._split()), calls.shape(self.y))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        g = calls.reshape(b, grads[0], self._split())
+        return [calls.reshape(b, calls.reduce(b, "add", g, range(0, 2 * len(self.repeats), 2)), calls.shape(self.x))]

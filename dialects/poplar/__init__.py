@@ -1,0 +1,54 @@
+"""The `poplar` dialect: programs for a machine of tiles."""
+
+from xdsl.ir import Dialect
+
+from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
+from populus.dialects.poplar.memory import BroadcastOp, ConstOp, DimShuffleOp, ReshapeOp, SliceOp, StorageOp, VarOp, ViewOp
+from populus.dialects.poplar.program import (
+    CallOp,
+    FuncOp,
+    GraphOp,
+    HostCallOp,
+    IfOp,
+    RepeatOp,
+    SequenceOp,
+    StreamInOp,
+    StreamOutOp,
+    SwitchOp,
+    WhileOp,
+)
+from populus.dialects.poplar.target import TargetAttr
+from populus.dialects.poplar.types import DomainAttr, Field, FieldsAttr, GridAttr, TensorType
+
+POPLAR = Dialect(
+    "poplar",
+    [
+        BroadcastOp,
+        CallOp,
+        ConstOp,
+        CopyOp,
+        DimShuffleOp,
+        ExecuteOp,
+        FamilyOp,
+        FuncOp,
+        GraphOp,
+        HostCallOp,
+        IfOp,
+        RepeatOp,
+        ReshapeOp,
+        SequenceOp,
+        SliceOp,
+        StreamInOp,
+        StreamOutOp,
+        SwitchOp,
+        VarOp,
+        WhileOp,
+    ],
+    [DomainAttr, FieldsAttr, GridAttr, TargetAttr, TensorType],
+)
+
+__all__ = [
+    "POPLAR", "BroadcastOp", "CallOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp", "FamilyOp", "Field",
+    "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "RepeatOp", "ReshapeOp", "SequenceOp", "SliceOp",
+    "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TensorType", "VarOp", "ViewOp", "WhileOp",
+]  # fmt: skip

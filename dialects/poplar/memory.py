@@ -1,0 +1,343 @@
+"""Tile memory in the IR: variables, constants and the views of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, i64
+from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.data import StoredAttr, attribute_array
+from populus.dialects.ops import ints
+from populus.dialects.poplar.partition import Grid
+from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
+from populus.dialects.poplar.view import View
+from populus.dialects.shapes import text
+
+
+class _Allocates(MemoryEffect):
+    """Memory that is never used may be dropped."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> set[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
+
+
+class StorageOp(IRDLOperation):
+    """What variables and constants share: a label, a layout once it is decided, an address once it is allocated."""
+
+    label = prop_def(StringAttr)
+    grid = opt_prop_def(GridAttr)
+    address = opt_prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    @property
+    def layout(self) -> Grid | None:
+        return None if self.grid is None else self.grid.data
+
+    @property
+    def type(self) -> TensorType:
+        return self.result.type
+
+    def _print_storage(self, printer: Printer) -> None:
+        if self.grid is not None:
+            printer.print_string(f" on {self.grid.data}")
+        if self.address is not None:
+            printer.print_string(f" at {self.address.value.data}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+    @staticmethod
+    def _parse_storage(parser: Parser) -> tuple[dict[str, Attribute], dict[str, Attribute], Attribute]:
+        properties: dict[str, Attribute] = {}
+        if parser.parse_optional_keyword("on") is not None:
+            properties["grid"] = GridAttr(parse_grid(parser))
+        if parser.parse_optional_keyword("at") is not None:
+            properties["address"] = IntegerAttr(parser.parse_integer(allow_boolean=False), i64)
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        parser.parse_punctuation(":")
+        return properties, {} if attributes is None else dict(attributes.data), parser.parse_type()
+
+    def _verify_layout(self) -> None:
+        if self.grid is not None and (why := self.grid.data.problem(self.result.type.shape)):
+            raise VerifyException(f"'{self.label.data}': {why}")
+
+
+@irdl_op_definition
+class VarOp(StorageOp):
+    """A variable: `poplar.var "conv1" on [64 in 8 by 8, 112] order [0] at 1024 : !poplar.tensor<64x112xf32>`.
+
+    `on` says which tile owns each element; `at` is the address of its part on every one of those tiles.
+    """
+
+    name = "poplar.var"
+    traits = traits_def(_Allocates())
+
+    def __init__(self, label: str, type: TensorType, grid: Grid | None = None):
+        properties: dict[str, Attribute] = {"label": StringAttr(label)}
+        if grid is not None:
+            properties["grid"] = GridAttr(grid)
+        super().__init__(properties=properties, result_types=[type])
+
+    def verify_(self) -> None:
+        self._verify_layout()
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(self.label.data)
+        self._print_storage(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> VarOp:
+        label = StringAttr(parser.parse_str_literal("a label"))
+        properties, attributes, type = cls._parse_storage(parser)
+        return cls.create(properties={"label": label, **properties}, attributes=attributes, result_types=[type])
+
+
+@irdl_op_definition
+class ConstOp(StorageOp):
+    """A constant in tile memory: `poplar.const "conv1/W" #data.stored<"70ba..."> on [...] : !poplar.tensor<...>`. Never written."""
+
+    name = "poplar.const"
+    value = prop_def(Attribute)
+    traits = traits_def(Pure())
+
+    def __init__(self, label: str, value: Attribute, type: TensorType, grid: Grid | None = None):
+        properties: dict[str, Attribute] = {"label": StringAttr(label), "value": value}
+        if grid is not None:
+            properties["grid"] = GridAttr(grid)
+        super().__init__(properties=properties, result_types=[type])
+
+    def array(self) -> Any:
+        """The value, read-only (`data.attribute_array`)."""
+        return attribute_array(self.value, BuiltinTensorType(self.type.element, self.type.shape))
+
+    def verify_(self) -> None:
+        if not isinstance(self.value, DenseIntOrFPElementsAttr | StoredAttr):
+            raise VerifyException(f"{self.value} is neither dense nor stored")
+        self._verify_layout()
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(self.label.data)
+        printer.print_string(" ")
+        printer.print_attribute(self.value)
+        self._print_storage(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConstOp:
+        label = StringAttr(parser.parse_str_literal("a label"))
+        value = parser.parse_attribute()
+        properties, attributes, type = cls._parse_storage(parser)
+        return cls.create(properties={"label": label, "value": value, **properties}, attributes=attributes, result_types=[type])
+
+
+class ViewOp(IRDLOperation):
+    """Another look at the same memory; moves nothing."""
+
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @abstractmethod
+    def apply(self, view: View) -> View | None:
+        """What the result shows of the variable, given what the operand does; None where no strides can say it."""
+
+    def verify_(self) -> None:
+        if self.x.type.element != self.y.type.element:
+            raise VerifyException(f"the element type changes from {self.x.type.element} to {self.y.type.element}")
+        seen = view_of(self.x)
+        shown = self.apply(seen)
+        if shown is None:
+            raise VerifyException(f"{text(seen.shape)} with strides {seen.strides} cannot be seen as {text(self.y.type.shape)}; it takes a copy")
+        if shown.shape != self.y.type.shape:
+            raise VerifyException(f"the result is {text(self.y.type.shape)}, the view {text(shown.shape)}")
+
+
+@irdl_op_definition
+class SliceOp(ViewOp):
+    """`x[begins : ends : steps]`; steps may be negative. Source: poplar::Tensor::slice, subSample, reverse."""
+
+    name = "poplar.slice"
+    begins = prop_def(DenseArrayBase.constr(i64))
+    ends = prop_def(DenseArrayBase.constr(i64))
+    steps = prop_def(DenseArrayBase.constr(i64))
+
+    def __init__(self, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]):
+        view = View.whole(_type(x).shape).slice(begins, ends, steps)
+        bounds = {"begins": begins, "ends": ends, "steps": steps}
+        super().__init__(
+            operands=[x],
+            properties={k: DenseArrayBase.from_list(i64, list(v)) for k, v in bounds.items()},
+            result_types=[TensorType.of(view.shape, _type(x).element)],
+        )
+
+    def apply(self, view: View) -> View:
+        return view.slice(ints(self.begins), ints(self.ends), ints(self.steps))
+
+    def verify_(self) -> None:
+        rank = len(self.x.type.shape)
+        for n, begin, end, step in zip(self.x.type.shape, ints(self.begins), ints(self.ends), ints(self.steps)):
+            size = max(0, -(-(end - begin) // step)) if step else 0
+            if step == 0 or (size and not (0 <= begin < n and 0 <= begin + (size - 1) * step < n)):
+                raise VerifyException(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
+        if not len(self.begins) == len(self.ends) == len(self.steps) == rank:
+            raise VerifyException(f"{rank} dimensions need as many bounds")
+        super().verify_()
+
+    def print(self, printer: Printer) -> None:
+        bounds = (f"{b}:{e}" + (f":{s}" if s != 1 else "") for b, e, s in zip(ints(self.begins), ints(self.ends), ints(self.steps)))
+        printer.print_string(" ")
+        printer.print_ssa_value(self.x)
+        printer.print_string(f"[{', '.join(bounds)}]")
+        _print_types(self, printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SliceOp:
+        operand = parser.parse_unresolved_operand()
+
+        def bound() -> tuple[int, int, int]:
+            begin = parser.parse_integer(allow_boolean=False)
+            parser.parse_punctuation(":")
+            end = parser.parse_integer(allow_boolean=False)
+            step = parser.parse_integer(allow_boolean=False) if parser.parse_optional_punctuation(":") is not None else 1
+            return begin, end, step
+
+        bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
+        attributes, source, result = _parse_types(parser)
+        columns = list(zip(*bounds)) or [(), (), ()]
+        properties = {k: DenseArrayBase.from_list(i64, list(v)) for k, v in zip(("begins", "ends", "steps"), columns)}
+        x = parser.resolve_operand(operand, source)
+        return cls.create(operands=[x], properties=properties, attributes=attributes, result_types=[result])
+
+
+@irdl_op_definition
+class ReshapeOp(ViewOp):
+    """The same elements in row-major order under another shape. Source: poplar::Tensor::reshape."""
+
+    name = "poplar.reshape"
+    assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
+
+    def __init__(self, x: SSAValue, shape: Sequence[int]):
+        super().__init__(operands=[x], result_types=[TensorType.of(shape, _type(x).element)])
+
+    def apply(self, view: View) -> View | None:
+        return view.reshape(self.y.type.shape)
+
+
+@irdl_op_definition
+class BroadcastOp(ViewOp):
+    """x stretched to the result's shape, right-aligned; not for writing. Source: poplar::Tensor::broadcast."""
+
+    name = "poplar.broadcast"
+    assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
+
+    def __init__(self, x: SSAValue, shape: Sequence[int]):
+        super().__init__(operands=[x], result_types=[TensorType.of(shape, _type(x).element)])
+
+    def apply(self, view: View) -> View:
+        return view.broadcast(self.y.type.shape)
+
+    def verify_(self) -> None:
+        x, y = self.x.type.shape, self.y.type.shape
+        if len(x) > len(y) or any(n not in (1, m) for n, m in zip(reversed(x), reversed(y))):
+            raise VerifyException(f"{text(x)} does not stretch to {text(y)}")
+        super().verify_()
+
+
+@irdl_op_definition
+class DimShuffleOp(ViewOp):
+    """Dimension i of the result is dimension permutation[i] of x. Source: poplar::Tensor::dimShuffle."""
+
+    name = "poplar.dim_shuffle"
+    permutation = prop_def(DenseArrayBase.constr(i64))
+
+    def __init__(self, x: SSAValue, permutation: Sequence[int]):
+        super().__init__(
+            operands=[x],
+            properties={"permutation": DenseArrayBase.from_list(i64, list(permutation))},
+            result_types=[TensorType.of([_type(x).shape[d] for d in permutation], _type(x).element)],
+        )
+
+    def apply(self, view: View) -> View:
+        return view.dim_shuffle(ints(self.permutation))
+
+    def verify_(self) -> None:
+        if sorted(ints(self.permutation)) != list(range(len(self.x.type.shape))):
+            raise VerifyException(f"{list(ints(self.permutation))} is not a permutation of {len(self.x.type.shape)} dimensions")
+        super().verify_()
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.x)
+        printer.print_string(f" [{', '.join(map(str, ints(self.permutation)))}]")
+        _print_types(self, printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> DimShuffleOp:
+        operand = parser.parse_unresolved_operand()
+        permutation = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False))
+        attributes, source, result = _parse_types(parser)
+        x = parser.resolve_operand(operand, source)
+        properties = {"permutation": DenseArrayBase.from_list(i64, permutation)}
+        return cls.create(operands=[x], properties=properties, attributes=attributes, result_types=[result])
+
+
+def _type(value: SSAValue) -> TensorType:
+    assert isinstance(value.type, TensorType), value.type
+    return value.type
+
+
+def _print_types(op: ViewOp, printer: Printer) -> None:
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+    printer.print_string(" : ")
+    printer.print_attribute(op.x.type)
+    printer.print_string(" -> ")
+    printer.print_attribute(op.y.type)
+
+
+def _parse_types(parser: Parser) -> tuple[dict[str, Attribute], Attribute, Attribute]:
+    attributes = parser.parse_optional_attr_dict_with_keyword()
+    parser.parse_punctuation(":")
+    source = parser.parse_type()
+    parser.parse_punctuation("->")
+    return {} if attributes is None else dict(attributes.data), source, parser.parse_type()
+
+
+def root_of(value: SSAValue) -> SSAValue:
+    """The value that a chain of views starts from: a variable, a constant, or, between two lowering passes, a cast."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.x
+    return value
+
+
+def storage_of(value: SSAValue) -> StorageOp:
+    """The variable or constant whose memory a view shows."""
+    owner = root_of(value).owner
+    assert isinstance(owner, StorageOp), owner
+    return owner
+
+
+def view_of(value: SSAValue) -> View:
+    """What a value of the tile level shows of its variable or constant. O(views in between).
+
+    Between two lowering passes the root may be the cast of a tensor that is not lowered yet; it counts as a variable.
+    """
+    owner = value.owner
+    if isinstance(owner, ViewOp):
+        shown = owner.apply(view_of(owner.x))
+        if shown is None:
+            raise VerifyException(f"{owner.name} has no strides to say what it shows; it takes a copy")
+        return shown
+    if isinstance(owner, StorageOp | UnrealizedConversionCastOp):
+        return View.whole(_type(value).shape)
+    raise VerifyException("a view of something that is neither a variable nor a constant")

@@ -1,0 +1,277 @@
+"""How elements are shared out: splits of one dimension, grids of several, and the iteration space of a family.
+
+A `Split` cuts n elements into contiguous parts. A `Grid` gives every element of a variable an owner tile. A `Domain` is the
+iteration space of a family: named axes that count elements, each with its split. An `Access` says which elements of one
+dimension of a view a point of the space touches. All are closed forms: nothing here is O(tiles) or O(elements) but
+`Split.bounds` (O(parts)) and the walk over boxes that engines make.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`n` elements in `parts` contiguous pieces, each a multiple of `grain` but the last. Text: `64 in 4 by 16`.
+
+    With G = ceil(n / grain) grains, the first G mod parts pieces have one grain more than the others; so there are at most
+    three sizes, in contiguous runs.
+    """
+
+    n: int
+    parts: int = 1
+    grain: int = 1
+
+    def problem(self) -> str | None:
+        """Why this is no split, or None."""
+        if self.n < 0 or self.grain < 1:
+            return f"{self} is not a number of elements by a positive grain"
+        if not 1 <= self.parts <= max(-(-self.n // self.grain), 1):
+            return f"{self.n} elements by {self.grain} have {-(-self.n // self.grain)} grains, too few for {self.parts} parts"
+        return None
+
+    def bounds(self) -> tuple[int, ...]:
+        """Where each part begins, and the end: parts + 1 numbers."""
+        return _bounds(self)
+
+    @property
+    def largest(self) -> int:
+        """Elements of the largest part."""
+        grains = -(-self.n // self.grain)
+        return min(-(-grains // self.parts) * self.grain, self.n)
+
+    def __str__(self) -> str:
+        parts = f" in {self.parts}" if self.parts > 1 else ""
+        return f"{self.n}{parts}" + (f" by {self.grain}" if self.grain > 1 else "")
+
+
+@lru_cache(8192)
+def _bounds(split: Split) -> tuple[int, ...]:
+    assert split.problem() is None, split
+    q, r = divmod(-(-split.n // split.grain), split.parts)
+    return tuple(min((j * q + min(j, r)) * split.grain, split.n) for j in range(split.parts + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The owner of each element of a variable: tile = start + mixed radix of part numbers in `order`, last fastest.
+
+    Dimensions that are not in `order` are whole. Text: `[64 in 8 by 8, 56] order [0, 1] start 3`.
+    """
+
+    splits: tuple[Split, ...]
+    order: tuple[int, ...]
+    start: int = 0
+
+    @property
+    def cells(self) -> int:
+        """How many tiles own something."""
+        return math.prod(s.parts for s in self.splits)
+
+    def problem(self, shape: tuple[int, ...], tiles: int | None = None) -> str | None:
+        """Why this is no layout of a variable of `shape` on `tiles` tiles, or None."""
+        if tuple(s.n for s in self.splits) != shape:
+            return f"the grid is for {[s.n for s in self.splits]}, the variable is {list(shape)}"
+        if found := next((p for s in self.splits if (p := s.problem())), None):
+            return found
+        cut = {d for d, s in enumerate(self.splits) if s.parts > 1}
+        if len(set(self.order)) < len(self.order) or not cut <= set(self.order) <= set(range(len(shape))):
+            return f"order {list(self.order)} does not name each cut dimension of {[str(s) for s in self.splits]} once"
+        if tiles is not None and self.cells > tiles:
+            return f"{self.cells} cells on {tiles} tiles"
+        return None
+
+    def __str__(self) -> str:
+        order = f" order [{', '.join(map(str, self.order))}]" if self.order else ""
+        return f"[{', '.join(map(str, self.splits))}]{order}" + (f" start {self.start}" if self.start else "")
+
+
+Box: TypeAlias = "dict[str, tuple[int, int, int]]"
+"""A part of an iteration space: axis -> (first element, end, part number)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A family's iteration space and where its parts run: tile = start + mixed radix of part numbers in `order`, last fastest.
+
+    Text: `(oc = 64 in 8 by 8, oh = 56 in 7) on (oh, oc) start 5`. Axes not in `order` are whole.
+    """
+
+    axes: tuple[tuple[str, Split], ...]
+    order: tuple[str, ...]
+    start: int = 0
+
+    def __getitem__(self, axis: str) -> Split:
+        for name, split in self.axes:
+            if name == axis:
+                return split
+        raise KeyError(axis)
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        return dict(self.axes)
+
+    @property
+    def vertices(self) -> int:
+        return math.prod(s.parts for _, s in self.axes)
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """The axes with more than one part."""
+        return frozenset(a for a, s in self.axes if s.parts > 1)
+
+    def problem(self) -> str | None:
+        """Why this is no iteration space, or None."""
+        names = [a for a, _ in self.axes]
+        if len(set(names)) < len(names):
+            return f"an axis is named twice in ({', '.join(names)})"
+        if found := next((p for _, s in self.axes if (p := s.problem())), None):
+            return found
+        if len(set(self.order)) < len(self.order) or not self.cut <= set(self.order) <= set(names):
+            return f"'on ({', '.join(self.order)})' does not name each cut axis of ({', '.join(names)}) once"
+        return None
+
+    def collapse(self, contracted: frozenset[str]) -> Domain:
+        """The same arithmetic in fewer, larger boxes: parallel axes in one part, contracted axes as the program states them.
+
+        Any other cut of the parallel axes is as right, so threads and cache blocking are cuts too.
+        """
+        return Domain(tuple((a, s if a in contracted else Split(s.n, 1, s.grain)) for a, s in self.axes), self.order, self.start)
+
+    def boxes(self) -> Iterator[Box]:
+        """One box per vertex, in row-major order over the axes as declared."""
+        axes = [(a, s.bounds(), range(s.parts)) for a, s in self.axes]
+        for index in itertools.product(*(parts for _, _, parts in axes)):
+            yield {a: (b[i], b[i + 1], i) for (a, b, _), i in zip(axes, index)}
+
+    def tile(self, box: Box, tiles: int) -> int:
+        """The tile on which the vertex of this box runs."""
+        number = 0
+        for axis in self.order:
+            number = number * self[axis].parts + box[axis][2]
+        return (self.start + number) % tiles
+
+    def __str__(self) -> str:
+        axes = ", ".join(f"{a} = {s}" for a, s in self.axes)
+        order = f" on ({', '.join(self.order)})" if self.order else ""
+        return f"({axes}){order}" + (f" start {self.start}" if self.start else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which elements of one dimension of a view a point of the space touches.
+
+    The sum of axes times coefficients plus an offset (`oh * 2 + ky - 3`, or just `3`); the number of the part along an axis
+    (`at ic`); or all of them (`*`).
+    """
+
+    terms: tuple[tuple[str, int], ...] = ()
+    offset: int = 0
+    part: bool = False
+    whole: bool = False
+
+    def interval(self, size: int, box: Box) -> tuple[int, int, int, int]:
+        """(first, end, padding before, padding behind) in a dimension of `size`; what lies outside is padding."""
+        if self.whole:
+            return 0, size, 0, 0
+        if self.part:
+            j = box[self.terms[0][0]][2]
+            return j, j + 1, 0, 0
+        low = high = self.offset
+        for axis, coefficient in self.terms:
+            first, end, _ = box[axis]
+            low += coefficient * first
+            high += coefficient * (end - 1)
+        high += 1
+        return min(max(low, 0), size), max(min(high, size), 0), max(-low, 0), max(high - size, 0)
+
+    def reach(self, domain: Domain) -> tuple[int, int]:
+        """(first, end) over the whole space; not for `*`."""
+        if self.part:
+            return 0, domain[self.terms[0][0]].parts
+        return self.offset, self.offset + sum(c * (domain[a].n - 1) for a, c in self.terms) + 1
+
+    def __str__(self) -> str:
+        if self.whole:
+            return "*"
+        if self.part:
+            return f"at {self.terms[0][0]}"
+        if not self.terms:
+            return str(self.offset)
+        text = " + ".join(a if c == 1 else f"{a} * {c}" for a, c in self.terms)
+        return text + (f" {'-' if self.offset < 0 else '+'} {abs(self.offset)}" if self.offset else "")
+
+
+ALL = Access(whole=True)
+
+
+def along(*terms: tuple[str, int] | str, offset: int = 0) -> Access:
+    """The sum of axes, each a name or (name, coefficient)."""
+    return Access(tuple((t, 1) if isinstance(t, str) else t for t in terms), offset)
+
+
+def at(axis: str) -> Access:
+    """The number of the part along `axis`."""
+    return Access(((axis, 1),), part=True)
+
+
+def injective(access: Access, domain: Domain) -> bool:
+    """Whether different axis indices give different positions: the coefficients are a mixed radix."""
+    if access.part:
+        return True
+    span = 1
+    for axis, coefficient in sorted(access.terms, key=lambda t: t[1]):
+        if coefficient < span:
+            return False
+        span += coefficient * (domain[axis].n - 1)
+    return True
+
+
+def race(domain: Domain, accesses: tuple[Access, ...]) -> str | None:
+    """Why two vertices may write one element of an output with these accesses, or None. O(rank).
+
+    Sufficient: every cut axis occurs in the access, and each dimension's coefficients form a mixed radix. Exact where each
+    dimension names at most one axis.
+    """
+    for access in accesses:
+        if not access.whole and not injective(access, domain):
+            return f"the parts of [{access}] overlap"
+    if missing := domain.cut - {a for access in accesses for a, _ in access.terms}:
+        return f"{', '.join(sorted(missing))} has parts but selects no part of it"
+    return None
+
+
+def bounds_problem(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, ...]) -> str | None:
+    """Where an access leaves its view, or None."""
+    for access, n in zip(accesses, shape, strict=True):
+        if not access.whole:
+            low, high = access.reach(domain)
+            if (low < 0 or high > n) and not (high <= low):
+                return f"[{access}] reaches {low}..{high} of 0..{n}"
+    return None
+
+
+def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -> Grid:
+    """A grid that spreads a variable over the tiles: outer dimensions are cut first, the innermost by `grain`.
+
+    The counterpart of mapTensorLinearly for grids (PopLibs: poputil/TileMapping): contiguous shares in row-major order
+    wherever the outer dimensions divide.
+    """
+    splits: list[Split] = []
+    free = max(tiles, 1)
+    for d, n in enumerate(shape):
+        g = grain if d == len(shape) - 1 else 1
+        grains = max(-(-n // g), 1)
+        parts = min(grains, free)
+        parts = -(-grains // -(-grains // parts))  # as few parts as give this largest share
+        splits.append(Split(n, parts, g))
+        free //= parts
+    return Grid(tuple(splits), tuple(d for d, s in enumerate(splits) if s.parts > 1), start)
+
+

@@ -1,0 +1,292 @@
+"""The control tree around compute sets: graph, sequence, loops, branches, calls, streams, host calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolNameConstraint, i1, i32, i64
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_region_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import NoTerminator, SymbolOpInterface, SymbolTable
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.element_types import ui32
+from populus.dialects.poplar.memory import ConstOp, StorageOp, root_of, view_of
+from populus.dialects.poplar.target import Target, TargetAttr
+from populus.dialects.poplar.types import TensorType
+
+
+class _Control(IRDLOperation):
+    """An op with programs inside: regions of one block each, which `{}` leaves empty."""
+
+    traits = traits_def(NoTerminator())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for region in self.regions:
+            if not region.blocks:
+                region.add_block(Block())
+
+
+@irdl_op_definition
+class GraphOp(_Control):
+    """A program for one machine: variables, constants, views and the steps that use them, run from the top.
+
+        poplar.graph @main target <gc200, tiles = 16> { ... }
+    """
+
+    name = "poplar.graph"
+    sym_name = prop_def(SymbolNameConstraint())
+    target = prop_def(TargetAttr)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), SymbolTable())
+    assembly_format = "$sym_name `target` $target $body attr-dict"
+
+    def __init__(self, name: str, target: TargetAttr, body: Region):
+        super().__init__(properties={"sym_name": StringAttr(name), "target": target}, regions=[body])
+
+    @property
+    def machine(self) -> Target:
+        return self.target.data.target()
+
+    def verify_(self) -> None:
+        machine = self.machine
+        for op in self.walk():
+            if isinstance(op, StorageOp):
+                if not machine.holds(op.type.element):
+                    raise VerifyException(f"'{op.label.data}' is {op.type.element}, which target {machine.name} cannot hold")
+                if op.grid is not None and (why := op.grid.data.problem(op.type.shape, machine.tiles)):
+                    raise VerifyException(f"'{op.label.data}': {why}")
+            elif op.name == "poplar.family":
+                vertices = getattr(op, "space").vertices  # noqa: B009, FamilyOp stands above this file
+                if vertices > machine.tiles:
+                    raise VerifyException(f"a family of {vertices} vertices on {machine.tiles} tiles; each tile runs one")
+
+
+class _Block(_Control):
+    """Steps that run in order."""
+
+    body = region_def("single_block")
+
+
+@irdl_op_definition
+class SequenceOp(_Block):
+    """The steps inside, in order: only a grouping, with a label for reports."""
+
+    name = "poplar.sequence"
+    label = prop_def(StringAttr)
+    assembly_format = "$label $body attr-dict"
+
+    def __init__(self, label: str, body: Region):
+        super().__init__(properties={"label": StringAttr(label)}, regions=[body])
+
+
+@irdl_op_definition
+class RepeatOp(_Block):
+    """The steps inside, `count` times."""
+
+    name = "poplar.repeat"
+    count = prop_def(IntegerAttr.constr(i64))
+    assembly_format = "$count $body attr-dict"
+
+    def __init__(self, count: int, body: Region):
+        super().__init__(properties={"count": IntegerAttr(count, i64)}, regions=[body])
+
+
+@irdl_op_definition
+class WhileOp(_Control):
+    """Runs `before`; while the predicate then holds, runs `body` and `before` again. Source: poplar RepeatWhileTrue."""
+
+    name = "poplar.while"
+    predicate = operand_def(TensorType)
+    before = region_def("single_block")
+    body = region_def("single_block")
+    assembly_format = "$predicate `:` type($predicate) `before` $before `do` $body attr-dict"
+
+    def __init__(self, predicate: SSAValue, before: Region, body: Region):
+        super().__init__(operands=[predicate], regions=[before, body])
+
+    def verify_(self) -> None:
+        _verify_scalar(self.predicate, (i1,), "the predicate")
+
+
+@irdl_op_definition
+class IfOp(_Control):
+    """One of two programs, by a predicate of one element."""
+
+    name = "poplar.if"
+    predicate = operand_def(TensorType)
+    then = region_def("single_block")
+    otherwise = region_def("single_block")
+    assembly_format = "$predicate `:` type($predicate) $then `else` $otherwise attr-dict"
+
+    def __init__(self, predicate: SSAValue, then: Region, otherwise: Region):
+        super().__init__(operands=[predicate], regions=[then, otherwise])
+
+    def verify_(self) -> None:
+        _verify_scalar(self.predicate, (i1,), "the predicate")
+
+
+@irdl_op_definition
+class SwitchOp(_Control):
+    """The program whose value the control has, or the last, which is the default."""
+
+    name = "poplar.switch"
+    control = operand_def(TensorType)
+    cases = prop_def(DenseArrayBase.constr(i64))
+    programs = var_region_def("single_block")
+
+    def __init__(self, control: SSAValue, cases: Sequence[int], programs: Sequence[Region]):
+        super().__init__(operands=[control], properties={"cases": DenseArrayBase.from_list(i64, list(cases))}, regions=[list(programs)])
+
+    def verify_(self) -> None:
+        _verify_scalar(self.control, (i32, ui32), "the control")
+        if len(self.programs) != len(self.cases) + 1:
+            raise VerifyException(f"{len(self.cases)} cases and a default need {len(self.cases) + 1} programs, not {len(self.programs)}")
+        if len(set(self.cases.get_values())) < len(self.cases):
+            raise VerifyException("a case is named twice")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.control)
+        printer.print_string(" : ")
+        printer.print_attribute(self.control.type)
+        for case, program in zip([*(f"case {c}" for c in self.cases.get_values()), "default"], self.programs):
+            printer.print_string(f" {case} ")
+            printer.print_region(program)
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SwitchOp:
+        operand = parser.parse_unresolved_operand()
+        parser.parse_punctuation(":")
+        control = parser.resolve_operand(operand, parser.parse_type())
+        cases: list[int] = []
+        programs: list[Region] = []
+        while parser.parse_optional_keyword("case") is not None:
+            cases.append(parser.parse_integer(allow_boolean=False))
+            programs.append(parser.parse_region())
+        parser.parse_keyword("default")
+        programs.append(parser.parse_region())
+        attributes = parser.parse_optional_attr_dict()
+        properties = {"cases": DenseArrayBase.from_list(i64, cases)}
+        return cls.create(operands=[control], properties=properties, regions=programs, attributes=attributes)
+
+
+@irdl_op_definition
+class FuncOp(_Block):
+    """A program that `call` runs by name; it works on the variables of the graph around it."""
+
+    name = "poplar.func"
+    sym_name = prop_def(SymbolNameConstraint())
+    traits = traits_def(SymbolOpInterface())
+    assembly_format = "$sym_name $body attr-dict"
+
+    def __init__(self, name: str, body: Region):
+        super().__init__(properties={"sym_name": StringAttr(name)}, regions=[body])
+
+
+@irdl_op_definition
+class CallOp(IRDLOperation):
+    """Runs a function of the graph; its code is shared by all calls."""
+
+    name = "poplar.call"
+    callee = prop_def(SymbolNameConstraint())
+    assembly_format = "$callee attr-dict"
+
+    def __init__(self, callee: str):
+        super().__init__(properties={"callee": StringAttr(callee)})
+
+    def target(self) -> FuncOp:
+        """The function called. Raises VerifyException if the graph has none of that name, or it encloses the call."""
+        parent = self.parent_op()
+        while parent is not None:
+            if isinstance(parent, FuncOp) and parent.sym_name.data == self.callee.data:
+                raise VerifyException(f"@{self.callee.data} calls itself")
+            if isinstance(parent, GraphOp):
+                found = SymbolTable.lookup_symbol(parent, self.callee.data)
+                if isinstance(found, FuncOp):
+                    return found
+            parent = parent.parent_op()
+        raise VerifyException(f"the graph has no function @{self.callee.data}")
+
+    def verify_(self) -> None:
+        self.target()
+
+
+@irdl_op_definition
+class StreamInOp(IRDLOperation):
+    """Data from the host: `poplar.stream_in "x" to %x`. The name is that of the model's input."""
+
+    name = "poplar.stream_in"
+    stream = prop_def(StringAttr)
+    dst = operand_def(TensorType)
+    assembly_format = "$stream `to` $dst attr-dict `:` type($dst)"
+
+    def __init__(self, stream: str, dst: SSAValue):
+        super().__init__(operands=[dst], properties={"stream": StringAttr(stream)})
+
+    def verify_(self) -> None:
+        _verify_writable(self.dst, "the destination")
+
+
+@irdl_op_definition
+class StreamOutOp(IRDLOperation):
+    """Data to the host: `poplar.stream_out %y to "y"`. The name is that of the model's output."""
+
+    name = "poplar.stream_out"
+    src = operand_def(TensorType)
+    stream = prop_def(StringAttr)
+    assembly_format = "$src `to` $stream attr-dict `:` type($src)"
+
+    def __init__(self, src: SSAValue, stream: str):
+        super().__init__(operands=[src], properties={"stream": StringAttr(stream)})
+
+
+@irdl_op_definition
+class HostCallOp(IRDLOperation):
+    """A function that runs on the host, between two steps of the program: the first views are its inputs, the rest its outputs.
+
+    What cannot be on a tile is visible this way. `populus check` lists host calls.
+    """
+
+    name = "poplar.host_call"
+    function = prop_def(StringAttr)
+    inputs = prop_def(IntegerAttr.constr(i64))
+    params = opt_prop_def(Attribute)
+    views = var_operand_def(TensorType)
+
+    def __init__(self, function: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]):
+        super().__init__(
+            operands=[[*inputs, *outputs]], properties={"function": StringAttr(function), "inputs": IntegerAttr(len(inputs), i64)}
+        )
+
+    def verify_(self) -> None:
+        if not 0 <= self.inputs.value.data <= len(self.views):
+            raise VerifyException(f"{self.inputs.value.data} inputs among {len(self.views)} views")
+        for view in self.views[self.inputs.value.data :]:
+            _verify_writable(view, "an output")
+
+
+def _verify_scalar(value: SSAValue, elements: tuple[Attribute, ...], what: str) -> None:
+    type = value.type
+    assert isinstance(type, TensorType), type
+    if any(n != 1 for n in type.shape) or type.element not in elements:
+        raise VerifyException(f"{what} is {type}, not one element of {' or '.join(map(str, elements))}")
+
+
+def _verify_writable(value: SSAValue, what: str) -> None:
+    if isinstance(root_of(value).owner, ConstOp) or view_of(value).repeats:
+        raise VerifyException(f"{what} is a constant or shows an element more than once, so it may not be written")

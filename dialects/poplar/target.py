@@ -1,0 +1,163 @@
+"""The machine: tiles, their memory, exchange, element types and arithmetic units, as data.
+
+`gc2`, `gc200` and `bow` are Graphcore's processors; `host` describes a CPU as a tile machine. Every field can be overridden:
+`#poplar.target<gc200, tiles = 64>`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i8, i16, i32, i64
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import size_in_bytes, ui8, ui16, ui32, ui64
+
+KIB = 1024
+
+# Poplar's element types: 64-bit integers are held (LONGLONG) though tiles compute them in software; doubles are not.
+IPU_TYPES = (i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, f32)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine. Cycles are tile cycles at `clock_hz`; sizes are bytes; rates are per tile and cycle."""
+
+    name: str
+    tiles: int
+    tile_bytes: int
+    clock_hz: float
+    workers: int = 6
+    exchange_bytes: int = 4  # received or sent
+    exchange_setup_cycles: int = 30
+    sync_cycles: int = 150
+    copy_bytes: int = 8  # memcpy on a tile
+    vector_bytes: int = 8  # the data path: 2 floats, 4 halves
+    conv_units: int = 8  # for floats; twice as many for halves
+    reserved_bytes: int = 0  # stack, control code
+    types: tuple[Attribute, ...] = IPU_TYPES
+
+    def holds(self, element: Attribute) -> bool:
+        """Whether a tile's memory and arithmetic know this element type."""
+        return element in self.types
+
+    def vector_width(self, element: Attribute) -> int:
+        """Elements per vector instruction: 2 floats or 4 halves on an IPU."""
+        return max(1, self.vector_bytes // max(size_in_bytes(element), 2))
+
+    def grain(self, element: Attribute) -> int:
+        """Elements below which shares of the innermost dimension are not cut: those of one vector."""
+        return max(1, self.vector_bytes // size_in_bytes(element))
+
+    def channel_grain(self, element: Attribute) -> int:
+        """Channels that a matrix unit takes in and gives out at once: 8 for floats, 16 for halves on a GC200."""
+        return self.conv_units * (2 if size_in_bytes(element) == 2 else 1)
+
+    def macs_per_cycle(self, element: Attribute) -> int:
+        """Multiply-adds per cycle of a tile's matrix unit: 16 for floats, 64 for halves on a GC200."""
+        units, inputs = self.channel_grain(element), self.vector_width(element)
+        return units * inputs
+
+    @cached_property
+    def matrix_peak(self) -> float:
+        """Floating point operations per second of all tiles in their fastest type."""
+        fastest = f16 if f16 in self.types else f32
+        return 2.0 * self.macs_per_cycle(fastest) * self.tiles * self.clock_hz
+
+
+# Constants: reference values of Graphcore's published material; `exchange_setup_cycles` and `sync_cycles` are assumptions.
+PRESETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target("gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, reserved_bytes=4 * KIB),
+        Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, reserved_bytes=4 * KIB),
+        Target("bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, reserved_bytes=4 * KIB),
+        # A CPU: few tiles with large memories. The rates are those of one AVX2-class core shared by the tiles of a socket,
+        # and a barrier costs what waking a thread does.
+        Target(
+            "host",
+            tiles=16,
+            tile_bytes=1024 * KIB * KIB,
+            clock_hz=2.5e9,
+            workers=1,
+            exchange_bytes=8,
+            exchange_setup_cycles=100,
+            sync_cycles=2500,
+            copy_bytes=16,
+            vector_bytes=32,
+            conv_units=4,
+            types=(*IPU_TYPES, bf16, f64),
+        ),
+    )
+}
+
+_INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
+
+
+def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
+    """The preset `name` with fields replaced.
+
+    Raises PopulusError for an unknown preset or field (naming the nearest), or a number that no machine has.
+    """
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise PopulusError(f"target '{name}' is not one of {', '.join(PRESETS)}{hint}")
+    for field, value in overrides:
+        if field not in _INTEGER_FIELDS:
+            near = difflib.get_close_matches(field, _INTEGER_FIELDS, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise PopulusError(f"target '{name}' has no field '{field}' to override{hint}")
+        if value < (0 if field in ("reserved_bytes", "exchange_setup_cycles", "sync_cycles") else 1) or value > 2**40:
+            raise PopulusError(f"target '{name}': {field} = {value} is out of range")
+        if field == "tiles" and value > 2**20:
+            raise PopulusError(f"target '{name}': {value} tiles are more than the {2**20} that fit in memory here")
+    return replace(PRESETS[name], **dict(overrides))
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A preset's name and what is overridden."""
+
+    name: str
+    overrides: tuple[tuple[str, int], ...] = ()
+
+    def target(self) -> Target:
+        return make_target(self.name, self.overrides)
+
+
+@irdl_attr_definition
+class TargetAttr(Data[Spec]):
+    """`#poplar.target<gc200, tiles = 64>`."""
+
+    name = "poplar.target"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Spec:
+        with parser.in_angle_brackets():
+            name = parser.parse_identifier("a target")
+            overrides: list[tuple[str, int]] = []
+            while parser.parse_optional_punctuation(",") is not None:
+                field = parser.parse_identifier("a field of the target")
+                parser.parse_punctuation("=")
+                overrides.append((field, parser.parse_integer(allow_boolean=False)))
+        return Spec(name, tuple(overrides))
+
+    def print_parameter(self, printer: Printer) -> None:
+        overrides = "".join(f", {field} = {value}" for field, value in self.data.overrides)
+        with printer.in_angle_brackets():
+            printer.print_string(self.data.name + overrides)
+
+    def verify(self) -> None:
+        try:
+            self.data.target()
+        except PopulusError as error:
+            raise VerifyException(str(error)) from error

@@ -1,0 +1,178 @@
+"""The types and attributes of the tile level: views of tile memory, layouts, iteration spaces, accesses; each with short text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
+from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.element_types import is_known
+from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split
+
+
+@irdl_attr_definition
+class TensorType(ParametrizedAttribute, TypeAttribute):
+    """`!poplar.tensor<4x1024xf16>`: a view of tile memory. The layout is a matter of the variable, not of the type."""
+
+    name = "poplar.tensor"
+    dims: ArrayAttr[IntAttr]
+    element: Attribute
+
+    @staticmethod
+    def of(shape: Sequence[int], element: Attribute) -> TensorType:
+        return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(n.data for n in self.dims.data)
+
+    def verify(self) -> None:
+        if not is_known(self.element):
+            raise VerifyException(f"tiles cannot hold elements of {self.element}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            shape, element = parser.parse_ranked_shape()
+        return ArrayAttr([IntAttr(n) for n in shape]), element
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string("".join(f"{n}x" for n in self.shape))
+            printer.print_attribute(self.element)
+
+
+def parse_split(parser: AttrParser) -> Split:
+    """`64 in 8 by 8`."""
+    n = parser.parse_integer(allow_boolean=False, allow_negative=False)
+    parts = parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword("in") is not None else 1
+    grain = parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword("by") is not None else 1
+    return Split(n, parts, grain)
+
+
+def parse_start(parser: AttrParser) -> int:
+    return parser.parse_integer(allow_boolean=False, allow_negative=False) if parser.parse_optional_keyword("start") is not None else 0
+
+
+def parse_grid(parser: AttrParser) -> Grid:
+    """`[64 in 8 by 8, 56] order [0] start 3`."""
+    square = parser.Delimiter.SQUARE
+    splits = parser.parse_comma_separated_list(square, lambda: parse_split(parser))
+    order: list[int] = []
+    if parser.parse_optional_keyword("order") is not None:
+        order = parser.parse_comma_separated_list(square, lambda: parser.parse_integer(allow_boolean=False))
+    return Grid(tuple(splits), tuple(order), parse_start(parser))
+
+
+@irdl_attr_definition
+class GridAttr(Data[Grid]):
+    """`#poplar.grid<[64 in 8 by 8, 56] order [0]>`: the tile that owns each element of a variable."""
+
+    name = "poplar.grid"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Grid:
+        with parser.in_angle_brackets():
+            return parse_grid(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+def parse_domain(parser: AttrParser) -> Domain:
+    """`(oc = 64 in 8 by 8, oh = 56 in 7) on (oh, oc) start 5`."""
+
+    def axis() -> tuple[str, Split]:
+        name = parser.parse_identifier("an axis")
+        parser.parse_punctuation("=")
+        return name, parse_split(parser)
+
+    round_ = parser.Delimiter.PAREN
+    axes = parser.parse_comma_separated_list(round_, axis)
+    order: list[str] = []
+    if parser.parse_optional_keyword("on") is not None:
+        order = parser.parse_comma_separated_list(round_, lambda: parser.parse_identifier("an axis"))
+    return Domain(tuple(axes), tuple(order), parse_start(parser))
+
+
+@irdl_attr_definition
+class DomainAttr(Data[Domain]):
+    """`#poplar.domain<(oc = 64 in 8 by 8) on (oc)>`: the iteration space of a family."""
+
+    name = "poplar.domain"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Domain:
+        with parser.in_angle_brackets():
+            return parse_domain(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+def parse_access(parser: AttrParser) -> Access:
+    """`oh * 2 + ky - 3`, `at ic` or `*`."""
+    if parser.parse_optional_punctuation("*") is not None:
+        return ALL
+    if parser.parse_optional_keyword("at") is not None:
+        return Access(((parser.parse_identifier("an axis"), 1),), part=True)
+    terms: list[tuple[str, int]] = []
+    offset, sign = 0, 1
+    while True:
+        if (number := parser.parse_optional_integer(allow_boolean=False, allow_negative=False)) is not None:
+            offset += sign * number
+        else:
+            axis = parser.parse_identifier("an axis")
+            coefficient = parser.parse_integer(allow_boolean=False) if parser.parse_optional_punctuation("*") is not None else 1
+            terms.append((axis, sign * coefficient))
+        if parser.parse_optional_punctuation("+") is not None:
+            sign = 1
+        elif parser.parse_optional_punctuation("-") is not None:
+            sign = -1
+        else:
+            return Access(tuple(terms), offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a family: what the codelet does with it, its name, and the access to each dimension of its view."""
+
+    kind: str  # in | out | inout
+    name: str
+    access: tuple[Access, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}[{', '.join(map(str, self.access))}]"
+
+
+KINDS = ("in", "inout", "out")
+
+
+@irdl_attr_definition
+class FieldsAttr(Data[tuple[Field, ...]]):
+    """The fields of a family, one for each operand. Prints inside `poplar.family`."""
+
+    name = "poplar.fields"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Field, ...]:
+        def field() -> Field:
+            kind = parser.parse_identifier("in, inout or out")
+            name = parser.parse_identifier("a field")
+            return Field(kind, name, tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_access(parser))))
+
+        return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, field))
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(", ".join(map(str, self.data)))
+
+
