@@ -25,12 +25,11 @@ from typing import Any, ClassVar
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, prop_def, result_def
-from xdsl.irdl.constraints import VarConstraint, base
+from xdsl.irdl import BaseAttr, VarConstraint, operand_def, prop_def, result_def
 
 from populus.dialects import expr, shapes
 from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.ops import TensorOp, ints
 from populus.dialects.popart import calls
@@ -49,7 +48,7 @@ class PopartOp(TensorOp):
         Operands, results and `grads` may be read: only what is read has to be kept until then.
         Raises NoGradient where the op does not state one.
         """
-        raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated, or give its class `gradient`")
+        raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated or give its class `gradient`")
 
     def aliases(self) -> Sequence[tuple[int, int]]:
         """(operand, result) pairs that may share memory: views, and what can be computed in place."""
@@ -95,27 +94,13 @@ class ElementwiseOp(PopartOp):
     def derivatives(self) -> Sequence[Expr | None]:
         """`backward`, with `_1` .. `_n` the operands, `_n+1` the result and `_n+2` its gradient."""
         n = len(self.operands)
-        args, y, g = [Arg(i + 1) for i in range(n)], Arg(n + 1), Arg(n + 2)
-        if type(self).backward is not ElementwiseOp.backward:
-            stated = self.backward(g, *args, y)
-            return [stated] if isinstance(stated, Expr) else stated
-        formula = self.formula()
-        slopes = [expr.derivative(formula, i, y) if is_float(calls.element(o)) else None for i, o in enumerate(self.operands, 1)]
-        return [None if s is None else expr.times(g, s) for s in slopes]
+        if type(self).backward is ElementwiseOp.backward:
+            return calls.slopes(self.formula(), [calls.element(o) for o in self.operands])
+        stated = self.backward(Arg(n + 2), *(Arg(i + 1) for i in range(n)), Arg(n + 1))
+        return [stated] if isinstance(stated, Expr) else stated
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        values = [*self.operands, self.y, grads[0]]
-        elements = [calls.element(v) for v in values]
-        results: list[SSAValue | None] = []
-        for operand, e in zip(self.operands, self.derivatives(), strict=True):
-            element = calls.element(operand)
-            if e is None or not is_float(element):
-                results.append(None)
-                continue
-            if expr.infer(e, elements) != element:
-                e = expr.cast(e, element)
-            results.append(calls.sum_to(b, calls.map(b, e, *values), shape_of(operand.type)))
-        return results
+        return calls.pull(b, self.derivatives(), self.operands, self.y, grads[0])
 
     def aliases(self) -> Sequence[tuple[int, int]]:
         return [(i, 0) for i, o in enumerate(self.operands) if o.type == self.y.type]
@@ -127,7 +112,7 @@ class ElementwiseOp(PopartOp):
 class UnaryOp(ElementwiseOp):
     """`y = forward(x)`, of x's type. A formula that gives another element type wants `ElementwiseOp`."""
 
-    T: ClassVar = VarConstraint("T", base(TensorType))
+    T: ClassVar = VarConstraint("T", BaseAttr(TensorType))
     x = operand_def(T)
     y = result_def(T)
     assembly_format = "$x attr-dict `:` type($x)"

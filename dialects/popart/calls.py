@@ -1,6 +1,6 @@
 """Library calls as functions on values, for `lower` and `gradient`: each inserts what is needed and no more.
 
-    s = calls.reduce(b, "add", calls.map(b, Arg(1) * Arg(2), x, g), dims=(0,))
+s = calls.reduce(b, "add", calls.map(b, Arg(1) * Arg(2), x, g), dims=(0,))
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
 from populus.dialects.data import constant
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.ops import TensorOp
 from populus.dialects.popops import BroadcastOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
@@ -104,7 +104,12 @@ def concat(b: Builder, parts: Sequence[SSAValue], dim: int) -> SSAValue:
 
 
 def pad(
-    b: Builder, x: SSAValue, lower: Sequence[int], upper: Sequence[int], interior: Sequence[int] | None = None, value: SSAValue | None = None
+    b: Builder,
+    x: SSAValue,
+    lower: Sequence[int],
+    upper: Sequence[int],
+    interior: Sequence[int] | None = None,
+    value: SSAValue | None = None,
 ) -> SSAValue:
     """x with `value` (0 by default) around it and between neighbours; negative `lower` and `upper` cut elements off."""
     interior = (0,) * len(lower) if interior is None else tuple(interior)
@@ -123,3 +128,25 @@ def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
     lead = len(s) - len(to)
     dims = [d for d, n in enumerate(s) if d < lead or (to[d - lead] == 1 and n != 1)]
     return reshape(b, reduce(b, "add", x, dims), to)
+
+
+def slopes(formula: Expr, elements: Sequence[Attribute]) -> list[Expr | None]:
+    """The gradients of a formula's n operands: `_n+1` stands for its value, `_n+2` for that one's gradient."""
+    n = len(elements)
+    found = [expr.derivative(formula, i, Arg(n + 1)) if is_float(e) else None for i, e in enumerate(elements, 1)]
+    return [None if s is None else expr.times(Arg(n + 2), s) for s in found]
+
+
+def pull(b: Builder, gradients: Sequence[Expr | None], operands: Sequence[SSAValue], y: SSAValue, g: SSAValue) -> list[SSAValue | None]:
+    """The values of such expressions, each summed to its operand's shape and of its element type; None for operands that are no floats."""
+    values = [*operands, y, g]
+    elements = [element(v) for v in values]
+    results: list[SSAValue | None] = []
+    for operand, e in zip(operands, gradients, strict=True):
+        if e is None or not is_float(element(operand)):
+            results.append(None)
+            continue
+        if expr.infer(e, elements) != element(operand):
+            e = expr.cast(e, element(operand))
+        results.append(sum_to(b, map(b, e, *values), shape(operand)))
+    return results

@@ -48,6 +48,8 @@ class GatherOp(PopartOp):
         elif known.size and not (-n <= known.min() and known.max() < n):
             wrong = known.min() if known.min() < -n else known.max()
             raise PopulusError(f"{where(self)}: {self.name}: index {wrong} is outside dimension {axis} of x, which has {n} elements")
+        elif known.size and known.min() < 0:
+            indices = b.insert(constant(known + n * (known < 0).astype(known.dtype))).result
         else:
-            indices = self.indices if not known.size or known.min() >= 0 else b.insert(constant(known + n * (known < 0).astype(known.dtype))).result
+            indices = self.indices
         return [calls.insert(b, MultiSliceOp(self.x, indices, dim=axis))]

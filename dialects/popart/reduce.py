@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import TensorType, bf16, f16, f32, f64, i1
+from xdsl.dialects.builtin import bf16, f16, f32, f64, i1
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition
-from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
 from populus.dialects.element_types import is_float
@@ -76,11 +75,6 @@ class ReduceMeanOp(_WideReduceOp):
 
 class _ExtremeOp(ReduceOp):
     """The gradient is shared by the elements that are equal to the result."""
-
-    def infer(self) -> Sequence[TensorType[Attribute]]:
-        if not calls.shape(self.x) and self.dims():
-            raise VerifyException(f"{self.x.type} has no dimension to reduce")
-        return super().infer()
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         element = calls.element(self.x)

@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import shapes
 from populus.dialects.element_types import element_type_of, shape_of, tensor
+from populus.dialects.expr import Arg
 from populus.dialects.ops import ints
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
@@ -136,7 +137,7 @@ class SliceOp(_ViewOp):
         shape, bounds = shape_of(self.x.type), self.bounds()
         if not len(shape) == len(bounds) == len(self.begins) == len(self.ends) == len(self.steps):
             raise ShapeError(
-                f"{len(self.begins)} begins, {len(self.ends)} ends, {len(self.steps)} steps for the {len(shape)} dimensions of {shapes.text(shape)}"
+                f"{len(self.begins)} begins, {len(self.ends)} ends and {len(self.steps)} steps for the {len(shape)} dimensions of x"
             )
         result: list[int] = []
         for n, (begin, end, step) in zip(shape, bounds):
@@ -230,7 +231,7 @@ class PadOp(PopartOp):
         dims = range(len(lower))
         everything = calls.reduce(b, "add", grads[0], dims)
         inside = calls.reduce(b, "add", dx, dims)
-        return [dx, calls.map(b, calls.Arg(1) - calls.Arg(2), everything, inside)]
+        return [dx, calls.map(b, Arg(1) - Arg(2), everything, inside)]
 
 
 @irdl_op_definition

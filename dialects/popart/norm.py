@@ -1,0 +1,217 @@
+"""Normalisation by given statistics, or by those of an instance, a group of channels, or a layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f32, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import shapes
+from populus.dialects.data import constant, constant_value
+from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
+from populus.dialects.expr import Arg, Expr, cast, rsqrt, sqrt
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popnn import WhitenOp
+from populus.dialects.shapes import ShapeError
+
+
+def per_channel(b: Builder, x: SSAValue, rank: int) -> SSAValue:
+    """A vector of one element per channel as [1, channels, 1..], to broadcast against x of `rank` dimensions."""
+    return calls.reshape(b, x, (1, *calls.shape(x), *(1,) * (rank - 2)))
+
+
+def _floats(op: PopartOp) -> None:
+    for o in op.operands:
+        if not is_float(element_type_of(o.type)):
+            raise VerifyException(f"an operand is {o.type}; floats are expected")
+
+
+def _channels(op: PopartOp, x: SSAValue, vectors: Sequence[SSAValue]) -> None:
+    """Raises where x has no channels, or a vector has not one element for each."""
+    shape = shape_of(x.type)
+    if len(shape) < 2:
+        raise ShapeError(f"x is {shapes.text(shape)}; batch and channels are expected")
+    for v in vectors:
+        if shape_of(v.type) != (shape[1],):
+            raise ShapeError(f"an operand is {shapes.text(shape_of(v.type))}; one element for each of the {shape[1]} channels is expected")
+    _floats(op)
+
+
+@irdl_op_definition
+class BatchNormOp(PopartOp):
+    """`y = (x - mean) scale / sqrt(variance + epsilon) + bias`, statistics given for each channel (inference).
+
+    x: [batch, channels, size..], the others: [channels]. Where all four are constants, this is `x s + t` with s and t
+    computed in f64. Source: ONNX BatchNormalization-15, training_mode = 0.
+    """
+
+    name = "popart.batch_norm"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = operand_def(TensorType)
+    mean = operand_def(TensorType)
+    variance = operand_def(TensorType)
+    epsilon = prop_def(FloatAttr, default_value=FloatAttr(1e-5, f32))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        _channels(self, self.x, self.operands[1:])
+        return [self.x.type]
+
+    def _formula(self) -> Expr:
+        # ONNX lets the statistics be of a wider type than x.
+        wide, element = calls.element(self.mean), calls.element(self.x)
+        x, scale, bias, mean, variance = (
+            Arg(i) if calls.element(o) == wide else cast(Arg(i), wide) for i, o in enumerate(self.operands, 1)
+        )
+        y = (x - mean) * (scale / sqrt(variance + self.epsilon.value.data)) + bias
+        return y if wide == element else cast(y, element)
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        rank = len(calls.shape(self.x))
+        known = [constant_value(o) for o in self.operands[1:]]
+        if all(k is not None for k in known):
+            scale, bias, mean, variance = (k.astype("float64") for k in known if k is not None)
+            s = scale / (variance + self.epsilon.value.data) ** 0.5
+            dtype = dtype_of(calls.element(self.x))
+            factors = [per_channel(b, b.insert(constant(v.astype(dtype))).result, rank) for v in (s, bias - mean * s)]
+            return [calls.map(b, Arg(1) * Arg(2) + Arg(3), self.x, *factors)]
+        return [calls.map(b, self._formula(), self.x, *(per_channel(b, o, rank) for o in self.operands[1:]))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        operands = [self.x, *(per_channel(b, o, len(calls.shape(self.x))) for o in self.operands[1:])]
+        slopes = calls.slopes(self._formula(), [calls.element(o) for o in operands])
+        pulled = calls.pull(b, slopes, operands, self.y, grads[0])
+        return [None if p is None else calls.reshape(b, p, calls.shape(o)) for o, p in zip(self.operands, pulled)]
+
+
+class _WhiteningOp(PopartOp):
+    """`y = (x - mean) / sqrt(variance + epsilon) scale + bias`, with the statistics of rows of x. Of `size` elements each."""
+
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    epsilon = prop_def(FloatAttr, default_value=FloatAttr(1e-5, f32))
+    y = result_def(TensorType)
+
+    def row(self) -> int:
+        """The number of elements that are normalised together; they are neighbours in x."""
+        raise NotImplementedError
+
+    def factors(self, b: Builder) -> list[SSAValue]:
+        """`scale` and `bias`, if any, in shapes that broadcast to x."""
+        rank = len(calls.shape(self.x))
+        return [per_channel(b, o, rank) for o in self.operands[1:]]
+
+    def _rows(self, b: Builder, x: SSAValue) -> SSAValue:
+        return calls.reshape(b, x, (math.prod(calls.shape(x)) // max(self.row(), 1), self.row()))
+
+    def _white(self, b: Builder) -> SSAValue:
+        rows = calls.insert(b, WhitenOp(self._rows(b, self.x), epsilon=self.epsilon))
+        return calls.reshape(b, rows, calls.shape(self.x))
+
+    def _formula(self) -> Expr:
+        element = calls.element(self.x)
+        white, scale, bias = (
+            Arg(i) if i > len(self.operands) or calls.element(self.operands[i - 1]) == element else cast(Arg(i), element) for i in (1, 2, 3)
+        )
+        return white * scale if self.bias is None else white * scale + bias
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.map(b, self._formula(), self._white(b), *self.factors(b))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # With w the whitened x, r = 1 / sqrt(variance + epsilon) and h the gradient of w: dx = r (h - mean h - w mean(h w)).
+        operands = [self._white(b), *self.factors(b)]
+        slopes = calls.slopes(self._formula(), [calls.element(o) for o in operands])
+        dw, *rest = calls.pull(b, slopes, operands, self.y, grads[0])
+        assert dw is not None
+        n = self.row()
+        x, w, h = self._rows(b, self.x), self._rows(b, operands[0]), self._rows(b, dw)
+
+        def mean(e: Expr, *values: SSAValue) -> SSAValue:
+            s = calls.reduce(b, "add", calls.map(b, e, *values), [1])
+            return calls.reshape(b, calls.map(b, Arg(1) / n, s), (calls.shape(x)[0], 1))
+
+        variance = mean((Arg(1) - Arg(2)) * (Arg(1) - Arg(2)), x, mean(Arg(1), x))
+        dx = calls.map(
+            b,
+            rsqrt(Arg(5) + self.epsilon.value.data) * (Arg(1) - Arg(2) - Arg(3) * Arg(4)),
+            h,
+            mean(Arg(1), h),
+            w,
+            mean(Arg(1) * Arg(2), h, w),
+            variance,
+        )
+        others = [None if r is None else calls.reshape(b, r, calls.shape(o)) for o, r in zip(self.operands[1:], rest)]
+        return [calls.reshape(b, dx, calls.shape(self.x)), *others]
+
+
+@irdl_op_definition
+class InstanceNormOp(_WhiteningOp):
+    """`y = (x - mean) / sqrt(variance + epsilon) scale + bias`, statistics over the spatial dimensions of each instance and channel.
+
+    x: [batch, channels, size..], scale, bias: [channels]. Source: ONNX InstanceNormalization-22.
+    """
+
+    name = "popart.instance_norm"
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        _channels(self, self.x, self.operands[1:])
+        return [self.x.type]
+
+    def row(self) -> int:
+        return math.prod(calls.shape(self.x)[2:])
+
+
+@irdl_op_definition
+class GroupNormOp(_WhiteningOp):
+    """As `instance_norm`, with statistics over groups of neighbouring channels too. scale, bias: [channels].
+
+    Source: ONNX GroupNormalization-21.
+    """
+
+    name = "popart.group_norm"
+    groups = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64))
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        _channels(self, self.x, self.operands[1:])
+        channels, groups = shape_of(self.x.type)[1], self.groups.value.data
+        if groups < 1 or channels % groups:
+            raise ShapeError(f"{channels} channels do not divide into {groups} groups")
+        return [self.x.type]
+
+    def row(self) -> int:
+        return math.prod(calls.shape(self.x)[1:]) // self.groups.value.data
+
+
+@irdl_op_definition
+class LayerNormOp(_WhiteningOp):
+    """`y = (x - mean) / sqrt(variance + epsilon) scale + bias`, statistics over the dimensions from `axis` on.
+
+    scale and bias broadcast to x. Source: ONNX LayerNormalization-17.
+    """
+
+    name = "popart.layer_norm"
+    axis = prop_def(IntegerAttr)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape = shape_of(self.x.type)
+        shapes.axis(self.axis.value.data, len(shape))
+        for o in self.operands[1:]:
+            if shapes.broadcast(shape_of(o.type), shape) != shape:
+                raise ShapeError(f"{shapes.text(shape_of(o.type))} does not stretch to {shapes.text(shape)}")
+        _floats(self)
+        return [tensor(shape, element_type_of(self.x.type))]
+
+    def row(self) -> int:
+        return math.prod(calls.shape(self.x)[self.axis.value.data :])
+
+    def factors(self, b: Builder) -> list[SSAValue]:
+        return list(self.operands[1:])

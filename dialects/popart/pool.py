@@ -1,0 +1,223 @@
+"""Pooling windows, and normalisation over neighbouring channels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType, f32, i1, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import shapes
+from populus.dialects.data import constant
+from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
+from populus.dialects.expr import Arg, Const, call, equal, select
+from populus.dialects.ops import ints
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popnn import PoolOp
+from populus.dialects.shapes import ShapeError
+
+
+class _WindowOp(PopartOp):
+    """One result for each window of x: [batch, channels, size..]."""
+
+    x = operand_def(TensorType)
+    kernel = prop_def(DenseArrayBase.constr(i64))
+    strides = prop_def(DenseArrayBase.constr(i64))
+    pads = prop_def(DenseArrayBase.constr(i64))
+    dilations = prop_def(DenseArrayBase.constr(i64))
+    ceil = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        x, kernel, strides, pads, dilations = (
+            shape_of(self.x.type), ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations),
+        )  # fmt: skip
+        spatial = len(x) - 2
+        if spatial < 1 or (len(kernel), len(strides), len(pads), len(dilations)) != (spatial, spatial, 2 * spatial, spatial):
+            raise ShapeError(
+                f"x {shapes.text(x)}, a kernel of {shapes.text(kernel)}, {len(strides)} strides, {len(pads)} pads and {len(dilations)} "
+                f"dilations do not agree on the number of spatial dimensions"
+            )
+        if min((*kernel, *strides, *dilations)) < 1 or min(pads) < 0:
+            raise ShapeError("kernel, strides and dilations are to be at least 1, pads at least 0")
+        ceil = bool(self.ceil.value.data)
+        windows = [shapes.window(x[2 + d], kernel[d], strides[d], dilations[d], pads[d], pads[spatial + d], ceil) for d in range(spatial)]
+        return [tensor((*x[:2], *windows), element_type_of(self.x.type))]
+
+    def _pads(self) -> list[tuple[int, int]]:
+        pads = ints(self.pads)
+        return list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :]))
+
+    def _reaches(self) -> list[tuple[int, int, int, int]]:
+        """For each spatial dimension: dilation, stride, pad before, and how far windows reach beyond x and that pad."""
+        found: list[tuple[int, int, int, int]] = []
+        for d, (n, windows) in enumerate(zip(calls.shape(self.x)[2:], calls.shape(self.y)[2:])):
+            k, stride, dilation = ints(self.kernel)[d], ints(self.strides)[d], ints(self.dilations)[d]
+            before = self._pads()[d][0]
+            found.append((dilation, stride, before, (windows - 1) * stride + (k - 1) * dilation + 1 - n - before))
+        return found
+
+
+@irdl_op_definition
+class MaxPoolOp(_WindowOp):
+    """The largest element of each window; padding never is. The gradient goes to the first of equals. Source: ONNX MaxPool-22."""
+
+    name = "popart.max_pool"
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [
+            calls.insert(
+                b,
+                PoolOp(
+                    self.x,
+                    kind="max",
+                    kernel=ints(self.kernel),
+                    strides=ints(self.strides),
+                    pads=ints(self.pads),
+                    dilations=ints(self.dilations),
+                    ceil=bool(self.ceil.value.data),
+                ),
+            )
+        ]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # Position by position of the kernel: where x there is y, and no position before was, g goes back to it.
+        x, y, g = self.x, self.y, grads[0]
+        reaches = self._reaches()
+        size, windows = calls.shape(x)[2:], calls.shape(y)[2:]
+        low = fill = None
+        if any(before > 0 or behind > 0 for _, _, before, behind in reaches):
+            low = calls.fill(b, -math.inf, calls.element(x))
+        outside = calls.pad(b, x, (0, 0, *(r[2] for r in reaches)), (0, 0, *(max(r[3], 0) for r in reaches)), value=low)
+        free: SSAValue | None = None
+        dx: SSAValue | None = None
+        for position in itertools.product(*map(range, ints(self.kernel))):
+            first = [k * dilation for k, (dilation, *_) in zip(position, reaches)]
+            last = [f + (w - 1) * r[1] + 1 for f, w, r in zip(first, windows, reaches)]
+            here = calls.slice(b, outside, (0, 0, *first), (*calls.shape(x)[:2], *last), (1, 1, *(r[1] for r in reaches)))
+            chosen = equal(Arg(1), Arg(2))
+            if free is None:
+                part = calls.map(b, select(Arg(3), 0.0, chosen), here, y, g)
+                free = calls.map(b, ~chosen, here, y)
+            else:
+                part = calls.map(b, select(Arg(3), 0.0, chosen & Arg(4)), here, y, g, free)
+                free = calls.map(b, ~chosen & Arg(3), here, y, free)
+            fill = fill or calls.fill(b, 0, calls.element(x))
+            back = calls.pad(
+                b,
+                part,
+                (0, 0, *(f - r[2] for f, r in zip(first, reaches))),
+                (0, 0, *(n + r[2] - end for n, r, end in zip(size, reaches, last))),
+                (0, 0, *(r[1] - 1 for r in reaches)),
+                fill,
+            )
+            dx = back if dx is None else calls.map(b, Arg(1) + Arg(2), dx, back)
+        return [dx]
+
+
+@irdl_op_definition
+class AveragePoolOp(_WindowOp):
+    """The mean of each window, over the elements of x in it; with `count_padding`, padding counts as zeros of x.
+
+    Source: ONNX AveragePool-22.
+    """
+
+    name = "popart.average_pool"
+    count_padding = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [
+            calls.insert(
+                b,
+                PoolOp(
+                    self.x,
+                    kind="average",
+                    kernel=ints(self.kernel),
+                    strides=ints(self.strides),
+                    pads=ints(self.pads),
+                    dilations=ints(self.dilations),
+                    ceil=bool(self.ceil.value.data),
+                    count_padding=bool(self.count_padding.value.data),
+                ),
+            )
+        ]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # Each element of x gets a share of each window that it is in: a sum over windows, which again is a pooling.
+        import numpy as np
+
+        shares = np.ones((), np.float64)
+        for d, (n, windows) in enumerate(zip(calls.shape(self.x)[2:], calls.shape(self.y)[2:])):
+            before, behind = self._pads()[d] if self.count_padding.value.data else (0, 0)
+            starts = np.arange(windows) * ints(self.strides)[d] - self._pads()[d][0]
+            touched = starts[:, None] + np.arange(ints(self.kernel)[d]) * ints(self.dilations)[d]
+            shares = shares[..., None] * ((touched >= -before) & (touched < n + behind)).sum(1)
+        weights = b.insert(constant((1 / shares).astype(dtype_of(calls.element(self.x))))).result
+        g = calls.map(b, Arg(1) * Arg(2), grads[0], weights)
+        reaches, kernel = self._reaches(), ints(self.kernel)
+        spread = [(k - 1) * r[0] for k, r in zip(kernel, reaches)]
+        g = calls.pad(
+            b,
+            g,
+            (0, 0, *(s - r[2] for s, r in zip(spread, reaches))),
+            (0, 0, *(s - r[3] for s, r in zip(spread, reaches))),
+            (0, 0, *(r[1] - 1 for r in reaches)),
+        )
+        one, none = (1,) * len(kernel), (0,) * 2 * len(kernel)
+        return [calls.insert(b, PoolOp(g, kind="sum", kernel=kernel, strides=one, pads=none, dilations=ints(self.dilations)))]
+
+
+@irdl_op_definition
+class LrnOp(PopartOp):
+    """`y[n, c] = x[n, c] / (bias + alpha / size * sum of x[n, c']^2)^beta` over the `size` channels c' around c.
+
+    From c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as they exist. Source: ONNX LRN-13.
+    """
+
+    name = "popart.lrn"
+    x = operand_def(TensorType)
+    size = prop_def(IntegerAttr)
+    alpha = prop_def(FloatAttr, default_value=FloatAttr(0.0001, f32))
+    beta = prop_def(FloatAttr, default_value=FloatAttr(0.75, f32))
+    bias = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape, element = shape_of(self.x.type), element_type_of(self.x.type)
+        if len(shape) < 2 or not is_float(element):
+            raise VerifyException(f"x is {self.x.type}; floats with batch and channels are expected")
+        if self.size.value.data < 1:
+            raise ShapeError(f"size = {self.size.value.data} channels; at least 1 is expected")
+        return [tensor(shape, element)]
+
+    def _neighbours(self, b: Builder, x: SSAValue, before: int) -> SSAValue:
+        """Sums of x over `size` channels, from `before` before each."""
+        shape, size = calls.shape(x), self.size.value.data
+        flat = calls.reshape(b, x, (shape[0], 1, shape[1], math.prod(shape[2:])))
+        pads = (before, 0, size - 1 - before, 0)
+        return calls.reshape(
+            b, calls.insert(b, PoolOp(flat, kind="sum", kernel=(size, 1), strides=(1, 1), pads=pads, dilations=(1, 1))), shape
+        )
+
+    def _scale(self, b: Builder) -> SSAValue:
+        """The sums of squares."""
+        return self._neighbours(b, calls.map(b, Arg(1) * Arg(1), self.x), (self.size.value.data - 1) // 2)
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        x, u = Arg(1), self.bias.value.data + self.alpha.value.data / self.size.value.data * Arg(2)
+        return [calls.map(b, x * call("pow", u, -self.beta.value.data), self.x, self._scale(b))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        size, beta, alpha = self.size.value.data, self.beta.value.data, self.alpha.value.data / self.size.value.data
+        s = self._scale(b)
+        x, g, u = Arg(1), Arg(2), self.bias.value.data + alpha * Arg(3)
+        t = calls.map(b, g * x * call("pow", u, Const(-beta - 1)), self.x, grads[0], s)
+        # c is a neighbour of those that it is on the other side of.
+        around = self._neighbours(b, t, size - 1 - (size - 1) // 2)
+        return [calls.map(b, g * call("pow", u, -beta) - 2 * alpha * beta * x * Arg(4), self.x, grads[0], s, around)]

@@ -1,0 +1,57 @@
+"""Random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from populus.dialects import poprand
+from populus.dialects.ops import ints
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+
+
+@irdl_op_definition
+class RandomOp(PopartOp):
+    """Numbers of a distribution: `uniform` in [a, b), `normal` with mean a and deviation b, `bernoulli` with probability a.
+
+    They follow from `seed`, two words, and `stream`, which tells several ops with one seed apart. No gradient flows to the seed.
+    Source: ONNX RandomUniform-22, RandomNormal-22, Bernoulli-22.
+    """
+
+    name = "popart.random"
+    seed = operand_def(TensorType)
+    distribution = prop_def(StringAttr)
+    a = prop_def(FloatAttr, default_value=FloatAttr(0.0, f32))
+    b = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    stream = prop_def(IntegerAttr, default_value=IntegerAttr(0, i64))
+    shape = prop_def(DenseArrayBase.constr(i64))
+    element = prop_def(Attribute, default_value=f32)
+    y = result_def(TensorType)
+
+    def _call(self) -> poprand.RandomOp:
+        return poprand.RandomOp(
+            self.seed,
+            distribution=self.distribution,
+            a=self.a,
+            b=self.b,
+            stream=self.stream,
+            shape=ints(self.shape),
+            element=self.element,
+        )
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        call = self._call()
+        types = call.infer()
+        call.erase()
+        return types
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.insert(b, self._call())]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        return [None]

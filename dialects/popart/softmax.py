@@ -1,0 +1,71 @@
+"""Softmax and its logarithm along one dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import expr, popnn, shapes
+from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+
+
+class _AxisOp(PopartOp):
+    x = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape, element = shape_of(self.x.type), element_type_of(self.x.type)
+        shapes.axis(self.axis.value.data, len(shape))
+        if not is_float(element):
+            raise VerifyException(f"x is {self.x.type}; floats are expected")
+        return [tensor(shape, element)]
+
+    def aliases(self) -> Sequence[tuple[int, int]]:
+        return ((0, 0),)
+
+    def _rows(self, b: Builder, log: bool) -> SSAValue:
+        axis, rank = self.axis.value.data, len(calls.shape(self.x))
+        swapped = [d for d in range(rank) if d != axis] + [axis]
+        y = calls.insert(b, popnn.SoftmaxOp(calls.transpose(b, self.x, swapped), log=log))
+        return calls.transpose(b, y, [swapped.index(d) for d in range(rank)])
+
+    def _sum(self, b: Builder, x: SSAValue) -> SSAValue:
+        """Along `axis`, which stays as 1."""
+        axis, shape = self.axis.value.data, calls.shape(x)
+        return calls.reshape(b, calls.reduce(b, "add", x, [axis]), shapes.reduced(shape, [axis], keep=True))
+
+
+@irdl_op_definition
+class SoftmaxOp(_AxisOp):
+    """`y = e^x / sum of e^x` along `axis`; the gradient is `y (g - sum of g y)`. Source: ONNX Softmax-13."""
+
+    name = "popart.softmax"
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [self._rows(b, log=False)]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        total = self._sum(b, calls.map(b, Arg(1) * Arg(2), grads[0], self.y))
+        return [calls.map(b, Arg(2) * (Arg(1) - Arg(3)), grads[0], self.y, total)]
+
+
+@irdl_op_definition
+class LogSoftmaxOp(_AxisOp):
+    """`y = x - log(sum of e^x)` along `axis`; the gradient is `g - e^y sum of g`. Source: ONNX LogSoftmax-13."""
+
+    name = "popart.log_softmax"
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [self._rows(b, log=True)]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        return [calls.map(b, Arg(1) - expr.exp(Arg(2)) * Arg(3), grads[0], self.y, self._sum(b, grads[0]))]
