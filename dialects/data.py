@@ -82,7 +82,7 @@ class StoredAttr(Data[Blob]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Blob:
         with parser.in_angle_brackets():
-            return _blob(parser.parse_str_literal("the hash of a stored constant"))
+            return _blob(parser.parse_str_literal(", the hash of a stored constant"))
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, Region, SSAValue
 from xdsl.parser import Parser
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
+from xdsl.utils.lexer import Span
 
 
 class PopulusError(DiagnosticException):
@@ -85,10 +86,12 @@ class KeepLocations(RewritePattern):
 
 
 class LocatingParser(Parser):
-    """A parser whose ops know their line, and whose constraint failures are errors at that line."""
+    """A parser whose ops know their line, and whose constraint failures and unknown ops are errors at that line."""
+
+    _begin: Span | None = None
 
     def parse_operation(self) -> Operation:
-        span = self._current_token.span
+        self._begin = span = self._current_token.span
         try:
             op = super().parse_operation()
         except VerifyException as error:
@@ -97,6 +100,18 @@ class LocatingParser(Parser):
             at = span.get_location()
             op.location = FileLineColLoc(StringAttr(at.file), IntAttr(at.line), IntAttr(at.col))
         return op
+
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        op = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        if op is not None:
+            return op
+        dialect = name.partition(".")[0]
+        if dialect in self.ctx.registered_dialect_names:
+            known = [o.name for o in self.ctx.loaded_ops if o.name.startswith(f"{dialect}.")]
+            self.raise_error(f"there is no op '{name}'{did_you_mean(name, known)}", at_position=self._begin)
+        hint = did_you_mean(dialect, self.ctx.registered_dialect_names) if "." in name else ""
+        self.raise_error(f"there is no op '{name}'" + (f", nor a dialect '{dialect}'{hint}" if hint else ""), at_position=self._begin)
 
 
 def verify(module: ModuleOp) -> None:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import perf_counter
+from typing import get_type_hints
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, ParameterType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
+from xdsl.utils.hints import type_repr
 
 from populus.dialects.data import Blob, blobs_of, save_blobs
 from populus.dialects.diagnostics import PopulusError, did_you_mean, verify
@@ -301,7 +303,7 @@ def _pass(spec: ArgSpec, passes: PassTable, source: str) -> ModulePass:
     try:
         return made.from_pass_spec(spec)
     except ValueError as error:
-        raise PopulusError(f"{source}: '{_text(spec)}' does not fit; {_options(made)} ({' '.join(str(error).split())})") from error
+        raise PopulusError(f"{source}: '{_text(spec)}' does not fit; {_options(made)}") from error
 
 
 def _check_option(made: type[ModulePass], option: str, source: str) -> None:
@@ -312,7 +314,7 @@ def _check_option(made: type[ModulePass], option: str, source: str) -> None:
 
 def _options(made: type[ModulePass]) -> str:
     """`popops-to-poplar takes target: str | None, tiles: int | None`."""
-    infos = [f"{info.name}: {info.expected_type}" for info in get_pass_option_infos(made)]
+    infos = [f"{f.name}: {type_repr(type)}" for f in fields(made) if (type := get_type_hints(made)[f.name])]
     return f"{made.name} takes {', '.join(infos) or 'no options'}"
 
 
@@ -332,4 +334,4 @@ def _value(value: ParameterType) -> str:
             mantissa, e, exponent = repr(value).partition("e")
             return mantissa + (".0" if "." not in mantissa and e else "") + e + exponent  # 1e-05 would be read as a word
         case str():
-            return value if value.isidentifier() and value not in ("true", "false") else json.dumps(value, ensure_ascii=False)
+            return value if value.isidentifier() and value.isascii() and value not in ("true", "false") else json.dumps(value, ensure_ascii=False)

@@ -113,10 +113,11 @@ class PopulusOpt(xDSLOptMain):
 
     def parse_onnx(self, io: IO[bytes]) -> ModuleOp:
         from populus.lowering.import_onnx import import_onnx
+        from populus.lowering.onnx_custom import custom_ops
 
         if self.args.input_file is None:
             raise PopulusError("an ONNX model is read from a file, since its weights may be in files beside it; give its path")
-        return import_onnx(self.args.input_file, dims=dims_of(self.args.dim))
+        return import_onnx(self.args.input_file, dims=dims_of(self.args.dim), customs=custom_ops(self.ctx))
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
         name = self.args.input_file

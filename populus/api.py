@@ -1,0 +1,304 @@
+"""The front door: `compile` a model, `run` the program, look at any level of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from zlib import crc32
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute
+
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.element_types import dtype_of
+from populus.dialects.table import context
+from populus.lowering import extensions
+from populus.lowering.files import read_module
+from populus.lowering.passes import PASSES
+from populus.lowering.pipeline import LEVELS, Pipeline, Timing
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+    from populus.runtime.profile import Profile
+    from populus.runtime.session import Session
+
+    Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | ModuleOp
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+ENGINES = ("numpy", "strict", "native")
+
+
+def compile(
+    model: Model,
+    *,
+    target: str = "host",
+    tiles: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    pipeline: str | os.PathLike[str] | Pipeline = "inference",
+    engine: str = "numpy",
+    level: str = "poplar",
+    load: Sequence[str | os.PathLike[str]] = (),
+    sample: int | None = None,
+    progress: Callable[[int, str], None] | None = None,
+) -> Program:
+    """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
+
+    `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions. `pipeline`: a name, a file, or a Pipeline.
+    `engine`: `numpy`, or `strict`, which checks every vertex. `level`: how far down to go before running (`popart`, `popops`, `poplar`).
+    `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
+    `progress`: told the number and name of each pass as it begins.
+    Raises PopulusError.
+    """
+    if engine not in ENGINES:
+        raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
+    if engine == "native":
+        raise PopulusError("the native engine is not built yet; use engine numpy (or strict)")
+    if level not in LEVELS:
+        raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
+    if tiles is not None and tiles < 1:
+        raise PopulusError(f"tiles = {tiles}; a machine has at least 1")
+    loaded = [extensions.load(path) for path in load]
+    passes = dict(PASSES)
+    for extension in loaded:
+        passes.update(extension.passes)
+    chosen = pipeline if isinstance(pipeline, Pipeline) else Pipeline.read(pipeline, passes)
+    source = Source(model, dict(dims or {}), tuple(loaded))
+    program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample)
+    program.build(progress)
+    return program
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where modules come from: each call of `module` gives a new one."""
+
+    model: Model
+    dims: dict[str, int]
+    extensions: tuple[extensions.Extension, ...] = ()
+
+    def context(self) -> Context:
+        """A context that knows what was loaded."""
+        ctx = context()
+        for extension in self.extensions:
+            extension.register(ctx)
+        return ctx
+
+    def module(self, ctx: Context) -> ModuleOp:
+        """The model as a module at its own level. Raises PopulusError if it cannot be read."""
+        if isinstance(self.model, ModuleOp):
+            self._refuse_dims("a module")
+            return self.model.clone()
+        if isinstance(self.model, str | os.PathLike):
+            path = Path(self.model)
+            if not path.exists():
+                raise PopulusError(f"{path}: no such file")
+            if path.suffix == ".mlir":
+                self._refuse_dims(str(path))
+                return read_module(ctx, path)
+            if path.suffix != ".onnx":
+                raise PopulusError(f"{path}: neither .onnx nor .mlir")
+        from populus.lowering.import_onnx import import_onnx
+        from populus.lowering.onnx_custom import custom_ops
+
+        return import_onnx(self.model, dims=self.dims, customs=custom_ops(ctx))
+
+    def _refuse_dims(self, what: str) -> None:
+        if self.dims:
+            raise PopulusError(f"{what} has no symbolic dimensions; dims are for ONNX models")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The names and types of a program's inputs and outputs, in order."""
+
+    inputs: dict[str, TensorType[Attribute]]
+    outputs: dict[str, TensorType[Attribute]]
+
+    @staticmethod
+    def of(module: ModuleOp) -> Signature:
+        """That of `@main`: by its `input_names` and `output_names`; else arguments by their names and results as `output_0`, ...
+
+        Raises PopulusError if there is no `@main`, or an input is no tensor of static shape.
+        """
+        for op in module.body.block.ops:
+            if isinstance(op, FuncOp) and op.sym_name.data == "main":
+                break
+        else:
+            raise PopulusError("the module has no func.func @main to run")
+        arguments = list(op.body.block.args)
+        last = op.body.block.last_op
+        results = [o.type for o in last.operands] if isinstance(last, ReturnOp) else []
+        inputs = _names(op, "input_names") or [a.name_hint or f"input_{i}" for i, a in enumerate(arguments)]
+        outputs = _names(op, "output_names") or [f"output_{i}" for i in range(len(results))]
+        if len(inputs) != len(arguments) or len(outputs) != len(results):
+            raise PopulusError(f"@main names {len(inputs)} inputs and {len(outputs)} outputs, and has {len(arguments)} and {len(results)}")
+        return Signature(
+            {name: _static(name, a.type) for name, a in zip(inputs, arguments, strict=True)},
+            {name: _static(name, t) for name, t in zip(outputs, results, strict=True)},
+        )
+
+    def checked(self, inputs: Mapping[str, Any]) -> Arrays:
+        """The arrays for the inputs, in order.
+
+        Raises PopulusError for a name, shape or dtype that is not the model's, and for one that is missing.
+        """
+        import numpy as np
+
+        for name in inputs:
+            if name not in self.inputs:
+                raise PopulusError(f"the model has no input '{name}'{did_you_mean(name, self.inputs)}")
+        if missing := [name for name in self.inputs if name not in inputs]:
+            given = f"; given are {', '.join(inputs)}" if inputs else ""
+            raise PopulusError(f"input '{missing[0]}' is missing ({self.inputs[missing[0]]}){given}")
+        arrays: Arrays = {}
+        for name, type in self.inputs.items():
+            array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
+            if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+                array = array.view(dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
+            if array.dtype != dtype:
+                raise PopulusError(f"input '{name}' is {array.dtype}, expected {dtype}; array.astype('{dtype}') converts it")
+            if array.shape != type.get_shape():
+                raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
+            arrays[name] = array
+        return arrays
+
+    def random(self, seed: int = 0) -> Arrays:
+        """Inputs drawn by dtype: floats normal, booleans even, 8 and 16-bit integers of their whole range, wider ones 0 or 1.
+
+        Wider integers are mostly indices, and 0 and 1 are valid in most places. An input's values depend on seed, name and type alone.
+        """
+        return {name: _draw(type, seed, name) for name, type in self.inputs.items()}
+
+
+class Program:
+    """A compiled model. `run` it, look at its `module` at any level, ask its `profile`."""
+
+    def __init__(self, source: Source, pipeline: Pipeline, engine: str, level: str, sample: int | None):
+        self.source = source
+        self.pipeline = pipeline
+        self.engine = engine
+        self.level = level
+        self.sample = sample
+        self.timings: list[Timing] = []
+        self._modules: dict[str, ModuleOp] = {}
+        self._signature: Signature | None = None
+        self._top = level
+
+    def build(self, progress: Callable[[int, str], None] | None = None) -> None:
+        """Compiles down to the program's level. Raises PopulusError."""
+        self.timings.clear()
+        self._modules[self.level] = self._compiled(self.level, self.timings, progress)
+
+    def run(self, inputs: Mapping[str, Any]) -> Arrays:
+        """The outputs by name. Raises PopulusError for inputs that are not the model's."""
+        return self.run_at(self.level, inputs)
+
+    def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
+        """The outputs as another level computes them. At `onnx` that is ONNX's own reference, an oracle to compare with.
+
+        Raises PopulusError for inputs that are not the model's, and for a level above that of the model.
+        """
+        if level not in self.levels:
+            raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
+        return run_level(self, level, self.signature.checked(inputs))
+
+    @property
+    def levels(self) -> list[str]:
+        """The levels from that of the model down to that of the program."""
+        order = list(LEVELS)
+        return order[order.index(self._top) : order.index(self.level) + 1]
+
+    def module(self, level: str) -> ModuleOp:
+        """The module as it is at `level`, before any pass below it; compiled down to there when first asked for."""
+        if level not in LEVELS:
+            raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
+        if level not in self._modules:
+            self._modules[level] = self._compiled(level)
+        return self._modules[level]
+
+    def profile(self) -> Profile:
+        """Tiles, bytes and cycles of the program, by the machine's cost model. Raises PopulusError above the poplar level."""
+        return self.session.profile()
+
+    @property
+    def signature(self) -> Signature:
+        """The names and types of inputs and outputs."""
+        assert self._signature is not None, "build() gives the signature"
+        return self._signature
+
+    @cached_property
+    def session(self) -> Session:
+        """The engine with the program loaded into it."""
+        from populus.runtime.session import Session
+
+        return Session(self.module("poplar"), engine=self.engine)
+
+    def _compiled(
+        self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None
+    ) -> ModuleOp:
+        ctx = self.source.context()
+        module = self.source.module(ctx)
+        self._top = found = level_of(module)
+        if list(LEVELS).index(found) > list(LEVELS).index(level):
+            raise PopulusError(f"the module is at the level {found}, below {level}")
+        passes = self.pipeline.from_level(found).down_to(level)
+        above = passes.down_to("popops")
+        above.run(ctx, module, timings=timings, progress=progress)
+        if self._signature is None:
+            self._signature = Signature.of(module)
+        rest = Pipeline(passes.passes[len(above) :])
+        rest.run(ctx, module, timings=timings, progress=progress and (lambda i, name: progress(i + len(above), name)))
+        return module
+
+
+def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
+    """The outputs of the program as it is at `level`, by that level's evaluator; at `onnx` that is ONNX's reference, for comparing."""
+    if level == "poplar":
+        return program.session.run(inputs)
+    raise PopulusError(f"level {level} cannot be run")
+
+
+def level_of(module: ModuleOp) -> str:
+    """The highest level of which the module has an op; `popart` if it has none of any (constants and functions are at every level)."""
+    dialects = {op.name.partition(".")[0] for op in module.walk()}
+    return next((level for level, names in LEVELS.items() if dialects & set(names)), "popart")
+
+
+def _names(op: FuncOp, attribute: str) -> list[str]:
+    found = op.attributes.get(attribute)
+    return [name.data for name in found if isinstance(name, StringAttr)] if isinstance(found, ArrayAttr) else []
+
+
+def _static(name: str, type: Attribute) -> TensorType[Attribute]:
+    if not isinstance(type, TensorType):
+        raise PopulusError(f"'{name}' is {type}; only tensors go in and out of a program")
+    if -1 in type.get_shape():
+        raise PopulusError(f"'{name}' is {type}; a program has static shapes, so give its dimensions a size (dims)")
+    return type
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _draw(type: TensorType[Attribute], seed: int, name: str) -> NDArray[Any]:
+    import numpy as np
+
+    dtype, shape = dtype_of(type.element_type), type.get_shape()
+    rng = np.random.default_rng([seed, crc32(name.encode())])
+    if dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.kind in "iu":
+        narrow = dtype.itemsize <= 2
+        info = np.iinfo(dtype)
+        return rng.integers(info.min if narrow else 0, info.max if narrow else 1, shape, dtype, endpoint=True)
+    return rng.standard_normal(shape).astype(dtype)

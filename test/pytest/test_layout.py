@@ -1,0 +1,85 @@
+"""The repository keeps its own rules: names agree, links are there, the tables lead to what they name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+
+from populus.dialects.table import DIALECTS, context
+from populus.lowering.passes import PASSES
+from populus.lowering.pipeline import FOLDER, Pipeline, names
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("dialects", "lowering", "runtime", "tools")
+
+
+def sources() -> list[Path]:
+    return sorted(p for folder in (*FOLDERS, "populus", "test") for p in (ROOT / folder).rglob("*.py") if "Output" not in p.parts)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_populus_links_to_the_real_folder(folder):
+    link = ROOT / "populus" / folder
+    assert link.is_symlink() and str(link.readlink()) == f"../{folder}"
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_dialect_of_the_table_is_there_under_its_name(name):
+    dialect = DIALECTS[name]()
+    assert isinstance(dialect, Dialect) and dialect.name == name
+    context().load_registered_dialect(name)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_has_one_name_in_table_class_file_and_test_folder(name):
+    made = PASSES[name]()
+    assert issubclass(made, ModulePass) and made.name == name
+    assert made.__name__ == "".join(part.capitalize() for part in name.split("-")) + "Pass"
+    stem = name.replace("-", "_")
+    assert made.__module__ == f"populus.lowering.{stem}"
+    assert (ROOT / "lowering" / f"{stem}.py").is_file() or (ROOT / "lowering" / stem / "__init__.py").is_file()
+    assert list((ROOT / "test/filecheck/lowering" / name).glob("*.mlir")), f"test/filecheck/lowering/{name} has no test"
+    assert (made.__doc__ or "").strip() and not (made.__doc__ or "").startswith(made.__name__ + "(")
+
+
+def test_every_pass_of_lowering_is_in_the_table():
+    found = {name for path in sources() if "lowering" in path.parts for name in re.findall(r'^    name = "([a-z]+-[a-z-]+)"$', path.read_text(), re.M)}
+    assert {name for name in found if (ROOT / "lowering" / name.replace("-", "_")).exists()} <= set(PASSES)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_named_pipeline_reads_and_begins_with_a_remark(name):
+    assert Pipeline.named(name).passes
+    assert (FOLDER / f"{name}.txt").read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_says_what_it_is_in_its_first_line(path):
+    tree = ast.parse(path.read_text())
+    if tree.body:
+        assert ast.get_docstring(tree), f"{path} has no docstring"
+
+
+def test_folders_of_filecheck_mirror_what_they_test():
+    for folder in (ROOT / "test/filecheck").glob("*"):
+        if folder.is_dir() and folder.name not in ("Output", "__pycache__"):
+            assert folder.name in ("dialects", "lowering", "run", "tools"), folder
+    for folder in (ROOT / "test/filecheck/lowering").glob("*/"):
+        assert folder.name in PASSES, folder
+    for folder in (ROOT / "test/filecheck/dialects").glob("*/"):
+        assert folder.name in DIALECTS, folder
+
+
+def test_requirements_pin_what_the_project_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line}
+    for requirement in asked:
+        name = re.split(r"[\[<>=]", requirement)[0].lower().replace("_", "-")
+        assert name in pinned, name

@@ -1,0 +1,201 @@
+"""populus-opt: what it writes, where, and the one line it prints when something is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+MODULE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = popops.map <neg(_1)>(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+
+OPS = '''
+"""Two ops and a pass of a user."""
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
+from xdsl.passes import ModulePass
+
+
+@irdl_op_definition
+class CubeOp(IRDLOperation):
+    name = "custom.cube"
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+    assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
+
+
+@dataclass(frozen=True)
+class CountPass(ModulePass):
+    name = "custom-count"
+    limit: int = 3
+
+    def apply(self, ctx, op):
+        print("ops:", sum(1 for _ in op.walk()))
+'''
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "x.mlir"
+    path.write_text(MODULE)
+    return path
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+BAD_ARGUMENTS = {
+    "an unknown pass names the nearest": (["-p", "popart-to-popop"], "populus-opt: -p: no pass 'popart-to-popop'; did you mean 'popart-to-popops'?"),
+    "a pipeline that is no pipeline is quoted": (["-p", "cse{"], "populus-opt: -p: cannot read 'cse{'; a pass is name, or name{option=value option=\"text\"}"),
+    "an unknown option of a pass names those there are": (["-p", "cse{tiles=1}"], "populus-opt: -p: cse has no option 'tiles'; there are none"),
+    "an unknown named pipeline names the nearest": (
+        ["--pipeline", "inferense"],
+        "populus-opt: no pipeline 'inferense'; did you mean 'inference'?; or give a file",
+    ),
+    "a pipeline file that is not there": (["--pipeline", "no.txt"], "populus-opt: no.txt: no such file or directory"),
+    "both ways to give passes": (["-p", "cse", "--pipeline", "inference"], "populus-opt: both -p and --pipeline are given; write the passes into one of them"),
+    "an unknown argument": (["--verify"], "populus-opt: ambiguous option: --verify could match --verify-each, --verify-diagnostics (--help lists the options)"),
+    "an unknown format": (["-t", "lvm"], "populus-opt: no output format 'lvm'; did you mean 'llvm'?"),
+    "a file to load that is not there": (["--load", "no.py"], "populus-opt: no.py: no such file; --load takes a Python file"),
+    "weights that are not there": (["--weights", "no.safetensors"], "populus-opt: no.safetensors: not a file of weights: "),
+    "an output in no folder": (["-o", "/no/such/folder/x.mlir"], "populus-opt: /no/such/folder/x.mlir: cannot be written: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_a_bad_argument_is_one_line(case, populus_opt, module):
+    args, message = BAD_ARGUMENTS[case]
+    got = populus_opt(module, *args)
+    assert got.status == 1 and got.out == ""
+    assert got.err.count("\n") == 1 and got.err.startswith(message), got.err
+
+
+BAD_TEXTS = {
+    "a syntax error": ("func.func @f( {\n}", "x.mlir:1:15: Expected argument or type"),
+    "an unknown op": ('func.func @f() {\n  popops.mapp\n}', "x.mlir:2:3: there is no op 'popops.mapp'; did you mean 'popops.map'?"),
+    "an unknown dialect": ("popopps.map", "x.mlir:1:1: there is no op 'popopps.map', nor a dialect 'popopps'; did you mean 'popops'?"),
+    "an attribute that cannot be": ("%k = data.constant #data.stored<1> : tensor<4xf32>", "x.mlir:1:33: "),
+    "a value that is used before it is defined": (
+        'func.func @f() {\n  "test.op"(%x) : (i32) -> ()\n  %x = "test.op"() : () -> i32\n  func.return\n}',
+        "populus-opt: x.mlir:2:3: test.op uses %x before it is defined",
+    ),
+    "a result type that does not follow": (
+        MODULE.replace("-> tensor<4xf32>\n  func", "-> tensor<5xf32>\n  func").replace("return %y", "return %x"),
+        "populus-opt: x.mlir:2:3: popops.map: ",
+    ),
+    "bytes that are no text": (b"\xff\xfe", "populus-opt: x.mlir: not a text: byte 0 is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXTS)
+def test_a_malformed_module_is_one_line_with_its_place(case, populus_opt, tmp_path, monkeypatch):
+    text, message = BAD_TEXTS[case]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.mlir").write_bytes(text if isinstance(text, bytes) else text.encode())
+    got = populus_opt("x.mlir")
+    assert got.status == 1 and got.err.count("\n") == 1
+    assert message in got.err, got.err
+
+
+def test_debug_shows_the_traceback(populus_opt, tmp_path):
+    with pytest.raises(Exception, match="no such file"):
+        populus_opt(tmp_path / "no.mlir", "--debug")
+
+
+@pytest.mark.parametrize(("name", "message"), [("no.mlir", "no such file"), ("x.txt", "neither .mlir nor .onnx; -f says what it is"), ("", "not a file")])
+def test_a_file_that_cannot_be_read_is_one_line(name, message, populus_opt, tmp_path):
+    (tmp_path / "x.txt").write_text(MODULE)
+    got = populus_opt(tmp_path / name)
+    assert (got.status, got.err) == (1, f"populus-opt: {tmp_path / name}: {message}\n")
+
+
+def test_weights_go_beside_the_output_and_come_back(populus_opt, tmp_path):
+    from xdsl.dialects.builtin import ModuleOp
+
+    from populus.dialects.data import constant
+    from populus.dialects.table import context
+    from populus.lowering.files import read_module, text_of, write_module
+
+    array = np.arange(100, dtype=np.float32)
+    made = ModuleOp([constant(array, "w")])
+    write_module([made], text_of(made, locations=True), tmp_path / "a.mlir")
+    del made
+    assert populus_opt(tmp_path / "a.mlir", "-o", tmp_path / "b.mlir").status == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.mlir", "a.safetensors", "b.mlir", "b.safetensors"]
+    read = read_module(context(), tmp_path / "b.mlir")
+    op = read.body.block.first_op
+    assert np.array_equal(op.array(), array)
+    assert 'loc("w")' in (tmp_path / "b.mlir").read_text()
+
+
+def test_a_failing_pass_leaves_no_output(populus_opt, module, tmp_path):
+    load = write(tmp_path / "ops.py", OPS.replace('print("ops:", sum(1 for _ in op.walk()))', "raise RuntimeError('lost')"))
+    (tmp_path / "out.mlir").write_text("before")
+    got = populus_opt(module, "--load", load, "-p", "custom-count", "-o", tmp_path / "out.mlir")
+    assert got.status == 1
+    assert got.err == "populus-opt: internal error in the pass custom-count: RuntimeError: lost (--debug shows where)\n"
+    assert (tmp_path / "out.mlir").read_text() == "before"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_load_brings_ops_and_passes_in(populus_opt, tmp_path):
+    load = write(tmp_path / "ops.py", OPS)
+    text = write(tmp_path / "x.mlir", '%x = "test.op"() : () -> tensor<4xf32>\n%y = custom.cube %x : tensor<4xf32> -> tensor<4xf32>\n')
+    got = populus_opt(text, "--load", load, "-p", "custom-count{limit=4}")
+    assert (got.status, got.err) == (0, "")
+    assert "ops: 3" in got.out and "custom.cube %x" in got.out
+    assert "no pass 'custom-count'" in populus_opt(text, "-p", "custom-count").err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "defines no op, dialect, attribute or pass; an op is a class with @irdl_op_definition and a name"),
+        ("x = 1\ny = missing", "NameError: name 'missing' is not defined"),
+        ("def f(:", "SyntaxError: invalid syntax"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_one_line(text, message, populus_opt, module, tmp_path):
+    got = populus_opt(module, "--load", write(tmp_path / "bad.py", text))
+    assert got.status == 1 and got.err.count("\n") == 1
+    assert message in got.err and "bad.py" in got.err
+
+
+def test_dump_dir_has_a_file_for_each_pass_that_reads_back(populus_opt, module, tmp_path):
+    dumps = tmp_path / "dumps"
+    assert populus_opt(module, "-p", "cse,dce", "--dump-dir", dumps).status == 0
+    assert sorted(p.name for p in dumps.iterdir()) == ["00-input.mlir", "01-cse.mlir", "02-dce.mlir"]
+    assert populus_opt(dumps / "02-dce.mlir").out == populus_opt(module).out
+
+
+def test_time_passes_prints_a_table_to_stderr(populus_opt, module):
+    got = populus_opt(module, "-p", "cse,dce", "--time-passes")
+    assert [line.split()[0] for line in got.err.splitlines()] == ["pass", "cse", "dce", "all"]
+    assert got.out == populus_opt(module).out
+
+
+def test_print_pipeline_prints_what_would_run_and_parses_back(populus_opt, module, tmp_path):
+    got = populus_opt("-p", "dce, cse", "--print-pipeline")
+    assert (got.status, got.out) == (0, "dce\ncse\n")
+    assert populus_opt("--pipeline", write(tmp_path / "p.txt", got.out), "--print-pipeline").out == got.out
+
+
+def test_the_dimensions_of_a_model_are_whole_numbers(populus_opt, tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"")
+    got = populus_opt(tmp_path / "m.onnx", "--dim", "batch=many")
+    assert got.err == "populus-opt: --dim batch=many: expected NAME=N with a whole number N, such as --dim batch=1\n"
+
+
+def test_standard_input_is_read(populus_opt, monkeypatch):
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MODULE.encode())))
+    assert "popops.map" in populus_opt().out

@@ -1,0 +1,122 @@
+"""Arrays in files (`.npz`, ONNX's `.pb` tensors), and how far two sets of them agree."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.lowering.files import read_bytes, replacing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+RTOL, ATOL = 1e-3, 1e-7  # those of ONNX's backend test runner
+
+
+def read_arrays(paths: Sequence[str], names: Sequence[str]) -> Arrays:
+    """The arrays of one `.npz` by name, or of `.pb` files in the order of `names`.
+
+    Raises PopulusError for a file that is neither, or holds Python objects, which are never loaded.
+    """
+    if len(paths) == 1 and Path(paths[0]).suffix == ".npz":
+        return _npz(paths[0])
+    if any(Path(path).suffix != ".pb" for path in paths):
+        raise PopulusError(f"{', '.join(paths)}: expected one .npz file, or .pb tensors in the order of the model")
+    if len(paths) > len(names):
+        raise PopulusError(f"{len(paths)} .pb files for {len(names)} tensors: {', '.join(names)}")
+    return {name: _pb(path) for name, path in zip(names, paths, strict=False)}
+
+
+def write_npz(path: str, arrays: Arrays) -> None:
+    """Writes arrays by name, completely or not at all."""
+    import numpy as np
+
+    with replacing(path) as partial, partial.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How an output compares to what was expected."""
+
+    name: str
+    absolute: float
+    relative: float
+    problem: str | None
+
+    @property
+    def line(self) -> str:
+        """One line for the user."""
+        return self.problem or f"'{self.name}' differs by at most {self.absolute:.3g} ({self.relative:.3g} of the value)"
+
+
+def compare(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]], rtol: float, atol: float) -> list[Agreement]:
+    """An Agreement for each expected array: shape and dtype must be equal, and `|found - expected| <= atol + rtol * |expected|`.
+
+    NaN agrees with NaN, infinity with the same infinity. Raises PopulusError for an expected name that was not found.
+    """
+    for name in expected:
+        if name not in found:
+            raise PopulusError(f"the expected '{name}' is not an output{did_you_mean(name, found)}")
+    return [_agreement(name, found[name], expected[name], rtol, atol) for name in expected]
+
+
+def _agreement(name: str, found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float) -> Agreement:
+    import numpy as np
+
+    if expected.dtype.kind == "V" and expected.dtype.itemsize == found.dtype.itemsize:
+        expected = expected.view(found.dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
+    nothing = float("nan")
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        problem = f"'{name}' is {found.dtype}{list(found.shape)}, expected {expected.dtype}{list(expected.shape)}"
+        return Agreement(name, nothing, nothing, problem)
+    if found.dtype.kind in "iub":
+        wide = np.dtype(object) if found.dtype.itemsize == 8 else np.dtype(np.int64)
+        a, b = found.astype(wide), expected.astype(wide)
+    else:
+        a, b = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        same = (a == b) | ((a != a) & (b != b))  # noqa: PLR0124, a NaN is what differs from itself
+        difference = np.where(same, 0, np.abs(a - b)).astype(np.float64)
+        size = np.abs(b).astype(np.float64)
+        relative = np.where(same, 0, difference / np.where(size == 0, np.nan, size))
+        beyond = ~same & ~((difference <= atol + rtol * size) & np.isfinite(size))  # nothing but infinity is near infinity
+    absolute = float(difference.max(initial=0)) if not np.isnan(difference).any() else float("inf")
+    known = relative[~np.isnan(relative)]
+    worst = float(known.max(initial=0))
+    if not beyond.any():
+        return Agreement(name, absolute, worst, None)
+    at = tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), beyond.shape))
+    problem = (
+        f"'{name}' does not agree: {int(beyond.sum())} of {beyond.size} elements are beyond rtol {rtol:g}, atol {atol:g}; "
+        f"the first at {list(at)}: {found[at]}, expected {expected[at]}"
+    )
+    return Agreement(name, absolute, worst, problem)
+
+
+def _npz(path: str) -> Arrays:
+    import numpy as np
+
+    if not Path(path).is_file():
+        raise PopulusError(f"{path}: no such file")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError, KeyError) as error:
+        raise PopulusError(f"{path}: not a file of plain arrays: {' '.join(str(error).split())}") from error
+
+
+def _pb(path: str) -> NDArray[Any]:
+    from google.protobuf.message import DecodeError
+    from onnx import TensorProto, numpy_helper
+
+    try:
+        return numpy_helper.to_array(TensorProto.FromString(read_bytes(path)))
+    except (DecodeError, ValueError, TypeError) as error:
+        raise PopulusError(f"{path}: not an ONNX tensor: {' '.join(str(error).split())}") from error

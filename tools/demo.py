@@ -1,0 +1,123 @@
+"""walk a ResNet-50 from ONNX down to a program for tiles, level by level, and run it."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+from xdsl.dialects.builtin import ModuleOp
+
+from populus.api import Signature
+from populus.dialects.poplar import GraphOp
+from populus.dialects.table import context
+from populus.lowering.pipeline import LEVELS, Pipeline, Timing
+from populus.tools.arrays import ATOL, RTOL, compare, read_arrays
+from populus.tools.progress import stages, working
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+WIDTH = 79
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus demo`."""
+    parser.add_argument("--model", default="light_resnet50", metavar="NAME", help="a light model of the onnx package (light_resnet50)")
+    parser.add_argument("--target", default="gc200", metavar="T", help="the machine (gc200)")
+    parser.add_argument("--tiles", type=int, default=None, metavar="N", help="how many tiles of it (all)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    import onnx.backend.test
+
+    from populus.lowering.import_onnx import import_onnx
+    from populus.runtime.session import Session
+
+    begin = perf_counter()
+    console = Console(width=WIDTH, highlight=False)
+    path = Path(onnx.backend.test.__file__).parent / "data" / "light" / f"{args.model}.onnx"
+    console.rule(f"[bold]{args.model}[/bold]: from ONNX to tiles", align="left")
+
+    ctx, module = context(), import_onnx(path)
+    pipeline = Pipeline.named("inference").with_defaults(target=args.target, tiles=args.tiles)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("level", "passes", "ops, by dialect"):
+        table.add_column(column, overflow="fold")
+    table.add_column("seconds", justify="right")
+    done, signature = 0, None
+    with stages("compiling") as progress:
+        for level in LEVELS:
+            passes = Pipeline(pipeline.down_to(level).passes[done:])
+            timings: list[Timing] = []
+            passes.run(ctx, module, timings=timings, progress=progress)
+            done += len(passes)
+            if level == "popops":
+                signature = Signature.of(module)
+            table.add_row(f"[bold cyan]{level}[/]", "\n".join(t.name for t in timings), _ops(module), f"{sum(t.seconds for t in timings):.2f}")
+    console.print(table)
+
+    assert signature is not None
+    session = Session(module, engine="numpy")
+    console.print(machine_table(module, session.profile().summary))
+
+    inputs = _inputs(signature)
+    start = perf_counter()
+    with working("running"):
+        outputs = session.run(inputs)
+    ran = perf_counter() - start
+    expected = read_arrays([str(path.with_name(f"{args.model}_output_0.pb"))], list(signature.outputs))
+    agreements = compare(outputs, expected, RTOL, ATOL)
+    console.rule("the same numbers", align="left")
+    for a in agreements:
+        verdict = f"[bold red]differs[/]: {a.problem}" if a.problem else "[bold green]agrees[/] with the output packaged with ONNX"
+        console.print(f"'{a.name}' {verdict}")
+        console.print(f"largest difference {a.absolute:.2g}, relative {a.relative:.2g} (allowed: {ATOL:g} + {RTOL:g} of the value)", style="dim")
+    console.print(f"ran in {ran:.2f} s with the numpy engine; {perf_counter() - begin:.1f} s in all", style="dim")
+    return 1 if any(a.problem for a in agreements) else 0
+
+
+def machine_table(module: ModuleOp, summary: dict[str, Any]) -> Table:
+    """What the program asks of the machine: tiles, memory, and where its cycles go."""
+    machine = next(op.machine for op in module.walk() if isinstance(op, GraphOp))
+    cycles = max(int(summary["cycles"]), 1)
+    table = Table(box=None, pad_edge=False, show_header=False, title=f"on {machine.name}", title_justify="left", title_style="bold")
+    table.add_column(style="cyan")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    peak = int(summary["peak_tile_bytes"])
+    fits = "" if summary["fits"] else ", which does not fit"
+    table.add_row("tiles", f"{machine.tiles:,}", f"each with {machine.tile_bytes // 1024:,} KiB")
+    table.add_row("fullest tile", f"{peak:,} bytes", f"{peak / machine.tile_bytes:.0%} of its memory{fits}")
+    table.add_row("exchanged", f"{int(summary['exchange_bytes']):,} bytes", f"in {int(summary['compute_sets']):,} compute sets")
+    table.add_row("estimated", f"{cycles:,} cycles", f"{cycles / machine.clock_hz * 1e3:.2f} ms at {machine.clock_hz / 1e9:g} GHz")
+    for part in ("compute", "exchange", "sync"):
+        n = int(summary[f"{part}_cycles"])
+        share = n / cycles
+        table.add_row(f"  {part}", f"{n:,} cycles", f"{'█' * round(share * 20):20} {share:.0%}")
+    table.add_row("utilisation", f"{summary['utilisation']:.1%}", "of the matrix units' peak")
+    return table
+
+
+def _ops(module: ModuleOp) -> str:
+    """`onnx 176, data 269`: ops by dialect, the most first; functions and the module are not counted."""
+    counts = Counter(op.name.partition(".")[0] for op in module.walk())
+    return ", ".join(f"{name} {n}" for name, n in counts.most_common() if name not in ("builtin", "func"))
+
+
+def _inputs(signature: Signature) -> Arrays:
+    """What ONNX's backend test feeds its light models, and the packaged outputs are for: 0, 1/n, 2/n, ..."""
+    import numpy as np
+
+    arrays: Arrays = {}
+    for name, type in signature.inputs.items():
+        n = int(np.prod(type.get_shape()))
+        arrays[name] = (np.arange(n).reshape(type.get_shape()) / n).astype(np.float32)
+    return arrays

@@ -1,0 +1,160 @@
+"""compile a model and run it on inputs from a file, or on random ones."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from populus.api import ENGINES, Program, compile
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.pipeline import LEVELS
+from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays, write_npz
+from populus.tools.command import dims_of
+from populus.tools.progress import stages, working
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+
+def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say what is compiled, and how."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a .onnx model, or a .mlir module of any level")
+    add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
+    add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
+    add("--engine", default="numpy", choices=ENGINES, help="numpy (default) or strict, which checks every vertex; native is to come")
+    add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
+    add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
+    add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus run`."""
+    add_compile_arguments(parser)
+    add = parser.add_argument
+    add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order; random without it")
+    add("--outputs", metavar="FILE.npz", help="write the outputs there")
+    add("--expect", action="append", default=[], metavar="FILE", help="compare with this .npz, or .pb tensors in order; exit 1 if beyond")
+    add("--rtol", type=float, default=RTOL, help=f"relative tolerance of a comparison ({RTOL:g})")
+    add("--atol", type=float, default=ATOL, help=f"absolute tolerance of a comparison ({ATOL:g})")
+    add("--level", default="poplar", choices=list(LEVELS), help="the level at which to run (poplar)")
+    add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
+    add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program there")
+    add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
+
+
+def program_of(args: argparse.Namespace, level: str) -> Program:
+    """The program that the arguments ask for, with a spinner while it is compiled."""
+    with stages(f"compiling {args.model}") as progress:
+        return compile(
+            args.model,
+            target=args.target,
+            tiles=args.tiles,
+            dims=dims_of(args.dim),
+            pipeline=args.pipeline,
+            engine=args.engine,
+            level=level,
+            load=args.load,
+            sample=args.sample,
+            progress=progress,
+        )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if args.profile is not None and args.level != "poplar":
+        raise PopulusError(f"--profile is of the poplar level, and --level {args.level} does not go there")
+    console = Console(highlight=False, soft_wrap=True)
+    start = perf_counter()
+    program = program_of(args, args.level)
+    compiled = perf_counter()
+    signature = program.signature
+    if args.inputs:
+        inputs = signature.checked(read_arrays(args.inputs, list(signature.inputs)))
+    else:
+        inputs = signature.random(args.seed)
+    with working(f"running {args.model}"):
+        outputs = program.run(inputs)
+    ran = perf_counter()
+    console.print(outputs_table(outputs))
+    console.print(f"compiled in {compiled - start:.2f} s, ran in {ran - compiled:.2f} s at the level {args.level}", style="dim")
+    if args.outputs is not None:
+        write_npz(args.outputs, outputs)
+    if args.profile is not None:
+        from populus.lowering.files import replacing
+        from populus.tools.report import html
+
+        with replacing(args.profile) as partial:
+            partial.write_text(html(program.profile(), args.model))
+    failed: list[str] = []
+    if args.expect:
+        expected = read_arrays(args.expect, list(signature.outputs))
+        agreements = compare(outputs, expected, args.rtol, args.atol)
+        console.print(agreement_table([("", a) for a in agreements], "expected"))
+        failed += [a.problem for a in agreements if a.problem]
+    if args.check_levels:
+        failed += check_levels(program, inputs, args.rtol, args.atol, console)
+    for line in failed:
+        print(f"populus: {args.model}: {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def check_levels(program: Program, inputs: Arrays, rtol: float, atol: float, console: Console) -> list[str]:
+    """Runs every level that the model goes through and compares each with the one above; what did not agree."""
+    rows: list[tuple[str, Agreement]] = []
+    above: tuple[str, Arrays] | None = None
+    for level in program.levels:
+        with working(f"running the level {level}"):
+            found = program.run_at(level, inputs)
+        if above is not None:
+            rows += [(f"{level} / {above[0]}", a) for a in compare(found, above[1], rtol, atol)]
+        above = level, found
+    console.print(agreement_table(rows, "levels"))
+    return [f"{levels}: {a.problem}" for levels, a in rows if a.problem]
+
+
+def outputs_table(outputs: Arrays) -> Table:
+    """A line for each output: its type and the range of its values."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("output", "dtype", "shape"):
+        table.add_column(column)
+    for column in ("min", "mean", "max"):
+        table.add_column(column, justify="right")
+    for name, array in outputs.items():
+        table.add_row(escape(name), str(array.dtype), "x".join(map(str, array.shape)) or "scalar", *_range(array))
+    return table
+
+
+def agreement_table(rows: Sequence[tuple[str, Agreement]], what: str) -> Table:
+    """A line for each comparison: the largest differences, and whether they are within the tolerance."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(what)
+    table.add_column("output")
+    for column in ("max abs", "max rel"):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    for label, a in rows:
+        verdict = "[red]differs[/red]" if a.problem else "[green]agrees[/green]"
+        table.add_row(escape(label), escape(a.name), f"{a.absolute:.3g}", f"{a.relative:.3g}", verdict)
+    return table
+
+
+def _range(array: NDArray[Any]) -> list[str]:
+    import numpy as np
+
+    if array.size == 0:
+        return ["", "", ""]
+    if array.dtype.kind not in "fiubV":
+        return ["", "", ""]
+    values = array.astype(np.float64)
+    return [f"{value:.6g}" for value in (values.min(), values.mean(), values.max())]
