@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     BFloat16Type,
     ComplexType,
     Float4E2M1FNType,
@@ -161,7 +162,7 @@ def from_proto(type: TypeProto, dimension: Callable[[str], int] = lambda name: -
                 d.dim_value if d.WhichOneof("value") == "dim_value" else dimension(d.dim_param) if d.dim_param else -1
                 for d in type.tensor_type.shape.dim
             ]
-            return TensorType(element, [n if n >= 0 else -1 for n in dims])
+            return TensorType(element, [n if n >= 0 else DYNAMIC_INDEX for n in dims])
         case "sequence_type":
             return SequenceType(from_proto(type.sequence_type.elem_type, dimension))
         case "optional_type":
@@ -199,7 +200,7 @@ def is_static(type: Attribute) -> bool:
     """Whether everything of a type is known, through sequences and optionals."""
     match type:
         case TensorType():
-            return -1 not in type.get_shape()
+            return all(n >= 0 for n in type.get_shape())
         case SequenceType() | OptionalType():
             return is_static(type.element)
         case _:

@@ -1,0 +1,82 @@
+"""Asking `onnx` about an op of ours: the op as a NodeProto, its result types, its function body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.onnx.attributes import write_attribute
+from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
+from populus.dialects.onnx.types import from_proto, to_proto, unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import FunctionProto, NodeProto, TypeProto
+
+INFERENCE_ELEMENTS = 1024  # a constant of more elements is no shape, and is not shown to ONNX's inference
+
+
+def to_node(op: OnnxOp) -> NodeProto:
+    """The NodeProto of an op without subgraphs; input i is called `i0`, `i1`, .., output i `o0`, `o1`, .."""
+    from onnx import NodeProto
+
+    node = NodeProto(op_type=op.OP_TYPE, domain=op.DOMAIN)
+    node.input.extend("" if v is None else f"i{i}" for i, v in enumerate(op.inputs))
+    node.output.extend("" if v is None else f"o{i}" for i, v in enumerate(op.outputs))
+    for name, value in op.properties.items():
+        if name not in SEGMENTS:
+            write_attribute(node, name, value)
+    return node
+
+
+def input_protos(op: OnnxOp) -> dict[str, TypeProto]:
+    return {f"i{i}": to_proto(v.type) for i, v in enumerate(op.inputs) if v is not None}
+
+
+def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[Attribute]:
+    """The types of an op's results as ONNX infers them, `unknown` where it does not. `known`: the values of operands, if any.
+
+    Raises PopulusError with ONNX's reason and the types of the operands if they do not fit.
+    """
+    from onnx import helper, numpy_helper, shape_inference
+
+    data = {
+        f"i{i}": numpy_helper.from_array(array)
+        for i, v in enumerate(op.inputs)
+        if v is not None and (array := known(v)) is not None and array.size <= INFERENCE_ELEMENTS
+    }
+    try:
+        found = shape_inference.infer_node_outputs(
+            op.schema(), to_node(op), input_protos(op), data, opset_imports=[helper.make_opsetid(op.DOMAIN, op.VERSION)]
+        )
+    except shape_inference.InferenceError as error:
+        reason = str(error).split("]", 1)[-1].strip() if str(error).startswith("[") else str(error)
+        operands = ", ".join("none" if v is None else str(v.type) for v in op.inputs)
+        raise PopulusError(f"{' '.join(reason.split())}; its inputs are {operands}") from error
+    return [
+        from_proto(found[name]) if (name := f"o{i}") in found else unknown for i, v in enumerate(op.outputs) if v is not None
+    ]
+
+
+def function_body(op: OnnxOp) -> FunctionProto | None:
+    """The function that ONNX states an op to be, in terms of other ops; None if it states none.
+
+    Its inputs and outputs have the schema's names.
+    """
+    schema = op.schema()
+    if schema.has_context_dependent_function:
+        from onnx import FunctionProto
+
+        versions = schema.context_dependent_function_opset_versions
+        body = schema.get_context_dependent_function_with_opset_version(
+            max(versions), to_node(op).SerializeToString(), [to_proto(v.type).SerializeToString() if v is not None else b"" for v in op.inputs]
+        )
+        if not body:
+            return None
+        function = FunctionProto()
+        function.ParseFromString(body)
+        return function
+    return schema.function_body if schema.has_function else None

@@ -1,0 +1,111 @@
+"""A model file becomes an `onnx` module.
+
+    module = import_onnx("bert.onnx", dims={"batch": 1, "sequence": 128})
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region
+
+from populus.dialects.diagnostics import PopulusError, named
+from populus.dialects.onnx.types import from_proto
+from populus.lowering.import_onnx.build import Builder, Scope, hint, standard
+from populus.lowering.import_onnx.read import read_model, read_tensor
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+
+def import_onnx(
+    model: str | os.PathLike[str] | ModelProto,
+    *,
+    dims: Mapping[str, int] = {},
+    customs: Mapping[tuple[str, str], object] = {},
+) -> ModuleOp:
+    """The module of a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes of the function.
+
+    `dims` binds symbolic dimensions by name; one without a name is `INPUT.AXIS`. Those left open stay dynamic, and
+    `onnx-infer-shapes` asks for them. `customs` has the (domain, op type) of every custom op that is defined.
+    Values whose type the file doesn't state are `!onnx.unknown`. Initializers that nothing reads are left out.
+    Raises PopulusError, one line that begins with the file, for what is no valid model.
+    """
+    from onnx import ModelProto
+
+    if isinstance(model, ModelProto):
+        place, folder, proto = model.graph.name or "model", None, model
+    else:
+        place, folder = os.fspath(model), Path(model).parent
+        proto = read_model(model)
+    try:
+        return _module(proto, folder, dims, customs)
+    except PopulusError as error:
+        raise PopulusError(f"{place}: {error}") from error
+
+
+def _module(
+    model: ModelProto, folder: Path | None, dims: Mapping[str, int], customs: Mapping[tuple[str, str], object]
+) -> ModuleOp:
+    graph = model.graph
+    used: set[str] = set()
+
+    def dimension(name: str) -> int:
+        used.add(name)
+        return dims.get(name, -1)
+
+    opsets = {standard(o.domain): o.version for o in model.opset_import}
+    if not opsets and model.ir_version < 3:
+        opsets = {"": 1}  # models older than opset imports
+    functions = {(standard(f.domain), f.name): f for f in model.functions}
+    builder = Builder(opsets, functions, customs, {}, lambda t: read_tensor(t, folder), dimension)
+    initializers = builder.initializers(graph)
+    inputs = [i for i in graph.input if i.name not in initializers]
+    types = [_input_type(i, dims, used) for i in inputs]
+    builder.types = {i.name: from_proto(i.type, dimension) for i in (*graph.value_info, *graph.output)}
+    if missing := [name for name in dims if name not in used]:
+        raise PopulusError(f"there is no dimension '{missing[0]}' to bind; the model has {', '.join(sorted(used)) or 'none'}")
+
+    block = Block(arg_types=types)
+    scope = Scope(block, None, initializers)
+    for argument, i in zip(block.args, inputs):
+        hint(argument, i.name)
+        argument.location = named(i.name)
+        scope.values[i.name] = argument
+    builder.nodes(graph.node, scope)
+    results = [builder.output(o.name, scope) for o in graph.output]
+    block.add_op(ReturnOp(*results))
+    function = FuncOp("main", (types, [r.type for r in results]), Region(block))
+    function.attributes["input_names"] = ArrayAttr([StringAttr(i.name) for i in inputs])
+    function.attributes["output_names"] = ArrayAttr([StringAttr(o.name) for o in graph.output])
+    open_names = [[_name(i, d) if n < 0 else "" for d, n in enumerate(_shape(t))] for i, t in zip(inputs, types)]
+    if any(any(names) for names in open_names):
+        function.attributes["dim_names"] = ArrayAttr([ArrayAttr([StringAttr(n) for n in names]) for names in open_names])
+    return ModuleOp([function])
+
+
+def _shape(type: Attribute) -> tuple[int, ...]:
+    return type.get_shape() if isinstance(type, TensorType) else ()
+
+
+def _name(value: ValueInfoProto, d: int) -> str:
+    """The name of a dimension of an input: its own, or `INPUT.AXIS`."""
+    return value.type.tensor_type.shape.dim[d].dim_param or f"{value.name}.{d}"
+
+
+def _input_type(value: ValueInfoProto, dims: Mapping[str, int], used: set[str]) -> Attribute:
+    """The type of a graph input with `dims` bound. Adds the names of its open dimensions to `used`."""
+    type = from_proto(value.type)
+    if isinstance(type, TensorType):
+        shape = list(type.get_shape())
+        for d, n in enumerate(shape):
+            if n < 0:
+                used.add(_name(value, d))
+                shape[d] = dims.get(_name(value, d), DYNAMIC_INDEX)
+        return TensorType(type.element_type, shape)
+    return type

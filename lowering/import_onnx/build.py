@@ -1,0 +1,334 @@
+"""Nodes become ops: scopes of names, subgraphs as regions, functions written out where they are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from populus.dialects.data import constant, constant_value
+from populus.dialects.diagnostics import PopulusError, named
+from populus.dialects.onnx.attributes import plain, read_attribute
+from populus.dialects.onnx.schema import op_class
+from populus.dialects.onnx.structure import CustomOp, YieldOp
+from populus.dialects.onnx.types import from_proto, unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
+
+STANDARD_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+DEEPEST_CALL = 64  # functions within functions; more means that they call each other in a circle
+
+
+def standard(domain: str) -> str:
+    """The domain under one name: ONNX's own is both '' and 'ai.onnx'."""
+    return "" if domain == "ai.onnx" else domain
+
+
+class Scope:
+    """The names that nodes may read in one graph: its values, its initializers (made constants on first use), its parents'."""
+
+    def __init__(self, block: Block, parent: Scope | None = None, initializers: Mapping[str, Callable[[], NDArray[Any]]] = {}):
+        self.block = block
+        self.parent = parent
+        self.values: dict[str, SSAValue] = {}
+        self.initializers = dict(initializers)
+        self.last_constant: Operation | None = None
+
+    def lookup(self, name: str) -> SSAValue | None:
+        """The value of a name, or None if nothing has given it yet."""
+        if (value := self.values.get(name)) is not None:
+            return value
+        if (read := self.initializers.get(name)) is not None:
+            op = constant(read(), name)
+            hint(op.result, name)
+            first = self.block.first_op
+            if self.last_constant is not None:
+                self.block.insert_op_after(op, self.last_constant)
+            elif first is not None:
+                self.block.insert_op_before(op, first)
+            else:
+                self.block.add_op(op)
+            self.last_constant = op
+            self.values[name] = op.result
+            return op.result
+        return None if self.parent is None else self.parent.lookup(name)
+
+
+def hint(value: SSAValue, name: str) -> None:
+    """Names a value in texts after its ONNX name, as far as a text allows."""
+    name = re.sub(r"\W", "_", name, flags=re.ASCII)
+    value.name_hint = f"v{name}" if name[:1].isdigit() else name or None
+
+
+@dataclass
+class Builder:
+    """Builds the ops of a model's nodes at the end of a scope's block."""
+
+    opsets: Mapping[str, int]  # by domain
+    functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict)
+    customs: Mapping[tuple[str, str], object] = field(default_factory=dict)
+    types: Mapping[str, Attribute] = field(default_factory=dict)  # what the file states of values
+    read_tensor: Callable[[TensorProto], NDArray[Any]] | None = None
+    dimension: Callable[[str], int] = lambda name: -1
+    location: str | None = None  # of all ops; else each has its node's name
+    depth: int = 0
+
+    def nodes(self, nodes: Iterable[NodeProto], scope: Scope, given: Mapping[str, AttributeProto] = {}, prefix: str = "") -> None:
+        """Builds `nodes` in order. `given`: the attributes of the function call that they come from.
+
+        Raises PopulusError naming the node.
+        """
+        for index, node in enumerate(nodes):
+            name = self.location or prefix + (node.name or next((o for o in node.output if o), f"{node.op_type}_{index}"))
+            try:
+                self.node(node, name, scope, given)
+            except NodeError:
+                raise
+            except PopulusError as error:
+                raise NodeError(f"'{name}': {node.op_type}: {error}") from error
+
+    def node(self, node: NodeProto, name: str, scope: Scope, given: Mapping[str, AttributeProto]) -> None:
+        domain = standard(node.domain)
+        attributes = {a.name: a for a in self._attributes(node, given)}
+        function = self.functions.get((domain, node.op_type))
+        if function is not None:
+            self._call(function, node, name, scope, attributes)
+            return
+        inputs = [self._read(i, scope) for i in node.input]
+        if domain not in STANDARD_DOMAINS:
+            self._custom(node, domain, inputs, name, scope, attributes)
+            return
+        if (array := self._constant(node.op_type if not domain else "", inputs, attributes)) is not None:
+            self._insert(constant(array), node.output, name, scope)
+            return
+        kind = op_class(domain, node.op_type, self.opset(domain))
+        known = kind.get_irdl_definition().properties
+        properties: dict[str, Attribute] = {}
+        regions: dict[str, Region] = {}
+        for key, attribute in attributes.items():
+            if key in kind.GRAPHS:
+                regions[key] = self.graph(attribute.g, scope, given, f"{name}/")
+            elif key in known:
+                properties[key] = read_attribute(attribute)
+            else:
+                raise PopulusError(f"{kind.title()} has no attribute '{key}'")
+        if missing := [g for g in kind.GRAPHS if g not in regions and g in kind.schema().attributes and kind.schema().attributes[g].required]:
+            raise PopulusError(f"{kind.title()} needs the attribute '{missing[0]}'")
+        outputs = [self.types.get(o, unknown) if o else None for o in node.output]
+        self._insert(kind.make(inputs, outputs, properties, regions), [o for o in node.output if o], name, scope)
+
+    def opset(self, domain: str) -> int:
+        """The version of a domain that the model states. Raises PopulusError if it states none, or one that is not known."""
+        if domain not in self.opsets:
+            raise PopulusError(f"the model imports no opset of the domain '{domain or 'ai.onnx'}'")
+        version = self.opsets[domain]
+        newest = newest_opset(domain)
+        if not 1 <= version <= newest:
+            raise PopulusError(f"the model states opset {version} of '{domain or 'ai.onnx'}'; 1 to {newest} are known")
+        return version
+
+    def graph(self, graph: GraphProto, scope: Scope, given: Mapping[str, AttributeProto], prefix: str) -> Region:
+        """A subgraph as a region; it may read every value that is known where it stands."""
+        block = Block(arg_types=[from_proto(i.type, self.dimension) for i in graph.input])
+        inner = Scope(block, scope, self.initializers(graph))
+        for argument, i in zip(block.args, graph.input):
+            hint(argument, i.name)
+            inner.values[i.name] = argument
+        saved = self.types
+        self.types = {i.name: from_proto(i.type, self.dimension) for i in (*graph.value_info, *graph.output)}
+        self.nodes(graph.node, inner, given, prefix)
+        self.types = saved
+        block.add_op(YieldOp(*(self.output(o.name, inner) for o in graph.output)))
+        return Region(block)
+
+    def initializers(self, graph: GraphProto) -> dict[str, Callable[[], NDArray[Any]]]:
+        """How to read each initializer of a graph, by name."""
+        read = self.read_tensor
+        assert read is not None
+        result: dict[str, Callable[[], NDArray[Any]]] = {t.name: (lambda t=t: read(t)) for t in graph.initializer}
+        for sparse in graph.sparse_initializer:
+            result[sparse.values.name] = lambda sparse=sparse: _sparse(sparse)
+        return result
+
+    def output(self, name: str, scope: Scope) -> SSAValue:
+        value = scope.lookup(name)
+        if value is None:
+            raise PopulusError(f"the graph's output '{name}' is not given by any node, input or initializer")
+        return value
+
+    def _read(self, name: str, scope: Scope) -> SSAValue | None:
+        if not name:
+            return None
+        value = scope.lookup(name)
+        if value is None:
+            raise PopulusError(f"it reads '{name}', which no input, initializer or earlier node gives")
+        return value
+
+    def _insert(self, op: Operation, names: Sequence[str], name: str, scope: Scope) -> None:
+        op.location = named(name)
+        scope.block.add_op(op)
+        for result, output in zip(op.results, names):
+            self._name(result, output, scope)
+
+    def _name(self, value: SSAValue, name: str, scope: Scope) -> None:
+        if name in scope.values:
+            raise PopulusError(f"it gives '{name}', which something before it gives already")
+        scope.values[name] = value
+        if value.name_hint is None:
+            hint(value, name)
+
+    def _attributes(self, node: NodeProto, given: Mapping[str, AttributeProto]) -> Iterable[AttributeProto]:
+        """A node's attributes, those that refer to a function's replaced by what the call gives."""
+        from onnx import AttributeProto
+
+        for attribute in node.attribute:
+            if not attribute.ref_attr_name:
+                yield attribute
+            elif (value := given.get(attribute.ref_attr_name)) is not None:
+                copy = AttributeProto()
+                copy.CopyFrom(value)
+                copy.name = attribute.name
+                yield copy
+
+    def _call(
+        self, function: FunctionProto, node: NodeProto, name: str, scope: Scope, attributes: Mapping[str, AttributeProto]
+    ) -> None:
+        """Writes a function's nodes in place of a call."""
+        if self.depth >= DEEPEST_CALL:
+            raise PopulusError(f"the functions that it calls are {DEEPEST_CALL} deep; they may not call themselves")
+        inner = Scope(scope.block)
+        for parameter, given in zip(function.input, node.input):
+            if (value := self._read(given, scope)) is not None:
+                inner.values[parameter] = value
+        absent = set(function.input) - set(inner.values)
+        values = {**{a.name: a for a in function.attribute_proto}, **attributes}
+        body = Builder(
+            {standard(o.domain): o.version for o in function.opset_import} or self.opsets,
+            self.functions,
+            self.customs,
+            {},
+            self.read_tensor,
+            self.dimension,
+            self.location,
+            self.depth + 1,
+        )
+        body.nodes(_without(function.node, absent), inner, values, f"{name}/")
+        for formal, output in zip(function.output, node.output):
+            if output:
+                self._name(self.output(formal, inner), output, scope)
+
+    def _custom(
+        self,
+        node: NodeProto,
+        domain: str,
+        inputs: Sequence[SSAValue | None],
+        name: str,
+        scope: Scope,
+        attributes: Mapping[str, AttributeProto],
+    ) -> None:
+        if (domain, node.op_type) not in self.customs:
+            raise PopulusError(
+                f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with --load FILE.py"
+            )
+        present = list(inputs)
+        while present and present[-1] is None:
+            present.pop()
+        values = [v for v in present if v is not None]
+        if len(values) < len(present):
+            raise PopulusError("an input of a custom op is left out in the middle of others")
+        op = CustomOp(
+            domain,
+            node.op_type,
+            self.opsets.get(domain, 1),
+            values,
+            [self.types.get(o, unknown) for o in node.output],
+            {key: read_attribute(a) for key, a in attributes.items()},
+        )
+        self._insert(op, node.output, name, scope)
+
+    def _constant(
+        self, op_type: str, inputs: Sequence[SSAValue | None], attributes: Mapping[str, AttributeProto]
+    ) -> NDArray[Any] | None:
+        """The array of a Constant, or of a ConstantOfShape whose shape is known; None for any other node."""
+        import numpy as np
+
+        match op_type:
+            case "Constant":
+                return self._given(attributes)
+            case "ConstantOfShape":
+                shape = constant_value(inputs[0]) if inputs else None
+                if shape is None:
+                    return None
+                if shape.ndim != 1 or (shape.size and shape.min() < 0):
+                    raise PopulusError(f"it wants a shape, a list of dimensions; it is given {shape.tolist()}")
+                value = np.zeros(1, np.float32)  # ConstantOfShape-9's default
+                if "value" in attributes:
+                    value = plain(read_attribute(attributes["value"]))
+                return np.broadcast_to(np.asarray(value).reshape(-1)[:1].reshape(()), [int(n) for n in shape])
+            case _:
+                return None
+
+    def _given(self, attributes: Mapping[str, AttributeProto]) -> NDArray[Any]:
+        """The value of a Constant node. Source: ONNX Constant-13."""
+        import numpy as np
+
+        assert self.read_tensor is not None
+        match list(attributes.items()):
+            case [("value", a)]:
+                return self.read_tensor(a.t)
+            case [("sparse_value", a)]:
+                return _sparse(a.sparse_tensor)
+            case [("value_float", a)]:
+                return np.array(a.f, np.float32)
+            case [("value_floats", a)]:
+                return np.array(list(a.floats), np.float32)
+            case [("value_int", a)]:
+                return np.array(a.i, np.int64)
+            case [("value_ints", a)]:
+                return np.array(list(a.ints), np.int64)
+            case [("value_string" | "value_strings", _)]:
+                raise PopulusError("it is a tensor of strings, which tiles cannot hold yet")
+            case _:
+                raise PopulusError(f"it has the attributes {', '.join(attributes) or 'none'}; one value is expected")
+
+
+class NodeError(PopulusError):
+    """An error that names its node already."""
+
+
+def newest_opset(domain: str) -> int:
+    """The newest version of a domain that the `onnx` package knows."""
+    from onnx.defs import get_all_schemas_with_history, onnx_opset_version
+
+    if not domain:
+        return onnx_opset_version()
+    from onnx.helper import VERSION_TABLE
+
+    column = {"ai.onnx.ml": 3, "ai.onnx.preview.training": 4}.get(domain)
+    stated = [row[column] for row in VERSION_TABLE if column is not None and len(row) > column]
+    return max([int(v) for v in stated] + [s.since_version for s in get_all_schemas_with_history() if s.domain == domain])
+
+
+def _without(nodes: Iterable[NodeProto], absent: set[str]) -> Iterable[NodeProto]:
+    """A function's nodes with the parameters that a call leaves out made absent inputs."""
+    from onnx import NodeProto
+
+    for node in nodes:
+        if absent.isdisjoint(node.input):
+            yield node
+        else:
+            copy = NodeProto()
+            copy.CopyFrom(node)
+            copy.input[:] = ["" if i in absent else i for i in node.input]
+            yield copy
+
+
+def _sparse(proto: Any) -> NDArray[Any]:
+    from populus.lowering.import_onnx.read import read_sparse
+
+    return read_sparse(proto, None)

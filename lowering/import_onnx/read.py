@@ -1,0 +1,156 @@
+"""Reading ONNX files: the model, and tensors from it or from the files of weights beside it. Data only, never code.
+
+Nothing here trusts a size that a file states: counts are compared with the bytes that are there before memory is taken.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.onnx.types import element_numbered
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from onnx import ModelProto, SparseTensorProto, TensorProto
+
+DENSE_LIMIT = 1 << 32  # bytes that a sparse tensor of a file may become
+
+
+def read_model(path: str | os.PathLike[str]) -> ModelProto:
+    """The model of a file, without its external data.
+
+    Raises PopulusError if there is no such file or it is not an ONNX model.
+    """
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    name = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise PopulusError(f"{name}: there is no such file") from None
+    except OSError as error:
+        raise PopulusError(f"{name}: {error.strerror or error}") from error
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise PopulusError(f"{name}: this is not an ONNX model, or only part of one ({len(data)} bytes)") from error
+    if not model.HasField("graph"):
+        raise PopulusError(f"{name}: this is not an ONNX model: there is no graph in its {len(data)} bytes")
+    return model
+
+
+# DataType -> (NumPy dtype, the field that holds values when there is no raw_data, that field's elements per value)
+def _layout(number: int) -> tuple[np.dtype[Any], str] | None:
+    import ml_dtypes
+    import numpy as np
+
+    fields: dict[int, tuple[Any, str]] = {
+        1: (np.float32, "float_data"),
+        2: (np.uint8, "int32_data"),
+        3: (np.int8, "int32_data"),
+        4: (np.uint16, "int32_data"),
+        5: (np.int16, "int32_data"),
+        6: (np.int32, "int32_data"),
+        7: (np.int64, "int64_data"),
+        9: (np.bool_, "int32_data"),
+        10: (np.float16, "int32_data"),
+        11: (np.float64, "double_data"),
+        12: (np.uint32, "uint64_data"),
+        13: (np.uint64, "uint64_data"),
+        16: (ml_dtypes.bfloat16, "int32_data"),
+        17: (ml_dtypes.float8_e4m3fn, "int32_data"),
+        18: (ml_dtypes.float8_e4m3fnuz, "int32_data"),
+        19: (ml_dtypes.float8_e5m2, "int32_data"),
+        20: (ml_dtypes.float8_e5m2fnuz, "int32_data"),
+    }
+    if number not in fields:
+        return None
+    dtype, field = fields[number]
+    return np.dtype(dtype), field
+
+
+def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
+    """The array of a TensorProto: raw data and external files are shared, not copied. `folder`: that of the model's file.
+
+    Raises PopulusError for an element type that has no array form, and for sizes that disagree.
+    """
+    import numpy as np
+
+    layout = _layout(proto.data_type)
+    if layout is None:
+        element = element_numbered(proto.data_type)
+        kind = "a tensor of strings" if proto.data_type == 8 else f"a tensor of {element or f'data type {proto.data_type}'}"
+        raise PopulusError(f"'{proto.name}' is {kind}, which tiles cannot hold yet")
+    dtype, field = layout
+    shape = tuple(proto.dims)
+    if any(n < 0 for n in shape):
+        raise PopulusError(f"'{proto.name}' has the shape {list(shape)}; dimensions are at least 0")
+    count = math.prod(shape)
+    if proto.data_location == 1:  # EXTERNAL
+        return _external(proto, dtype, shape, folder)
+    if proto.HasField("raw_data"):
+        raw = proto.raw_data
+        if len(raw) != count * dtype.itemsize:
+            raise PopulusError(
+                f"'{proto.name}' is {dtype} of shape {list(shape)}, {count * dtype.itemsize} bytes; the file has {len(raw)} bytes for it"
+            )
+        return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.isbuiltin else dtype).reshape(shape)
+    values = getattr(proto, field)
+    if len(values) != count:
+        raise PopulusError(f"'{proto.name}' has the shape {list(shape)}, {count} elements; the file has {len(values)} elements for it")
+    if field == "int32_data" and dtype.kind not in "iub":  # the bits of a small float
+        return np.asarray(values, np.int32).astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)
+    return np.asarray(values, dtype).reshape(shape)
+
+
+def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None) -> NDArray[Any]:
+    """The tensor in a file beside the model, mapped and not read."""
+    import numpy as np
+
+    entries = {e.key: e.value for e in proto.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise PopulusError(f"'{proto.name}' is in the file '{location}', but the model came without a path; give the path of its file")
+    inside = folder.resolve()
+    path = Path(location)
+    if not location or path.is_absolute() or ".." in path.parts or not (inside / path).resolve().is_relative_to(inside):
+        raise PopulusError(f"'{proto.name}' is in the file '{location}', which is not inside the model's folder {folder}")
+    path = (inside / path).resolve()
+    if not path.is_file():
+        raise PopulusError(f"'{proto.name}' is in the file '{location}', which is missing in {folder}")
+    try:
+        offset, length = int(entries.get("offset") or 0), entries.get("length")
+        stated = None if not length else int(length)
+    except ValueError:
+        raise PopulusError(f"'{proto.name}' has an offset or length that is no number: {entries}") from None
+    needed, size = math.prod(shape) * dtype.itemsize, path.stat().st_size
+    if offset < 0 or (stated is not None and stated != needed):
+        raise PopulusError(f"'{proto.name}' is {dtype} of shape {list(shape)}, {needed} bytes; its entry states {stated} bytes at {offset}")
+    if offset + needed > size:
+        raise PopulusError(f"'{proto.name}' needs the bytes {offset} to {offset + needed} of '{location}', which has {size}")
+    if needed == 0:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", offset, shape)
+
+
+def read_sparse(proto: SparseTensorProto, folder: Path | None) -> NDArray[Any]:
+    """A sparse tensor made dense. Raises PopulusError if that would take more than 4 GiB or an index is out of range."""
+    import numpy as np
+
+    name, shape = proto.values.name, tuple(proto.dims)
+    values, indices = read_tensor(proto.values, folder), read_tensor(proto.indices, folder)
+    if any(n < 0 for n in shape) or math.prod(shape) * values.itemsize > DENSE_LIMIT:
+        raise PopulusError(f"the sparse tensor '{name}' of shape {list(shape)} is too large to be made dense")
+    flat = indices if indices.ndim == 1 else indices @ np.array([math.prod(shape[d + 1 :]) for d in range(len(shape))], np.int64)
+    if flat.shape != values.shape or (flat.size and (flat.min() < 0 or flat.max() >= math.prod(shape))):
+        raise PopulusError(f"the sparse tensor '{name}' has indices that do not fit its {values.size} values and shape {list(shape)}")
+    dense = np.zeros(math.prod(shape), values.dtype)
+    dense[flat] = values
+    return dense.reshape(shape)
