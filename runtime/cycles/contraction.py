@@ -1,0 +1,100 @@
+"""Cycles of convolution and matrix product vertices, of a tile's matrix unit (AMP) or its vector unit. Arrays or numbers.
+
+Every count may be an int or an integer array; arrays broadcast, so a planner weighs all its candidates at once.
+Source: poplin `PerformanceEstimation.hpp`, getConvPartial1x1..., getConvPartialnx1....
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Attribute
+
+from populus.dialects.element_types import size_in_bytes
+from populus.dialects.poplar.target import Target
+
+Count: TypeAlias = "int | NDArray[Any]"
+"""One number, or one for each candidate or box."""
+
+WORKERS = 6
+WEIGHT_LOADS = 4  # cycles to load one unit's weights: 4 deep, one data path wide, over one data path
+
+
+def ceil_div(a: Count, b: Count) -> Any:
+    return -(-a // b)
+
+
+def _units(half: bool, units: int | None) -> int:
+    return units if units is not None else 16 if half else 8
+
+
+def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, half: bool, units: int | None = None) -> Any:
+    """Tile cycles of a product of [positions, in channels] with [in channels, out channels] (ConvPartial1x1Out).
+
+    Channels come in groups of `units` (of a GC200 if not given). For each pair of groups the weights are loaded, then six
+    workers stream the positions: n = ceil(positions / 6) each at 4 cycles in half, 8 in float, behind a pipeline fill. The
+    first in-group clears the partials instead of reading them.
+    """
+    loads = WEIGHT_LOADS * _units(half, units)
+    n = ceil_div(positions, WORKERS)
+    few = np.where(n == 2, 41, np.where(n == 1, 32, 21))
+    if half:  # less 7 for the state that stays in registers from call to call
+        adding, clearing = np.where(n >= 3, 38 + 4 * (n - 3), few) - 7, np.where(n >= 3, 37 + 4 * (n - 3), few) - 7
+    else:
+        adding = np.where(n >= 3, 46 + 8 * (n - 3), few)
+        clearing = adding + 4 * n
+    further = (in_groups - 1) * (15 + out_groups * (25 + loads + WORKERS * adding))
+    first = out_groups * (25 + loads + WORKERS * clearing)
+    return 50 + WORKERS * (7 + 3 * (in_groups - 1)) + 13 + further + 11 + first
+
+
+def amp_nx1(
+    rows: Count, cols: Count, in_groups: Count, out_groups: Count, taps: Count, half: bool, units: int | None = None
+) -> Any:
+    """Tile cycles of a convolution with `taps` kernel elements over rows x cols output positions (ConvPartialnx1).
+
+    Per pair of channel groups and tap, a weight load and a pass of the workers, which share the rows, and the columns where
+    there are fewer rows than workers. The partials are cleared first.
+    """
+    width = _units(half, units)
+    loads = WEIGHT_LOADS * width
+    worker_rows = np.maximum(1, ceil_div(rows, WORKERS))
+    n = np.maximum(3, ceil_div(ceil_div(rows * cols, WORKERS), worker_rows))
+    worker = 17 + worker_rows * ((28 + 4 * (n - 3)) if half else (48 + 8 * (n - 3)))
+    inner = 14 + taps * (30 + loads + WORKERS * worker)
+    clear = WORKERS * (ceil_div(ceil_div(rows * cols * out_groups * width, 4 if half else 2), WORKERS) + 5)
+    return 109 + WORKERS * 18 + out_groups * 23 + 16 + in_groups * (14 + out_groups * (14 + inner)) + clear
+
+
+def vector_macs(outputs: Count, depth: Count, element: Attribute, target: Target) -> Any:
+    """Tile cycles of `outputs` sums of `depth` products on the vector unit, outputs side by side in vectors.
+
+    What contractions with few channels to a group take (depthwise convolutions, ConvPartialVerticalMac): 2 cycles a vector
+    and product, 3 to begin a row of them.
+    """
+    vectors = ceil_div(ceil_div(outputs, target.vector_width(element)), target.workers)
+    return 58 + target.workers * (16 + vectors * (3 + 2 * depth))
+
+
+def contraction(
+    groups: Count, rows: Count, cols: Count, out_channels: Count, in_channels: Count, taps: Count, element: Attribute, target: Target
+) -> Any:
+    """Tile cycles of a contraction vertex: the cheapest way to compute it.
+
+    y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out channels,
+    k in channels and one tap; products in a batch are groups; images in a batch are rows.
+    """
+    outputs, depth = groups * rows * cols * out_channels, in_channels * taps
+    if target.workers == 1:  # a core: its rate, and what a call of a kernel costs
+        return 200 + ceil_div(outputs * depth, target.macs_per_cycle(element))
+    half = size_in_bytes(element) == 2
+    units = target.channel_grain(element)
+    i, o = ceil_div(in_channels, units), ceil_div(out_channels, units)
+    matrix = np.where(
+        np.asarray(taps) == 1,
+        amp_1x1(rows * cols, i, o, half, units),
+        amp_nx1(rows, cols, i, o, taps, half, units),
+    )
+    return np.minimum(groups * matrix, vector_macs(outputs, depth, element, target))
