@@ -65,7 +65,7 @@ class Pipeline:
     def named(name: str, passes: PassTable = PASSES) -> Pipeline:
         """The pipeline `lowering/pipelines/<name>.txt`. Raises PopulusError if there is none."""
         if name not in names():
-            raise PopulusError(f"no pipeline '{name}'{did_you_mean(name, names())}; or give a file")
+            raise PopulusError(f"no pipeline '{name}'{did_you_mean(name, names())}")
         return Pipeline.from_text((FOLDER / f"{name}.txt").read_text(), passes, f"pipeline '{name}'")
 
     @staticmethod
@@ -334,4 +334,5 @@ def _value(value: ParameterType) -> str:
             mantissa, e, exponent = repr(value).partition("e")
             return mantissa + (".0" if "." not in mantissa and e else "") + e + exponent  # 1e-05 would be read as a word
         case str():
-            return value if value.isidentifier() and value.isascii() and value not in ("true", "false") else json.dumps(value, ensure_ascii=False)
+            plain = value.isidentifier() and value.isascii() and value not in ("true", "false")
+            return value if plain else json.dumps(value, ensure_ascii=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from zlib import crc32
 
 from xdsl.context import Context
@@ -24,7 +24,6 @@ from populus.lowering.passes import PASSES
 from populus.lowering.pipeline import LEVELS, Pipeline, Timing
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
     from numpy.typing import NDArray
 
@@ -275,7 +274,9 @@ def level_of(module: ModuleOp) -> str:
 
 def _names(op: FuncOp, attribute: str) -> list[str]:
     found = op.attributes.get(attribute)
-    return [name.data for name in found if isinstance(name, StringAttr)] if isinstance(found, ArrayAttr) else []
+    if not isinstance(found, ArrayAttr):
+        return []
+    return [name.data for name in cast("ArrayAttr[Attribute]", found) if isinstance(name, StringAttr)]
 
 
 def _static(name: str, type: Attribute) -> TensorType[Attribute]:
@@ -283,7 +284,7 @@ def _static(name: str, type: Attribute) -> TensorType[Attribute]:
         raise PopulusError(f"'{name}' is {type}; only tensors go in and out of a program")
     if -1 in type.get_shape():
         raise PopulusError(f"'{name}' is {type}; a program has static shapes, so give its dimensions a size (dims)")
-    return type
+    return cast("TensorType[Attribute]", type)
 
 
 def _shape(shape: Sequence[int]) -> str:

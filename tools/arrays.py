@@ -82,7 +82,7 @@ def _agreement(name: str, found: NDArray[Any], expected: NDArray[Any], rtol: flo
     else:
         a, b = found.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        same = (a == b) | ((a != a) & (b != b))  # noqa: PLR0124, a NaN is what differs from itself
+        same = (a == b) | ((a != a) & (b != b))  # what differs from itself is NaN
         difference = np.where(same, 0, np.abs(a - b)).astype(np.float64)
         size = np.abs(b).astype(np.float64)
         relative = np.where(same, 0, difference / np.where(size == 0, np.nan, size))

@@ -61,7 +61,8 @@ def execute(args: argparse.Namespace) -> int:
             done += len(passes)
             if level == "popops":
                 signature = Signature.of(module)
-            table.add_row(f"[bold cyan]{level}[/]", "\n".join(t.name for t in timings), _ops(module), f"{sum(t.seconds for t in timings):.2f}")
+            seconds = sum(t.seconds for t in timings)
+            table.add_row(f"[bold cyan]{level}[/]", "\n".join(t.name for t in timings), _ops(module), f"{seconds:.2f}")
     console.print(table)
 
     assert signature is not None
@@ -79,7 +80,8 @@ def execute(args: argparse.Namespace) -> int:
     for a in agreements:
         verdict = f"[bold red]differs[/]: {a.problem}" if a.problem else "[bold green]agrees[/] with the output packaged with ONNX"
         console.print(f"'{a.name}' {verdict}")
-        console.print(f"largest difference {a.absolute:.2g}, relative {a.relative:.2g} (allowed: {ATOL:g} + {RTOL:g} of the value)", style="dim")
+        allowed = f"allowed: {ATOL:g} + {RTOL:g} of the value"
+        console.print(f"largest difference {a.absolute:.2g}, relative {a.relative:.2g} ({allowed})", style="dim")
     console.print(f"ran in {ran:.2f} s with the numpy engine; {perf_counter() - begin:.1f} s in all", style="dim")
     return 1 if any(a.problem for a in agreements) else 0
 

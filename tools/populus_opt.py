@@ -12,14 +12,14 @@ from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import ParseError
 from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
 from populus.dialects.table import DIALECTS
 from populus.lowering import extensions
-from populus.lowering.files import decode, replacing, text_of, weights_beside, write_module
+from populus.lowering.files import decode, parse_message, replacing, text_of, weights_beside, write_module
 from populus.lowering.passes import PASSES
 from populus.lowering.pipeline import Pipeline, Timing
 from populus.tools.command import ArgumentParser, dims_of, reporting
@@ -46,6 +46,7 @@ class PopulusOpt(xDSLOptMain):
         self.blobs: list[Blob] = []
         self.timings: list[Timing] = []
         self.text = _Kept()
+        self._line = 0
         self.register_all_dialects()
         self.register_all_frontends()
         self.register_all_passes()
@@ -84,11 +85,12 @@ class PopulusOpt(xDSLOptMain):
         add("--print-op-generic", action="store_true", help="print ops in their generic form")
         add("--print-debuginfo", action="store_true", help="print the location of each op")
         add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
-        add("--verify-diagnostics", action="store_true", help="print what a pass or check finds wrong, and exit with 0")
-        add("--parsing-diagnostics", action="store_true", help="print what is wrong with the text, and exit with 0")
+        add("--verify-diagnostics", action="store_true", help="print what is wrong with a text or found wrong by a pass, and exit with 0")
         add("-v", "--version", action=VersionAction, version_format=self.version_format)
         # xDSL's driver reads these; the first would turn checking off in the whole process.
-        arg_parser.set_defaults(disable_verify=False, syntax_highlight=False, shrink=False, print_no_properties=False)
+        arg_parser.set_defaults(
+            disable_verify=False, syntax_highlight=False, shrink=False, print_no_properties=False, parsing_diagnostics=False
+        )
 
     def register_all_dialects(self) -> None:
         super().register_all_dialects()
@@ -109,7 +111,15 @@ class PopulusOpt(xDSLOptMain):
             self.blobs = load_blobs(self.args.weights)
         elif self.args.input_file is not None and not self.blobs:
             self.blobs = weights_beside(self.args.input_file)
-        return LocatingParser(self.ctx, decode(io.read(), name), name).parse_module()
+        text = "\n" * self._line + decode(io.read(), name)  # so that a part of a file has the lines of the file
+        try:
+            return LocatingParser(self.ctx, text, name).parse_module()
+        except ParseError as error:
+            raise PopulusError(parse_message(error)) from error
+
+    def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
+        self._line = start_offset
+        return super().parse_chunk(chunk, file_extension, start_offset)
 
     def parse_onnx(self, io: IO[bytes]) -> ModuleOp:
         from populus.lowering.import_onnx import import_onnx
@@ -136,7 +146,7 @@ class PopulusOpt(xDSLOptMain):
         self.passes.run(self.ctx, prog, verify_each=self.args.verify_each, dump=self.args.dump_dir, timings=self.timings)
         try:
             verify(prog)
-        except (PopulusError, VerifyException) as error:
+        except PopulusError as error:
             ran = ", ".join(p.name for p in self.passes.passes)
             raise PopulusError(f"{error}" + (f" (after {ran}; --verify-each says which)" if ran else "")) from error
 

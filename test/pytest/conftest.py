@@ -27,7 +27,8 @@ def _command(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str
             status = main([str(a) for a in args])
         except SystemExit as stop:
             status = int(stop.code or 0)
-        return Outcome(status, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return Outcome(status, str(out), str(err))
 
     return call
 

@@ -74,7 +74,7 @@ def test_commas_lines_and_remarks_separate_passes(text):
 
 def test_options_may_have_lines_commas_and_hashes_in_them():
     text = 'onnx-a{ word="a # b, {c}"\n   sizes=1, 2   ratio=0.25 strict=true }'
-    assert parse(text) == Pipeline((OnnxAPass('a # b, {c}', 0.25, (1, 2), True),))
+    assert parse(text) == Pipeline((OnnxAPass("a # b, {c}", 0.25, (1, 2), True),))
 
 
 @given(

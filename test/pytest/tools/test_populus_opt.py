@@ -52,20 +52,38 @@ def write(path, text):
 
 
 BAD_ARGUMENTS = {
-    "an unknown pass names the nearest": (["-p", "popart-to-popop"], "populus-opt: -p: no pass 'popart-to-popop'; did you mean 'popart-to-popops'?"),
-    "a pipeline that is no pipeline is quoted": (["-p", "cse{"], "populus-opt: -p: cannot read 'cse{'; a pass is name, or name{option=value option=\"text\"}"),
-    "an unknown option of a pass names those there are": (["-p", "cse{tiles=1}"], "populus-opt: -p: cse has no option 'tiles'; there are none"),
+    "an unknown pass names the nearest": (
+        ["-p", "popart-to-popop"],
+        "populus-opt: -p: no pass 'popart-to-popop'; did you mean 'popart-to-popops'?",
+    ),
+    "a pipeline that is no pipeline is quoted": (
+        ["-p", "cse{"],
+        "populus-opt: -p: cannot read 'cse{'; a pass is name, or name{option=value option=\"text\"}",
+    ),
+    "an unknown option of a pass names those there are": (
+        ["-p", "cse{tiles=1}"],
+        "populus-opt: -p: cse has no option 'tiles'; there are none",
+    ),
     "an unknown named pipeline names the nearest": (
         ["--pipeline", "inferense"],
-        "populus-opt: no pipeline 'inferense'; did you mean 'inference'?; or give a file",
+        "populus-opt: no pipeline 'inferense'; did you mean 'inference'?",
     ),
     "a pipeline file that is not there": (["--pipeline", "no.txt"], "populus-opt: no.txt: no such file or directory"),
-    "both ways to give passes": (["-p", "cse", "--pipeline", "inference"], "populus-opt: both -p and --pipeline are given; write the passes into one of them"),
-    "an unknown argument": (["--verify"], "populus-opt: ambiguous option: --verify could match --verify-each, --verify-diagnostics (--help lists the options)"),
+    "both ways to give passes": (
+        ["-p", "cse", "--pipeline", "inference"],
+        "populus-opt: both -p and --pipeline are given; write the passes into one of them",
+    ),
+    "an unknown argument": (
+        ["--verify"],
+        "populus-opt: ambiguous option: --verify could match --verify-each, --verify-diagnostics (--help lists the options)",
+    ),
     "an unknown format": (["-t", "lvm"], "populus-opt: no output format 'lvm'; did you mean 'llvm'?"),
     "a file to load that is not there": (["--load", "no.py"], "populus-opt: no.py: no such file; --load takes a Python file"),
     "weights that are not there": (["--weights", "no.safetensors"], "populus-opt: no.safetensors: not a file of weights: "),
-    "an output in no folder": (["-o", "/no/such/folder/x.mlir"], "populus-opt: /no/such/folder/x.mlir: cannot be written: No such file or directory"),
+    "an output in no folder": (
+        ["-o", "/no/such/folder/x.mlir"],
+        "populus-opt: /no/such/folder/x.mlir: cannot be written: No such file or directory",
+    ),
 }
 
 
@@ -79,7 +97,7 @@ def test_a_bad_argument_is_one_line(case, populus_opt, module):
 
 BAD_TEXTS = {
     "a syntax error": ("func.func @f( {\n}", "x.mlir:1:15: Expected argument or type"),
-    "an unknown op": ('func.func @f() {\n  popops.mapp\n}', "x.mlir:2:3: there is no op 'popops.mapp'; did you mean 'popops.map'?"),
+    "an unknown op": ("func.func @f() {\n  popops.mapp\n}", "x.mlir:2:3: there is no op 'popops.mapp'; did you mean 'popops.map'?"),
     "an unknown dialect": ("popopps.map", "x.mlir:1:1: there is no op 'popopps.map', nor a dialect 'popopps'; did you mean 'popops'?"),
     "an attribute that cannot be": ("%k = data.constant #data.stored<1> : tensor<4xf32>", "x.mlir:1:33: "),
     "a value that is used before it is defined": (
@@ -109,7 +127,9 @@ def test_debug_shows_the_traceback(populus_opt, tmp_path):
         populus_opt(tmp_path / "no.mlir", "--debug")
 
 
-@pytest.mark.parametrize(("name", "message"), [("no.mlir", "no such file"), ("x.txt", "neither .mlir nor .onnx; -f says what it is"), ("", "not a file")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("no.mlir", "no such file"), ("x.txt", "neither .mlir nor .onnx; -f says what it is"), ("", "not a file")]
+)
 def test_a_file_that_cannot_be_read_is_one_line(name, message, populus_opt, tmp_path):
     (tmp_path / "x.txt").write_text(MODULE)
     got = populus_opt(tmp_path / name)
@@ -119,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_one_line(name, message, populus_opt, tmp_
 def test_weights_go_beside_the_output_and_come_back(populus_opt, tmp_path):
     from xdsl.dialects.builtin import ModuleOp
 
-    from populus.dialects.data import constant
+    from populus.dialects.data import ConstantOp, constant
     from populus.dialects.table import context
     from populus.lowering.files import read_module, text_of, write_module
 
@@ -131,6 +151,7 @@ def test_weights_go_beside_the_output_and_come_back(populus_opt, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.mlir", "a.safetensors", "b.mlir", "b.safetensors"]
     read = read_module(context(), tmp_path / "b.mlir")
     op = read.body.block.first_op
+    assert isinstance(op, ConstantOp)
     assert np.array_equal(op.array(), array)
     assert 'loc("w")' in (tmp_path / "b.mlir").read_text()
 
