@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, i64
+from xdsl.dialects.builtin import AnyFloat, DenseArrayBase, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, i64
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
@@ -120,6 +120,11 @@ class ConstOp(StorageOp):
     def array(self) -> Any:
         """The value, read-only (`data.attribute_array`)."""
         return attribute_array(self.value, BuiltinTensorType(self.type.element, self.type.shape))
+
+    def scalar(self) -> Attribute:
+        """The value of a constant of one element, as an attribute of its element type."""
+        element, value = self.type.element, self.array().reshape(-1)[0]
+        return FloatAttr(float(value), element) if isinstance(element, AnyFloat) else IntegerAttr(int(value), element)
 
     def verify_(self) -> None:
         if not isinstance(self.value, DenseIntOrFPElementsAttr | StoredAttr):

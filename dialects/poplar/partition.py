@@ -257,21 +257,41 @@ def bounds_problem(domain: Domain, accesses: tuple[Access, ...], shape: tuple[in
     return None
 
 
+@lru_cache(8192)
 def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -> Grid:
-    """A grid that spreads a variable over the tiles: outer dimensions are cut first, the innermost by `grain`.
+    """The grid that spreads a variable most evenly: least elements on the fullest tile, then fewest tiles, then outer cuts.
 
-    The counterpart of mapTensorLinearly for grids (PopLibs: poputil/TileMapping): contiguous shares in row-major order
-    wherever the outer dimensions divide.
+    The innermost dimension is cut by `grain`. The counterpart of mapTensorLinearly (PopLibs: poputil/TileMapping) for grids,
+    whose shares are boxes.
     """
-    splits: list[Split] = []
-    free = max(tiles, 1)
-    for d, n in enumerate(shape):
-        g = grain if d == len(shape) - 1 else 1
-        grains = max(-(-n // g), 1)
-        parts = min(grains, free)
-        parts = -(-grains // -(-grains // parts))  # as few parts as give this largest share
-        splits.append(Split(n, parts, g))
-        free //= parts
-    return Grid(tuple(splits), tuple(d for d, s in enumerate(splits) if s.parts > 1), start)
+    grains = [-(-n // (grain if d == len(shape) - 1 else 1)) for d, n in enumerate(shape)]
+    counts = [[1] if g <= 1 else _part_counts(g) for g in grains]
+
+    @lru_cache(None)
+    def best(d: int, free: int) -> tuple[int, int, tuple[int, ...]]:
+        """(elements of the largest share, tiles used, parts) of the dimensions from d on, on `free` tiles."""
+        if d == len(shape):
+            return 1, 1, ()
+        found: tuple[int, int, tuple[int, ...]] | None = None
+        for parts in reversed(counts[d]):  # most parts first: ties go to outer cuts
+            if parts > free:
+                continue
+            inner, used, rest = best(d + 1, free // parts)
+            largest = -(-grains[d] // parts) * inner
+            if found is None or (largest, parts * used) < found[:2]:
+                found = (largest, parts * used, (parts, *rest))
+        assert found is not None, (shape, free)
+        return found
+
+    parts = best(0, max(tiles, 1))[2]
+    splits = tuple(Split(n, p, grain if d == len(shape) - 1 else 1) for d, (n, p) in enumerate(zip(shape, parts)))
+    return Grid(splits, tuple(d for d, s in enumerate(splits) if s.parts > 1), start)
 
 
+@lru_cache(4096)
+def _part_counts(grains: int) -> list[int]:
+    """Part counts that differ in their largest part, fewest parts for each, ascending: about 2 sqrt(grains) of them."""
+    counts = [1]
+    while (size := -(-grains // counts[-1])) > 1:
+        counts.append(-(-grains // (size - 1)))
+    return counts

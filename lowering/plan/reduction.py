@@ -1,0 +1,99 @@
+"""Reductions over tiles: how the outputs and the reduced elements are shared out, and in how many stages partials are summed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects.poplar.partition import Domain, Grid, Split, along, at, linear
+from populus.dialects.poplar.types import TensorType
+from populus.lowering.plan.contraction import accumulator
+from populus.lowering.to_poplar import Tiles
+
+# One stage below 16 partials, two below 125, three above. Source: poplin's multi-stage reduction.
+STAGES = ((16, 1), (125, 2))
+SPLIT_WORTH = 64  # elements of a row below which its reduction stays on one tile
+
+
+def stages(depth: int) -> int:
+    """In how many stages `depth` partials of an element are reduced."""
+    return next((s for limit, s in STAGES if depth < limit), 3)
+
+
+def reduce_partials(t: Tiles, partials: SSAValue, leading: int, element: Attribute, op: str = "add") -> SSAValue:
+    """The reduction over the `leading` dimensions of a variable of partial results; every stage uses all tiles.
+
+    partials: [parts.., outputs..]; the result [outputs..] has `element` elements.
+    """
+    assert isinstance(partials.type, TensorType), partials.type
+    shape = partials.type.shape
+    depth = math.prod(shape[:leading])
+    x = t.reshape(partials, (depth, *shape[leading:]))
+    for stage in range(stages(depth), 1, -1):
+        fan_out = round(depth ** ((stage - 1) / stage))
+        x = _stage(t, x, fan_out, partials.type.element, op, f".reduce{stage}")
+        depth = fan_out
+    return _stage(t, x, 1, element, op, ".reduce")
+
+
+def _stage(t: Tiles, x: SSAValue, fan_out: int, element: Attribute, op: str, suffix: str) -> SSAValue:
+    """[depth, outputs..] to [fan_out, outputs..], or to [outputs..] where fan_out is 1."""
+    assert isinstance(x.type, TensorType), x.type
+    depth, *outputs = x.type.shape
+    dims = [f"d{i}" for i in range(len(outputs))]
+    grid = linear(tuple(outputs), max(t.target.tiles // fan_out, 1), t.target.grain(element))
+    axes = {"r": Split(depth, fan_out), **dict(zip(dims, grid.splits))}
+    if fan_out > 1:
+        splits, order = (Split(fan_out, fan_out), *grid.splits), (0, *(d + 1 for d in grid.order))
+        y = t.var((fan_out, *outputs), element, Grid(splits, order), suffix)
+        domain = Domain(tuple(axes.items()), ("r", *(dims[d] for d in grid.order)))
+        access = [at("r"), *map(along, dims)]
+    else:
+        y = t.var(outputs, element, grid)
+        domain = Domain(tuple(axes.items()), tuple(dims[d] for d in grid.order))
+        access = list(map(along, dims))
+    t.execute("reduce", domain, [("in", "x", x, [along("r"), *map(along, dims)]), ("out", "y", y, access)], {"op": StringAttr(op)}, suffix)
+    return y
+
+
+def reduce(t: Tiles, x: SSAValue, dims: Sequence[int], op: str) -> SSAValue:
+    """The reduction of a view over `dims`, which are gone from the result.
+
+    Outputs are shared out first. Where they are fewer than the tiles and rows are long, rows are cut too: each tile reduces
+    its piece, then the pieces' results are reduced.
+    """
+    assert isinstance(x.type, TensorType), x.type
+    shape, element = x.type.shape, x.type.element
+    kept = [d for d in range(len(shape)) if d not in dims]
+    outputs = tuple(shape[d] for d in kept)
+    grid = t.linear(outputs, element)
+    row = math.prod(shape[d] for d in dims)
+    free = t.target.tiles // grid.cells
+    rows = _row_splits([shape[d] for d in dims], min(free, row // SPLIT_WORTH))
+    names = {d: f"d{i}" for i, d in enumerate(kept)} | {d: f"r{i}" for i, d in enumerate(dims)}
+    splits = dict(zip(kept, grid.splits)) | dict(zip(dims, rows))
+    axes = tuple((names[d], splits[d]) for d in range(len(shape)))
+    cut = [d for d in dims if splits[d].parts > 1]
+    order = (*(names[d] for d in cut), *(names[kept[d]] for d in grid.order))
+    access = [along(names[d]) for d in range(len(shape))]
+    result = [along(names[d]) for d in kept]
+    params: dict[str, Attribute] = {"op": StringAttr(op)}
+    if not cut:
+        y = t.var(outputs, element, grid)
+        t.execute("reduce", Domain(axes, order), [("in", "x", x, access), ("out", "y", y, result)], params)
+        return y
+    parts = [splits[d].parts for d in cut]
+    leading = len(cut)
+    layout = Grid((*(Split(p, p) for p in parts), *grid.splits), (*range(leading), *(leading + d for d in grid.order)))
+    y = t.var((*parts, *outputs), accumulator(element), layout, ".partials")
+    result = [*(at(names[d]) for d in cut), *result]
+    t.execute("reduce", Domain(axes, order), [("in", "x", x, access), ("out", "y", y, result)], params, ".partials")
+    return reduce_partials(t, y, leading, element, "add" if op == "square_add" else op)
+
+
+def _row_splits(sizes: Sequence[int], tiles: int) -> list[Split]:
+    """The reduced dimensions cut into at most `tiles` parts, outer ones first."""
+    return list(linear(tuple(sizes), max(tiles, 1)).splits)

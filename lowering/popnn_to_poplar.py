@@ -1,0 +1,131 @@
+"""Pooling, softmax and whitening become families of whole windows and rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i1, i64
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects import expr
+from populus.dialects.element_types import element_type_of, shape_of
+from populus.dialects.ops import ints
+from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
+from populus.dialects.poplar.types import TensorType
+from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
+from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
+from populus.lowering.to_poplar import Tiles, ToPoplarPass
+
+
+# Of a softmax or whitening: two passes for statistics, one for the result, an exponential (6) among them.
+CYCLES_PER_VECTOR = 24
+
+
+def pool(op: PoolOp, t: Tiles) -> Sequence[SSAValue]:
+    """One family over (n, c, o.., k..): channels are shared out first, then windows."""
+    x = t.view(op.x)
+    assert isinstance(x.type, TensorType)
+    batch, channels, *sizes = x.type.shape
+    shape = op.y.type.get_shape()
+    spatial = range(len(sizes))
+    kernel, strides, pads, dilations = ints(op.kernel), ints(op.strides), ints(op.pads), ints(op.dilations)
+    grid = t.linear(shape, x.type.element)
+    names = ["n", "c", *(f"o{d}" for d in spatial)]
+    axes = {**dict(zip(names, grid.splits)), **{f"k{d}": Split(kernel[d]) for d in spatial}}
+    window = [along((f"o{d}", strides[d]), (f"k{d}", dilations[d]), offset=-pads[d]) for d in spatial]
+    y = t.var(shape, x.type.element, grid)
+    params: dict[str, Attribute] = {
+        "kind": op.kind,
+        "strides": op.strides,
+        "dilations": op.dilations,
+        "sizes": DenseArrayBase.from_list(i64, sizes),
+        "pads": op.pads,
+        "count_padding": IntegerAttr(op.count_padding.value.data, i1),
+    }
+    t.execute(
+        "pool",
+        Domain(tuple(axes.items()), tuple(names[d] for d in grid.order)),
+        [("in", "x", x, [along("n"), along("c"), *window]), ("out", "y", y, list(map(along, names)))],
+        params,
+    )
+    return [y]
+
+
+def softmax(op: SoftmaxOp, t: Tiles) -> Sequence[SSAValue]:
+    """Whole rows where there are enough for the tiles; else a long row is cut: largest, exponentials, their sum, quotient."""
+    if _rows_suffice(op.x, t):
+        return [_rows(t, "softmax", op.x, {"log": op.log})]
+    x = op.x
+    highest = _over_rows(t, x, "max")
+    sums = _over_rows(t, _map(t, expr.exp(_1 - _2), x, highest), "add")
+    if op.log.value.data:
+        return [_map(t, _1 - _2 - expr.log(_3), x, highest, sums)]
+    # The exponentials are made once more here, not kept: exp(x - max) / sum reads x where it is.
+    return [_map(t, expr.exp(_1 - _2) / _3, x, highest, sums)]
+
+
+def whiten(op: WhitenOp, t: Tiles) -> Sequence[SSAValue]:
+    """Whole rows where there are enough for the tiles; else a long row is cut: mean, squared distances, quotient."""
+    if _rows_suffice(op.x, t):
+        return [_rows(t, "whiten", op.x, {"epsilon": op.epsilon})]
+    elements = float(shape_of(op.x.type)[-1])
+    mean = _map(t, _1 / elements, _over_rows(t, op.x, "add"))
+    distance = _map(t, _1 - _2, op.x, mean)
+    squares = _over_rows(t, distance, "square_add")
+    return [_map(t, _1 / expr.sqrt(_2 / elements + op.epsilon.value.data), distance, squares)]
+
+
+_1, _2, _3 = expr.Arg(1), expr.Arg(2), expr.Arg(3)
+
+
+def _rows_suffice(x: SSAValue, t: Tiles) -> bool:
+    """Whether one tile for each row is predicted to be faster than cutting rows, which takes four steps."""
+    *outer, row = shape_of(x.type)
+    rows, element = math.prod(outer), element_type_of(x.type)
+    vectors = -(-row // t.target.vector_width(element))
+    whole = -(-rows // t.target.tiles) * vectors * CYCLES_PER_VECTOR
+    cut = -(-rows * vectors // t.target.tiles) * CYCLES_PER_VECTOR + 4 * (2 * t.target.sync_cycles + t.target.exchange_setup_cycles)
+    return whole <= cut
+
+
+def _rows(t: Tiles, codelet: str, tensor: SSAValue, params: dict[str, Attribute]) -> SSAValue:
+    x = t.view(tensor)
+    assert isinstance(x.type, TensorType)
+    *outer, row = x.type.shape
+    names = [f"d{i}" for i in range(len(outer))]
+    followed = t.layout_of(x)
+    grid = linear(tuple(outer), t.target.tiles)
+    if followed is not None and followed.splits[-1].parts == 1 and followed.cells >= grid.cells // 2:
+        grid = Grid(followed.splits[:-1], followed.order, followed.start)  # the rows lie whole on tiles already
+    layout = Grid((*grid.splits, Split(row)), grid.order, grid.start)
+    y = t.var(x.type.shape, x.type.element, layout)
+    domain = Domain((*zip(names, grid.splits), ("r", Split(row))), tuple(names[d] for d in grid.order), grid.start)
+    access = [*map(along, names), along("r")]
+    t.execute(codelet, domain, [("in", "x", x, access), ("out", "y", y, access)], params)
+    return y
+
+
+def _map(t: Tiles, e: expr.Expr, *operands: SSAValue) -> SSAValue:
+    op = MapOp(*operands, expr=e)
+    t.insert(op)
+    return op.y
+
+
+def _over_rows(t: Tiles, x: SSAValue, op: str) -> SSAValue:
+    """The reduction over the last dimension, which stays as 1."""
+    shape = shape_of(x.type)
+    reduced = ReduceOp(x, op=op, dims=[len(shape) - 1])
+    t.insert(reduced)
+    kept = ReshapeOp(reduced.y, shape=(*shape[:-1], 1))
+    t.insert(kept)
+    return kept.y
+
+
+@dataclass(frozen=True)
+class PopnnToPoplarPass(ToPoplarPass):
+    """Pooling, softmax and whitening become families, or, where rows are few, maps and reductions of `popops`."""
+
+    name = "popnn-to-poplar"
+    RULES = {PoolOp: pool, SoftmaxOp: softmax, WhitenOp: whiten}

@@ -1,0 +1,112 @@
+"""Element-wise maps merge by substitution of their expressions; equal constants become literals, equal operands one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import expr, shapes
+from populus.dialects.data import ConstantOp
+from populus.dialects.diagnostics import fused
+from populus.dialects.element_types import element_type_of, is_float, shape_of
+from populus.dialects.popops import MapOp, ReshapeOp
+
+MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
+MOST_FUNCTIONS = 64  # a codelet's code is not to outgrow what it saves
+
+
+@dataclass(frozen=True)
+class PopopsFusePass(ModulePass):
+    """Merges `popops.map`s: a map whose only use is another map of the same shape is substituted into it.
+
+    Results stay bit for bit what they were: each function of an expression rounds as the map it came from did.
+    `literals`: constants of equal elements become literals of the expression.
+    """
+
+    name = "popops-fuse"
+    literals: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in list(op.walk()):
+            if isinstance(inner, MapOp):
+                fuse(inner, self.literals)
+        for region in (r for inner in op.body.block.ops for r in inner.regions):
+            for block in region.blocks:
+                _erase_dead(block)
+
+
+def fuse(op: MapOp, literals: bool) -> None:
+    """Absorbs into `op` the producers that only it uses. Producers come first in program order, so they are already merged."""
+    shape = shape_of(op.y.type)
+    operands = list(op.operands)
+    e = op.expr.data
+    location = op.location
+    changed = False
+    for i, value in enumerate(list(operands)):
+        if literals and (literal := _literal(value)) is not None:
+            e = expr.substitute(e, {i + 1: literal})
+            changed = True
+            continue
+        producer = value.owner
+        if not isinstance(producer, MapOp) or shape_of(value.type) != shape:
+            continue
+        if any(use.operation is not op for use in value.uses):
+            continue
+        inner = producer.expr.data
+        if len(operands) + len(producer.operands) > MOST_OPERANDS or len(expr.functions_of(e)) + len(expr.functions_of(inner)) > MOST_FUNCTIONS:
+            continue
+        renumbered = {j + 1: expr.Arg(len(operands) + j + 1) for j in range(len(producer.operands))}
+        e = expr.substitute(e, {i + 1: expr.substitute(inner, renumbered)})
+        operands.extend(producer.operands)
+        location = fused(producer.location, location)
+        changed = True
+    if not changed:
+        return
+    e, operands = _compacted(e, operands)
+    if not operands or shapes.broadcast(*(shape_of(o.type) for o in operands)) != shape:
+        return  # what was a literal gave the result its shape
+    try:
+        if expr.infer(e, [element_type_of(o.type) for o in operands]) != element_type_of(op.y.type):
+            return
+    except VerifyException:
+        return  # what was a literal gave a function its type
+    new = MapOp(*operands, expr=e)
+    new.location = location
+    new.y.name_hint = op.y.name_hint
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    op.y.replace_all_uses_with(new.y)
+    Rewriter.erase_op(op)
+
+
+def _literal(value: SSAValue) -> expr.Const | None:
+    """The literal for a float constant of equal elements."""
+    owner = value.owner
+    if isinstance(owner, ReshapeOp):
+        owner = owner.x.owner
+    if not isinstance(owner, ConstantOp) or not isinstance(owner.value, DenseIntOrFPElementsAttr) or not is_float(element_type_of(value.type)):
+        return None
+    if not owner.value.is_splat():
+        return None
+    return expr.Const(float(owner.array().reshape(-1)[0]))
+
+
+def _compacted(e: expr.Expr, operands: list[SSAValue]) -> tuple[expr.Expr, list[SSAValue]]:
+    """The operands that are read, each once, renumbered in order of first use."""
+    number: dict[SSAValue, int] = {}
+    renumbered: dict[int, expr.Expr] = {}
+    for i in sorted(expr.args_of(e)):
+        renumbered[i] = expr.Arg(number.setdefault(operands[i - 1], len(number) + 1))
+    return expr.substitute(e, renumbered), list(number)
+
+
+def _erase_dead(block: Block) -> None:
+    dead: list[Operation] = [op for op in reversed(list(block.ops)) if isinstance(op, MapOp | ConstantOp | ReshapeOp)]
+    for op in dead:
+        if not any(r.uses for r in op.results):
+            Rewriter.erase_op(op)

@@ -1,0 +1,200 @@
+"""Maps, reductions and gathers become families; rearrangements become views, or copies where no strides can say them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, SSAValue
+from xdsl.rewriter import Rewriter
+
+from populus.dialects.element_types import element_type_of
+from populus.dialects.ops import ints
+from populus.dialects.poplar.memory import ConstOp, root_of, view_of
+from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, along
+from populus.dialects.poplar.types import TensorType
+from populus.dialects.popops import (
+    BroadcastOp,
+    ConcatOp,
+    DimShuffleOp,
+    IotaOp,
+    MapOp,
+    MultiSliceOp,
+    PadOp,
+    ReduceOp,
+    ReshapeOp,
+    SliceOp,
+)
+from populus.lowering.plan.reduction import reduce as plan_reduce
+from populus.lowering.to_poplar import Connection, Tiles, ToPoplarPass
+
+
+def map_(op: MapOp, t: Tiles) -> Sequence[SSAValue]:
+    """One family with the cut of its output, which is that of the operand it works on.
+
+    In place over an operand that nothing needs any more; otherwise in a new variable laid out like the largest operand.
+    """
+    shape, element = op.y.type.get_shape(), op.y.type.element_type
+    operands = [_aligned(t, t.view(o), len(shape)) for o in op.operands]
+    inplace = _overwritten(t, operands, shape, element)
+    grid = _followed(t, operands if inplace is None else [operands[inplace]], shape, element)
+    y = t.var(shape, element, grid) if inplace is None else operands[inplace]
+    names = [f"d{i}" for i in range(len(shape))]
+    fields: list[Connection] = []
+    for i, x in enumerate(operands):
+        assert isinstance(x.type, TensorType)
+        access = [along(a) if n == m else Access() for a, n, m in zip(names, x.type.shape, shape)]
+        fields.append(("inout" if i == inplace else "in", f"x{i + 1}", x, access))
+    if inplace is None:
+        fields.append(("out", "y", y, list(map(along, names))))
+    domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order), grid.start)
+    t.execute("map", domain, fields, {"expr": op.expr})
+    return [y]
+
+
+def _aligned(t: Tiles, x: SSAValue, rank: int) -> SSAValue:
+    """x with 1s in front, so that its dimensions line up with the result's."""
+    assert isinstance(x.type, TensorType)
+    return t.reshape(x, (1,) * (rank - len(x.type.shape)) + x.type.shape)
+
+
+def _overwritten(t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute) -> int | None:
+    """The operand that the result may overwrite, if there is one."""
+    for i, x in enumerate(operands):
+        if x.type != TensorType.of(shape, element) or not t.overwritable(x):
+            continue
+        same = [o for o in operands if root_of(o) is root_of(x)]
+        if all(o.type == x.type and view_of(o) == view_of(x) for o in same):
+            return i
+    return None
+
+
+def _followed(t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute) -> Grid:
+    """The layout of the largest operand that has one and spreads as widely as tiles allow; else a linear one."""
+    spread = t.linear(shape, element)
+    for x in operands:
+        assert isinstance(x.type, TensorType)
+        grid = t.layout_of(x) if x.type.shape == tuple(shape) else None
+        if grid is not None and 2 * grid.cells >= spread.cells:
+            return grid
+    return spread
+
+
+def reduce(op: ReduceOp, t: Tiles) -> Sequence[SSAValue]:
+    return [plan_reduce(t, t.view(op.x), ints(op.dims), op.op.data)]
+
+
+def reshape(op: ReshapeOp, t: Tiles) -> Sequence[SSAValue]:
+    """A view. Where strides forbid it, the operand's producer is made to write where the result wants it; else a copy."""
+    x, shape = t.view(op.x), op.y.type.get_shape()
+    assert isinstance(x.type, TensorType)
+    if view_of(x).reshape(shape) is None:
+        y = t.first(shape, x.type.element, t.linear(shape, x.type.element))
+        if t.move(x, y):
+            return [y]
+        Rewriter.erase_op(y.op)
+    return [t.reshape(x, shape)]
+
+
+def dim_shuffle(op: DimShuffleOp, t: Tiles) -> Sequence[SSAValue]:
+    return [t.dim_shuffle(t.view(op.x), ints(op.permutation))]
+
+
+def broadcast(op: BroadcastOp, t: Tiles) -> Sequence[SSAValue]:
+    return [t.broadcast(t.view(op.x), ints(op.shape))]
+
+
+def slice_(op: SliceOp, t: Tiles) -> Sequence[SSAValue]:
+    return [t.slice(t.view(op.x), ints(op.begins), ints(op.ends), ints(op.steps))]
+
+
+def concat(op: ConcatOp, t: Tiles) -> Sequence[SSAValue]:
+    """A variable whose slices are the homes of the parts; a part that cannot move there is copied."""
+    shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim.value.data
+    if len(op.operands) == 1:
+        return [t.view(op.operands[0])]
+    y = t.first(shape, element, t.linear(shape, element))
+    begin = 0
+    for part in op.operands:
+        x = t.view(part)
+        assert isinstance(x.type, TensorType)
+        begins = [begin if d == dim else 0 for d in range(len(shape))]
+        if not t.move(x, y, begins):
+            ends = [b + n for b, n in zip(begins, x.type.shape)]
+            t.copy(x, t.slice(y, begins, ends, [1] * len(shape)))
+        begin += x.type.shape[dim]
+    return [y]
+
+
+def pad(op: PadOp, t: Tiles) -> Sequence[SSAValue]:
+    """The value everywhere, then x in its place."""
+    x, value = t.view(op.x), t.view(op.value)
+    assert isinstance(x.type, TensorType)
+    shape, element = op.y.type.get_shape(), x.type.element
+    y = t.var(shape, element, t.linear(shape, element))
+    constant = root_of(value).owner
+    if isinstance(constant, ConstOp):
+        names = [f"d{i}" for i in range(len(shape))]
+        grid = t.linear(shape, element)
+        domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
+        t.execute("fill", domain, [("out", "y", y, list(map(along, names)))], {"value": constant.scalar()}, ".fill")
+    else:
+        t.copy(t.broadcast(value, shape), y)
+    lower, interior = ints(op.lower), ints(op.interior)
+    ends = [a + (n - 1) * (1 + c) + 1 if n else a for a, n, c in zip(lower, x.type.shape, interior)]
+    t.copy(x, t.slice(y, lower, ends, [1 + c for c in interior]))
+    return [y]
+
+
+def multi_slice(op: MultiSliceOp, t: Tiles) -> Sequence[SSAValue]:
+    """Rows picked by index: every tile that picks has the sliced dimension of its columns whole."""
+    table, indices = t.view(op.table), t.view(op.indices)
+    assert isinstance(table.type, TensorType) and isinstance(indices.type, TensorType)
+    dim, shape = op.dim.value.data, op.y.type.get_shape()
+    rank, picked = len(table.type.shape), len(indices.type.shape)
+    grid = t.linear(shape, table.type.element)
+    names = [f"d{i}" for i in range(len(shape))]
+    outer, inner, index = names[:dim], names[dim + picked :], names[dim : dim + picked]
+    y = t.var(shape, table.type.element, grid)
+    assert len(outer) + 1 + len(inner) == rank, (names, rank)
+    domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
+    t.execute(
+        "multi_slice",
+        domain,
+        [
+            ("in", "table", table, [*map(along, outer), ALL, *map(along, inner)]),
+            ("in", "indices", indices, list(map(along, index))),
+            ("out", "y", y, list(map(along, names))),
+        ],
+        {"dim": op.dim},
+    )
+    return [y]
+
+
+def iota(op: IotaOp, t: Tiles) -> Sequence[SSAValue]:
+    shape, element = op.y.type.get_shape(), element_type_of(op.y.type)
+    grid = t.linear(shape, element)
+    y = t.var(shape, element, grid)
+    domain = Domain((("d0", grid.splits[0]),), ("d0",) if grid.order else ())
+    t.execute("iota", domain, [("out", "y", y, [along("d0")])], {"start": op.start, "step": op.step})
+    return [y]
+
+
+
+@dataclass(frozen=True)
+class PopopsToPoplarPass(ToPoplarPass):
+    """Maps, reductions, gathers and rearrangements become families, views and copies."""
+
+    name = "popops-to-poplar"
+    RULES = {
+        BroadcastOp: broadcast,
+        ConcatOp: concat,
+        DimShuffleOp: dim_shuffle,
+        IotaOp: iota,
+        MapOp: map_,
+        MultiSliceOp: multi_slice,
+        PadOp: pad,
+        ReduceOp: reduce,
+        ReshapeOp: reshape,
+        SliceOp: slice_,
+    }

@@ -1,0 +1,39 @@
+"""Random numbers become one family; each element is a function of the seed and its own index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects.ops import ints
+from populus.dialects.poplar.partition import ALL, Domain, along
+from populus.dialects.poprand import RandomOp
+from populus.lowering.to_poplar import Tiles, ToPoplarPass
+
+
+def random(op: RandomOp, t: Tiles) -> Sequence[SSAValue]:
+    shape = ints(op.shape)
+    grid = t.linear(shape, op.element)
+    names = [f"d{i}" for i in range(len(shape))]
+    y = t.var(shape, op.element, grid)
+    params: dict[str, Attribute] = {
+        "distribution": op.distribution,
+        "a": op.a,
+        "b": op.b,
+        "stream": op.stream,
+        "sizes": DenseArrayBase.from_list(i64, list(shape)),
+    }
+    domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
+    t.execute("random", domain, [("in", "seed", t.view(op.seed), [ALL]), ("out", "y", y, list(map(along, names)))], params)
+    return [y]
+
+
+@dataclass(frozen=True)
+class PoprandToPoplarPass(ToPoplarPass):
+    """Random numbers become families."""
+
+    name = "poprand-to-poplar"
+    RULES = {RandomOp: random}
