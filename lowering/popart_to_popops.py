@@ -1,0 +1,77 @@
+"""`popart` becomes library calls: `popops`, `poplin`, `popnn` and `poprand`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.ir import Block, Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.data import ConstantOp
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.popart.base import PopartOp
+
+
+@dataclass(frozen=True)
+class PopartToPopopsPass(ModulePass):
+    """Each `popart` op (and custom op of its kind) is replaced by what its `lower` inserts, at the op's location.
+
+    An op may lower to other ops of this level, which are lowered in turn. Constants that nothing reads any more are dropped.
+    Raises PopulusError for an op without a lowering, or one whose lowering gives other types than its results'.
+    """
+
+    name = "popart-to-popops"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                _lower_block(block)
+
+
+def _lower_block(block: Block) -> None:
+    # A plain loop: a pattern rewriter's walk costs as much again as the lowering itself.
+    op = block.first_op
+    while op is not None:
+        if isinstance(op, PopartOp):
+            op = _replace(op, block)
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                _lower_block(inner)
+        op = op.next_op
+    for op in list(block.ops):
+        if isinstance(op, ConstantOp) and not op.result.first_use:
+            op.detach()
+            op.erase()
+
+
+def _replace(op: PopartOp, block: Block) -> Operation | None:
+    """Lowers `op`; the first op after what stands before it, where the walk goes on."""
+    before = op.prev_op
+    try:
+        values = op.lower(Builder(InsertPoint.before(op)))
+    except VerifyException as error:
+        raise PopulusError(f"{where(op)}: {op.name}: its lowering does not fit together: {' '.join(str(error).split())}") from error
+    if [v.type for v in values] != [r.type for r in op.results]:
+        found, expected = (", ".join(str(v.type) for v in vs) for vs in (values, op.results))
+        raise PopulusError(
+            f"{where(op)}: {op.name}: its lowering gives {found}, its results are {expected}; make `lower` and `infer` agree"
+        )
+    first = new = block.first_op if before is None else before.next_op
+    while new is not None and new is not op:
+        if isinstance(new.location, UnknownLoc):
+            new.location = op.location
+        new = new.next_op
+    for old, value in zip(op.results, values):
+        if value.name_hint is None:
+            value.name_hint = old.name_hint
+        old.replace_all_uses_with(value)
+    following = op.next_op
+    op.detach()
+    op.erase()
+    return following if first is op else first

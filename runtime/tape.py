@@ -1,0 +1,362 @@
+"""An expression as a list of steps, each one NumPy loop: what a formula means to the last bit.
+
+    tape = tape_of(select(x, 0.01 * x, x >= 0), (np.dtype("float32"),))
+
+Equal subexpressions are one step, steps on literals alone are done here. A function that NumPy lacks becomes several steps.
+Floats of 8 and 16 bits are computed in float32 and rounded after each function; all else stays in its type. Engines that
+run the steps in any blocking get the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.dialects.element_types import dtype_of
+from populus.dialects.expr import FUNCTIONS, Arg, Call, Cast, Const, Expr
+
+Array: TypeAlias = NDArray[Any]
+DType: TypeAlias = "np.dtype[Any]"
+Primitive: TypeAlias = Callable[..., object]
+
+F32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
+
+
+# -- primitives: called with the operands and `out` -----------------------------------------------------------------
+
+
+def _keyword(ufunc: np.ufunc) -> Primitive:
+    """NumPy deprecates a positional `out` of these."""
+
+    def run(a: Array, b: Array, out: Array) -> None:
+        ufunc(a, b, out=out)
+
+    return run
+
+
+def _convert(x: Array, out: Array) -> None:
+    np.copyto(out, x, casting="unsafe")
+
+
+def _saturate(x: Array, out: Array) -> None:
+    """To an 8-bit float: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate = 1."""
+    import ml_dtypes
+
+    largest = x.dtype.type(float(ml_dtypes.finfo(out.dtype).max))
+    np.copyto(out, np.clip(x, -largest, largest), casting="unsafe")
+
+
+def _mask(condition: Array, out: Array) -> None:
+    """Booleans, given as bytes, as integers of all bits set or none."""
+    np.copyto(out, condition)
+    np.negative(out, out)
+
+
+def _blend(a: Array, b: Array, mask: Array, out: Array) -> None:
+    """The bits of a where the mask is set, of b elsewhere: no branch to mispredict, and NaNs keep their payload."""
+    np.bitwise_xor(a, b, out)
+    np.bitwise_and(out, mask, out)
+    np.bitwise_xor(out, b, out)
+
+
+def _int_divide(a: Array, b: Array, out: Array) -> None:
+    """Towards zero; 0 where b is 0."""
+    q = np.floor_divide(a, b)
+    if a.dtype.kind == "i":  # one more where the floor went below an inexact negative quotient
+        q += ((a < 0) != (b < 0)) & (q * b != a) & (b != 0)
+    np.copyto(out, q)
+
+
+def _int_power(a: Array, b: Array, out: Array) -> None:
+    """Modulo 2^bits; to a negative power, what is left of 1 / a^-b: 0 but for a = 1 and -1."""
+    result = np.power(a, np.maximum(b, 0))
+    if b.dtype.kind == "i":
+        odd = np.where(b % 2 == 0, 1, a).astype(a.dtype)
+        result = np.where(b < 0, np.where(np.abs(a) == 1, odd, 0), result)
+    np.copyto(out, result)
+
+
+# Steps whose result does not depend on NumPy's choice of loop: correctly rounded, or moving bits.
+EXACT: dict[str, Primitive] = {
+    "abs": np.absolute, "add": np.add, "bitwise_and": np.bitwise_and, "bitwise_not": np.bitwise_not,
+    "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "blend": _blend, "ceil": np.ceil, "convert": _convert,
+    "divide": np.divide, "equal": np.equal, "floor": np.floor, "gt": np.greater, "gte": np.greater_equal,
+    "int_divide": _int_divide, "int_power": _int_power, "isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan,
+    "logical_and": np.logical_and, "logical_not": np.logical_not, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    "lt": np.less, "lte": np.less_equal, "mask": _mask, "max": _keyword(np.maximum), "min": _keyword(np.minimum),
+    "mul": np.multiply, "nearbyint": np.rint, "neg": np.negative, "rem": np.fmod, "saturate": _saturate,
+    "shift_left": np.left_shift, "shift_right": np.right_shift, "signum": np.sign, "sqrt": np.sqrt, "sub": np.subtract,
+    "trunc": np.trunc,
+}  # fmt: skip
+# Steps for which NumPy has vector loops that may differ in the last bit from the scalar ones it takes for strided arrays.
+ROUNDED: dict[str, Primitive] = {
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2,
+    "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
+    "pow": np.power, "sin": np.sin, "sinh": np.sinh, "tan": np.tan, "tanh": np.tanh,
+}  # fmt: skip
+PRIMITIVES: dict[str, Primitive] = {**EXACT, **ROUNDED}
+# Operands that a step may not find at the place of its result (by position), because it writes before it has read them.
+READ_LATE: dict[str, tuple[int, ...]] = {"blend": (1, 2), "mask": (0,), "convert": (0,), "saturate": (0,)}
+VIEWED_AS_INTEGERS = {"blend", "mask"}
+
+
+# -- tapes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """`values[result] = PRIMITIVES[name](values of args)`, of element type `dtype`."""
+
+    name: str
+    args: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Values are numbered: the operands, then `literals` (scalars), then the result of each step. `result` is one of them."""
+
+    operands: tuple[DType, ...]
+    literals: tuple[Array, ...]
+    steps: tuple[Step, ...]
+    result: int
+    dtype: DType
+
+
+@lru_cache(1024)
+def tape_of(e: Expr, operands: tuple[DType, ...]) -> Tape:
+    """The steps of an expression over operands of these element types."""
+    build = _Builder(operands)
+    value = build.value(e, None)
+    return build.tape(value)
+
+
+class _Builder:
+    """Values are tuples here, so that equal ones are found: ('operand', i), ('literal', i), ('step', i)."""
+
+    def __init__(self, operands: tuple[DType, ...]):
+        self.operands = operands
+        self.literals: list[Array] = []
+        self.steps: list[tuple[str, tuple[_Value, ...], DType]] = []
+        self._literal_numbers: dict[tuple[str, bytes], int] = {}
+        self._step_numbers: dict[tuple[str, tuple[_Value, ...], DType], int] = {}
+        self._types: dict[int, DType | None] = {}
+
+    # - element types
+
+    def type_of(self, e: Expr) -> DType | None:
+        """The element type of `e`; None if it consists of literals and takes what it meets."""
+        if id(e) not in self._types:
+            self._types[id(e)] = self._type_of(e)
+        return self._types[id(e)]
+
+    def _type_of(self, e: Expr) -> DType | None:
+        match e:
+            case Arg(index):
+                return self.operands[index - 1]
+            case Const(value):
+                return BOOL if isinstance(value, bool) else None
+            case Cast(_, type):
+                return dtype_of(type)
+            case Call(function, args):
+                return BOOL if FUNCTIONS[function].result == "bool" else self.common(function, args)
+            case _:
+                raise AssertionError(e)
+
+    def common(self, function: str, args: tuple[Expr, ...]) -> DType | None:
+        """The element type in which a function works."""
+        for a in args[:2] if function == "select" else args:
+            if (found := self.type_of(a)) is not None:
+                return found
+        return None
+
+    # - values
+
+    def literal(self, value: object, dtype: DType) -> _Value:
+        scalar = np.array(value, dtype)
+        if dtype.kind in "iu" and isinstance(value, float):
+            assert value.is_integer(), f"the literal {value} meets elements of {dtype}"
+        scalar.flags.writeable = False
+        number = self._literal_numbers.setdefault((dtype.name, scalar.tobytes()), len(self.literals))
+        if number == len(self.literals):
+            self.literals.append(scalar)
+        return ("literal", number)
+
+    def dtype(self, value: _Value) -> DType:
+        kind, number = value
+        match kind:
+            case "operand":
+                return self.operands[number]
+            case "literal":
+                return self.literals[number].dtype
+            case _:
+                return self.steps[number][2]
+
+    def step(self, name: str, *args: _Value, dtype: DType | None = None) -> _Value:
+        """A primitive on values, of the first one's element type unless another is named."""
+        dtype = self.dtype(args[0]) if dtype is None else dtype
+        if all(kind == "literal" for kind, _ in args):
+            out = np.empty((1,), dtype)
+            given = [self.literals[number].reshape(1) for _, number in args]
+            with np.errstate(all="ignore"):
+                PRIMITIVES[name](
+                    *(as_bits(a) for a in given) if name in VIEWED_AS_INTEGERS else given, as_bits(out) if name == "blend" else out
+                )
+            return self.literal(out[0], dtype)
+        key = (name, args, dtype)
+        number = self._step_numbers.setdefault(key, len(self.steps))
+        if number == len(self.steps):
+            self.steps.append(key)
+        return ("step", number)
+
+    def convert(self, x: _Value, to: DType) -> _Value:
+        source = self.dtype(x)
+        if source == to:
+            return x
+        if to.name.startswith("float8"):
+            if source == BOOL or source.kind in "iu" or source.itemsize < 4:
+                x = self.step("convert", x, dtype=F32)
+            return self.step("saturate", x, dtype=to)
+        return self.step("convert", x, dtype=to)
+
+    def value(self, e: Expr, expected: DType | None) -> _Value:
+        """`e`, whose literals take the type `expected` where they meet nothing else."""
+        match e:
+            case Arg(index):
+                return ("operand", index - 1)
+            case Const(value):
+                return self.literal(value, BOOL if isinstance(value, bool) else (expected or F32))
+            case Cast(x, type):
+                return self.convert(self.value(x, None), dtype_of(type))
+            case Call("select", (a, b, condition)):
+                dtype = self.common("select", (a, b)) or expected or F32
+                return self.select(self.value(a, dtype), self.value(b, dtype), self.value(condition, None))
+            case Call(function, args):
+                known = self.common(function, args)
+                dtype = known or (expected if FUNCTIONS[function].result == "same" else None) or F32
+                return self.call(function, [self.value(a, dtype) for a in args], dtype)
+            case _:
+                raise AssertionError(e)
+
+    def select(self, a: _Value, b: _Value, condition: _Value) -> _Value:
+        dtype = self.dtype(a)
+        mask = self.step("mask", condition, dtype=np.dtype(f"i{dtype.itemsize}"))
+        return self.step("blend", a, b, mask, dtype=dtype)
+
+    def call(self, function: str, args: list[_Value], dtype: DType) -> _Value:
+        result = BOOL if FUNCTIONS[function].result == "bool" else dtype
+        narrow = dtype.itemsize < 4 and dtype.kind not in "biu"
+        if narrow:
+            args, dtype = [self.convert(a, F32) for a in args], F32
+        if function in _COMPOSITE:
+            value = _COMPOSITE[function](self, *args)
+        elif dtype.kind in "biu" and function in _ON_INTEGERS:
+            value = self.step(_ON_INTEGERS[function], *args)
+        else:
+            value = self.step(_RENAMED.get(function, function), *args, dtype=BOOL if result == BOOL else dtype)
+        return self.convert(value, result) if narrow else value
+
+    def tape(self, value: _Value) -> Tape:
+        first = {"operand": 0, "literal": len(self.operands), "step": len(self.operands) + len(self.literals)}
+        steps = [Step(name, tuple(first[kind] + i for kind, i in args), dtype) for name, args, dtype in self.steps]
+        number = first[value[0]] + value[1]
+        return Tape(self.operands, tuple(self.literals), tuple(steps), number, self.dtype(value))
+
+
+_Value: TypeAlias = "tuple[str, int]"
+_RENAMED = {"and": "logical_and", "not": "logical_not", "or": "logical_or", "xor": "logical_xor"}
+
+_ON_INTEGERS = {"divide": "int_divide", "pow": "int_power"}
+
+
+def as_bits(x: Array) -> Array:
+    """A view of the same bits as signed integers."""
+    return x.view(f"i{x.dtype.itemsize}")
+
+
+# -- functions of several steps --------------------------------------------------------------------------------------
+
+
+def _square(t: _Builder, x: _Value) -> _Value:
+    return t.step("mul", x, x)
+
+
+def _inverse(t: _Builder, x: _Value) -> _Value:
+    dtype = t.dtype(x)
+    return t.step("int_divide" if dtype.kind in "iu" else "divide", t.literal(1, dtype), x)
+
+
+def _inverse_root(t: _Builder, x: _Value) -> _Value:
+    return _inverse(t, t.step("sqrt", x))
+
+
+def _sigmoid(t: _Builder, x: _Value) -> _Value:
+    return _inverse(t, t.step("add", t.step("exp", t.step("neg", x)), t.literal(1, t.dtype(x))))
+
+
+def _polynomial(t: _Builder, x: _Value, coefficients: list[float]) -> _Value:
+    """Horner's rule; the coefficient of the highest power last."""
+    dtype = t.dtype(x)
+    value = t.literal(coefficients[-1], dtype)
+    for c in coefficients[-2::-1]:
+        value = t.step("add", t.step("mul", value, x, dtype=dtype), t.literal(c, dtype))
+    return value
+
+
+# erf(x) / x over x^2, for |x| < 4 (erf is 1 in f32 from 3.92 on): least squares of the relative error, 2e-8; as computed, 4e-7.
+_ERF_P = [1.12837911, 0.190781921, 0.0527900271, 0.0037795247, 0.000284806272, 2.04198068e-06]
+_ERF_Q = [1.0, 0.502408803, 0.114256725, 0.01499727, 0.00116519129, 3.80040547e-05]
+# erf(x) / x over x^2 for |x| < 1 in f64: Taylor, 2/sqrt(pi) (-1)^n / (n! (2n + 1)).
+_ERF_SERIES = [1.1283791670955126]
+for _n in range(1, 18):
+    _ERF_SERIES.append(-_ERF_SERIES[-1] / _n)
+_ERF_SERIES = [c / (2 * n + 1) for n, c in enumerate(_ERF_SERIES)]
+# erfc(x) e^(x^2) over s, for 1 < x < 6: a Chebyshev fit, relative error of erf 2e-16; s is 1 at x = 1 and -1 at x = 6.
+_ERFC = [
+    0.22142954022993247, 0.16189356804102784, 0.038560570425161866, 0.005588816281776974, 0.0001971391779444042,
+    -8.07922038080277e-05, -7.340519109554717e-06, 1.9795602667630523e-06, 1.6350297042536153e-07, -7.005039447200243e-08,
+    -5.95123178128579e-10, 2.6213933855260458e-09, -2.6179631205026467e-10, -7.262805145952662e-11, 1.8192531170554543e-11,
+]  # fmt: skip
+
+
+def _erf(t: _Builder, x: _Value) -> _Value:
+    """The error function; relative error 4e-7 in f32, 4e-16 in f64."""
+    dtype = t.dtype(x)
+
+    def literal(v: float) -> _Value:
+        return t.literal(v, dtype)
+
+    if dtype == F32:
+        limit = literal(4.0)  # there and beyond, the quotient is 1 or more
+        z = t.step("max", t.step("min", x, limit), t.step("neg", limit))
+        u = t.step("mul", z, z)
+        y = t.step("divide", t.step("mul", z, _polynomial(t, u, _ERF_P)), _polynomial(t, u, _ERF_Q))
+        return t.step("max", t.step("min", y, literal(1)), literal(-1))
+    a = t.step("abs", x)
+    inner = t.step("min", a, literal(1))
+    near = t.step("mul", inner, _polynomial(t, t.step("mul", inner, inner), _ERF_SERIES))
+    outer = t.step("min", t.step("max", a, literal(1)), literal(6))
+    scale = 2 / (1 / 3 - 1 / 8)
+    s = t.step("divide", literal(scale), t.step("add", outer, literal(2)))
+    s = t.step("sub", s, literal(scale / 8 + 1))
+    tail = t.step("mul", t.step("exp", t.step("neg", t.step("mul", outer, outer))), _polynomial(t, s, _ERFC))
+    far = t.step("sub", literal(1), tail)
+    size = t.select(near, far, t.step("lt", a, literal(1), dtype=BOOL))
+    size = t.select(size, literal(1), t.step("lt", a, literal(6), dtype=BOOL))
+    signed = t.select(t.step("neg", size), size, t.step("lt", x, literal(0), dtype=BOOL))
+    signed = t.select(x, signed, t.step("equal", x, literal(0), dtype=BOOL))  # -0.0 stays
+    return t.select(x, signed, t.step("isnan", x, dtype=BOOL))
+
+
+_COMPOSITE: dict[str, Callable[..., _Value]] = {
+    "erf": _erf,
+    "inv": _inverse,
+    "rsqrt": _inverse_root,
+    "sigmoid": _sigmoid,
+    "square": _square,
+}
