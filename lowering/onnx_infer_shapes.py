@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr, TensorType
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
-from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import constant_value
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_of, tensor
-from populus.dialects.onnx.protos import infer_types
-from populus.dialects.onnx.schema import OnnxOp
-from populus.dialects.onnx.structure import CustomOp, YieldOp
-from populus.dialects.onnx.types import UnknownType, is_static
-from populus.lowering.onnx_custom import build_custom, custom_ops
-from populus.lowering.onnx_shape_arithmetic import evaluate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.onnx.types import is_static
+from populus.lowering.onnx_custom import custom_ops
+from populus.lowering.onnx_inference import Inference, set_function_type, set_type
 
 
 @dataclass(frozen=True)
@@ -45,7 +31,7 @@ class OnnxInferShapesPass(ModulePass):
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 bind_dims(function, _sizes(self.dims))
-                _Inference(customs).block(function.body.block)
+                Inference(customs).block(function.body.block)
                 set_function_type(function)
 
 
@@ -83,135 +69,3 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int]) -> None:
             shape[d] = sizes[dimension]
         if shape != list(argument.type.get_shape()):
             set_type(argument, TensorType(argument.type.element_type, shape))
-
-
-def set_type(value: SSAValue, type: Attribute) -> SSAValue:
-    """The value with another type; it keeps name, place and uses."""
-    if value.type == type:
-        return value
-    location, name = getattr(value, "location", None), value.name_hint
-    new = Rewriter.replace_value_with_new_type(value, type)
-    new.name_hint = name
-    if location is not None:
-        new.location = location  # pyright: ignore[reportAttributeAccessIssue], a block argument
-    return new
-
-
-def set_function_type(function: FuncOp) -> None:
-    """Makes the type of a function that of its arguments and of what it returns."""
-    block = function.body.block
-    last = block.last_op
-    assert isinstance(last, ReturnOp), last
-    function.properties["function_type"] = FunctionType.from_lists([a.type for a in block.args], [v.type for v in last.operands])
-
-
-class _Inference:
-    """One walk over a function: types, and the values of what is small and known."""
-
-    def __init__(self, customs: Mapping[tuple[str, str], type[Operation]]):
-        self.customs = customs
-        self.values: dict[SSAValue, NDArray[Any]] = {}
-
-    def known(self, value: SSAValue) -> NDArray[Any] | None:
-        """The elements of a value, where they are known and few."""
-        found = self.values.get(value)
-        if found is None and (found := constant_value(value)) is not None and found.size > KNOWN_ELEMENTS:
-            return None
-        return found
-
-    def block(self, block: Block) -> None:
-        for op in list(block.ops):
-            try:
-                self.operation(op)
-            except _Placed:
-                raise
-            except (PopulusError, VerifyException) as error:
-                title = op.title() if isinstance(op, OnnxOp) else op.name
-                raise _Placed(f"{where(op)}: {title}: {' '.join(str(error).split())}") from error
-
-    def operation(self, op: Operation) -> None:
-        if isinstance(op, CustomOp):
-            built = build_custom(op, self.customs)
-            types = [r.type for r in built.results]
-            built.erase()
-            self.assign(op, types)
-        elif isinstance(op, OnnxOp):
-            if op.OP_TYPE == "If" and not op.DOMAIN:
-                self.branches(op)
-                return
-            if op.GRAPHS:
-                raise PopulusError(f"{op.OP_TYPE} is not supported yet; only If is, of the ops with subgraphs")
-            arrays = self.arrays(op)
-            if arrays is not None:
-                self.assign(op, [tensor(a.shape, element_of(a.dtype)) for a in arrays])
-                self.values.update({r: a for r, a in zip(op.results, arrays) if a.size <= KNOWN_ELEMENTS})
-            else:
-                self.assign(op, self.inferred(op))
-
-    def arrays(self, op: OnnxOp) -> list[NDArray[Any]] | None:
-        """The values of the results, if they follow from what is known."""
-        import numpy as np
-
-        first = op.operands[0].type if op.operands else None
-        if not op.DOMAIN and op.OP_TYPE in ("Shape", "Size") and isinstance(first, TensorType) and is_static(first):
-            shape = first.get_shape()
-            if op.OP_TYPE == "Size":
-                return [np.array(np.prod(shape, dtype=np.int64))]
-            return [np.array(shape[slice(op.property("start"), op.property("end"))], np.int64)]
-        inputs = [None if v is None else self.known(v) for v in op.inputs]
-        if not inputs or any(v is not None and a is None for v, a in zip(op.inputs, inputs)):
-            return None
-        try:
-            return evaluate(op, inputs)
-        except (ValueError, IndexError, TypeError):  # not a value of ours to judge: ONNX's inference says what is wrong
-            return None
-
-    def inferred(self, op: OnnxOp) -> list[Attribute]:
-        types = infer_types(op, self.known)
-        merged = [r.type if isinstance(t, UnknownType) or not is_static(t) and is_static(r.type) else t for t, r in zip(types, op.results)]
-        for type, result in zip(merged, op.results):
-            if not is_static(type) and (result.uses or not result.name_hint):
-                data = ", ".join(str(v.type) for v in op.operands)
-                raise PopulusError(
-                    f"the shape of its result %{result.name_hint or result.index} depends on the values that it reads ({data}), "
-                    "and tiles need static shapes"
-                )
-        return merged
-
-    def assign(self, op: Operation, types: list[Attribute]) -> None:
-        for result, type in zip(list(op.results), types):
-            stated = result.type
-            if _disagree(stated, type):
-                raise PopulusError(f"its result '%{result.name_hint or result.index}' is stated to be {stated}, and is {type}")
-            set_type(result, type)
-
-    def branches(self, op: OnnxOp) -> None:
-        """An If: the taken branch where the condition is known, else both, which must agree."""
-        condition = self.known(op.operands[0])
-        taken = ["then_branch", "else_branch"] if condition is None else ["then_branch" if condition.reshape(-1)[0] else "else_branch"]
-        found: list[list[Attribute]] = []
-        for name in taken:
-            block = op.region(name).block
-            self.block(block)
-            last = block.last_op
-            assert isinstance(last, YieldOp), last
-            found.append([v.type for v in last.operands])
-        if found[0] != found[-1]:
-            raise PopulusError(
-                f"its branches give {', '.join(map(str, found[0]))} and {', '.join(map(str, found[-1]))}, and which one is taken is decided "
-                "when the model runs; tiles need equal shapes"
-            )
-        self.assign(op, found[0])
-
-
-class _Placed(PopulusError):
-    """An error that names its op already."""
-
-
-def _disagree(stated: Attribute, found: Attribute) -> bool:
-    """Whether two tensor types contradict each other; what is open in one contradicts nothing."""
-    if not isinstance(stated, TensorType) or not isinstance(found, TensorType):
-        return False
-    if stated.element_type != found.element_type or stated.get_num_dims() != found.get_num_dims():
-        return True
-    return any(a != b and a >= 0 and b >= 0 for a, b in zip(stated.get_shape(), found.get_shape()))

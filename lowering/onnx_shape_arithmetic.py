@@ -134,7 +134,7 @@ def _cast(op: OnnxOp, inputs: Inputs) -> Array | None:
     import numpy as np
 
     to = op.property("to")
-    element = element_numbered(_CAST_1[to.upper()] if isinstance(to, str) else to)
+    element = element_numbered(CAST_1[to.upper()] if isinstance(to, str) else to)
     if element is None or not is_known(element) or dtype_of(element).name.startswith("float8"):
         return None
     assert inputs[0] is not None
@@ -143,7 +143,7 @@ def _cast(op: OnnxOp, inputs: Inputs) -> Array | None:
 
 
 # TensorProto.DataType by name, as Cast-1 states it
-_CAST_1 = {
+CAST_1 = {
     "FLOAT": 1,
     "UINT8": 2,
     "INT8": 3,

@@ -14,7 +14,7 @@ from populus.dialects.onnx.types import from_proto, to_proto, unknown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import FunctionProto, NodeProto, TypeProto
+    from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
 INFERENCE_ELEMENTS = 1024  # a constant of more elements is no shape, and is not shown to ONNX's inference
 
@@ -80,3 +80,14 @@ def function_body(op: OnnxOp) -> FunctionProto | None:
         function.ParseFromString(body)
         return function
     return schema.function_body if schema.has_function else None
+
+
+def function_attributes(op: OnnxOp) -> dict[str, AttributeProto]:
+    """The attributes of an op and its defaults, as its function body refers to them."""
+    from onnx import NodeProto
+
+    node = NodeProto()
+    for name, value in {**op.DEFAULTS, **op.properties}.items():
+        if name not in SEGMENTS:
+            write_attribute(node, name, value)
+    return {a.name: a for a in node.attribute}

@@ -15,6 +15,7 @@ from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import from_proto, unknown
+from populus.lowering.import_onnx.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ class Builder:
     functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict)
     customs: Mapping[tuple[str, str], object] = field(default_factory=dict)
     types: Mapping[str, Attribute] = field(default_factory=dict)  # what the file states of values
-    read_tensor: Callable[[TensorProto], NDArray[Any]] | None = None
+    read_tensor: Callable[[TensorProto], NDArray[Any]] = lambda t: read_tensor(t, None)
     dimension: Callable[[str], int] = lambda name: -1
     location: str | None = None  # of all ops; else each has its node's name
     depth: int = 0
@@ -149,10 +150,9 @@ class Builder:
     def initializers(self, graph: GraphProto) -> dict[str, Callable[[], NDArray[Any]]]:
         """How to read each initializer of a graph, by name."""
         read = self.read_tensor
-        assert read is not None
         result: dict[str, Callable[[], NDArray[Any]]] = {t.name: (lambda t=t: read(t)) for t in graph.initializer}
         for sparse in graph.sparse_initializer:
-            result[sparse.values.name] = lambda sparse=sparse: _sparse(sparse)
+            result[sparse.values.name] = lambda sparse=sparse: read_sparse(sparse, None)
         return result
 
     def output(self, name: str, scope: Scope) -> SSAValue:
@@ -205,8 +205,6 @@ class Builder:
         for parameter, given in zip(function.input, node.input):
             if (value := self._read(given, scope)) is not None:
                 inner.values[parameter] = value
-        absent = set(function.input) - set(inner.values)
-        values = {**{a.name: a for a in function.attribute_proto}, **attributes}
         body = Builder(
             {standard(o.domain): o.version for o in function.opset_import} or self.opsets,
             self.functions,
@@ -217,10 +215,15 @@ class Builder:
             self.location,
             self.depth + 1,
         )
-        body.nodes(_without(function.node, absent), inner, values, f"{name}/")
+        body.function(function, inner, attributes, f"{name}/")
         for formal, output in zip(function.output, node.output):
             if output:
                 self._name(self.output(formal, inner), output, scope)
+
+    def function(self, function: FunctionProto, scope: Scope, given: Mapping[str, AttributeProto], prefix: str = "") -> None:
+        """Builds a function's nodes in a scope that has its parameters; those that it has not are left out."""
+        absent = set(function.input) - set(scope.values)
+        self.nodes(_without(function.node, absent), scope, {**{a.name: a for a in function.attribute_proto}, **given}, prefix)
 
     def _custom(
         self,
@@ -277,12 +280,11 @@ class Builder:
         """The value of a Constant node. Source: ONNX Constant-13."""
         import numpy as np
 
-        assert self.read_tensor is not None
         match list(attributes.items()):
             case [("value", a)]:
                 return self.read_tensor(a.t)
             case [("sparse_value", a)]:
-                return _sparse(a.sparse_tensor)
+                return read_sparse(a.sparse_tensor, None)
             case [("value_float", a)]:
                 return np.array(a.f, np.float32)
             case [("value_floats", a)]:
@@ -326,9 +328,3 @@ def _without(nodes: Iterable[NodeProto], absent: set[str]) -> Iterable[NodeProto
             copy.CopyFrom(node)
             copy.input[:] = ["" if i in absent else i for i in node.input]
             yield copy
-
-
-def _sparse(proto: Any) -> NDArray[Any]:
-    from populus.lowering.import_onnx.read import read_sparse
-
-    return read_sparse(proto, None)

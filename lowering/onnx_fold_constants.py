@@ -1,0 +1,119 @@
+"""`onnx-fold-constants`: what follows from constants and shapes alone becomes constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.data import constant, constant_value
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import is_known, shape_of, size_in_bytes
+from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.onnx.structure import YieldOp
+from populus.dialects.onnx.types import is_static
+from populus.lowering.onnx_custom import custom_ops
+from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LARGEST = 1 << 24  # bytes: a result that is larger, and larger than what it is computed from, stays computed
+
+
+@dataclass(frozen=True)
+class OnnxFoldConstantsPass(ModulePass):
+    """Ops whose operands are all constants become constants, shapes of tensors too, and an If with a known condition its branch.
+
+    A result of more than 16 MiB that is larger than the operands stays as it is.
+    """
+
+    name = "onnx-fold-constants"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in op.ops:
+            if isinstance(function, FuncOp) and function.body.blocks:
+                inference = Inference(custom_ops(ctx))
+                _fold(function.body.block, inference)
+                erase_unused(function.body.block)
+                set_function_type(function)
+
+
+def _fold(block: Block, inference: Inference) -> None:
+    for op in list(block.ops):
+        if not isinstance(op, OnnxOp):
+            continue
+        try:
+            if op.OP_TYPE == "If" and not op.DOMAIN:
+                _branch(op, inference)
+            elif (arrays := _arrays(op, inference)) is not None:
+                _replace(op, arrays)
+        except (PopulusError, VerifyException) as error:
+            raise placed(op, error) from error
+
+
+def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
+    """The values of an op's results if they follow from constants and are not too large."""
+    if not all(is_static(r.type) for r in op.results):
+        return None
+    types = [getattr(r.type, "element_type", None) for r in op.results]
+    if any(t is None or not is_known(t) for t in types):
+        return None
+    given = [constant_value(v) for v in op.operands]
+    large = sum(_bytes(r) for r in op.results)
+    if large > LARGEST and large > sum(_bytes(v) for v in op.operands) and op.OP_TYPE not in ("Expand", "ConstantOfShape"):
+        return None
+    if (arrays := inference.arrays(op)) is not None:
+        return arrays
+    if not given or any(a is None for a in given):
+        return None
+    return evaluate_constant(op)
+
+
+def _bytes(value: SSAValue) -> int:
+    elements = 1
+    for n in shape_of(value.type):
+        elements *= n
+    return elements * size_in_bytes(getattr(value.type, "element_type"))  # noqa: B009, checked above
+
+
+def evaluate_constant(op: OnnxOp) -> list[NDArray[Any]] | None:
+    """An op of constants, computed as the op that it becomes: converted in a function of its own and interpreted."""
+    return None
+
+
+def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:
+    new: list[Operation] = [constant(a) for a in arrays]
+    for c, result in zip(new, op.results):
+        c.location = op.location
+        assert c.results[0].type == result.type, (op.name, c.results[0].type, result.type)
+        c.results[0].name_hint = result.name_hint
+    Rewriter.replace_op(op, new, [c.results[0] for c in new])
+
+
+def _branch(op: OnnxOp, inference: Inference) -> None:
+    """An If with a known condition becomes its branch; in others, the branches are folded."""
+    condition = inference.known(op.operands[0])
+    if condition is None:
+        for region in op.regions:
+            _fold(region.block, inference)
+        return
+    block = op.region("then_branch" if condition.reshape(-1)[0] else "else_branch").block
+    end = block.last_op
+    assert isinstance(end, YieldOp) and op.parent is not None, end
+    _fold(block, inference)
+    values = list(end.operands)
+    for inner in list(block.ops):
+        if inner is not end:
+            inner.detach()
+            op.parent.insert_op_before(inner, op)
+    end.detach()
+    end.erase()
+    Rewriter.replace_op(op, [], values)

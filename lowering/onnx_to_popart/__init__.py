@@ -1,0 +1,181 @@
+"""`onnx-to-popart`: every op of the `onnx` level becomes `popart` ops; afterwards none is left.
+
+`RULES` has what each op becomes, by ONNX's categories in files of their names. An op without a rule that ONNX states as a
+function of other ops is written out as that function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.data import constant
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.onnx.protos import function_attributes, function_body
+from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.onnx.structure import CustomOp, YieldOp
+from populus.dialects.onnx.types import SequenceType
+from populus.dialects.popart import WhereOp
+from populus.lowering.import_onnx.build import Builder as NodeBuilder
+from populus.lowering.import_onnx.build import Scope, standard
+from populus.lowering.onnx_custom import Customs, build_custom, custom_ops
+from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
+from populus.lowering.onnx_to_popart import math, nn, reduction, tensor
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
+
+RULES: Mapping[str, Rule] = {**math.RULES, **nn.RULES, **reduction.RULES, **tensor.RULES}
+
+
+@dataclass(frozen=True)
+class OnnxToPopartPass(ModulePass):
+    """ONNX's ops of all opsets as the few general ones of `popart`. Every shape is static before."""
+
+    name = "onnx-to-popart"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in op.ops:
+            if isinstance(function, FuncOp) and function.body.blocks:
+                erase_unused(function.body.block)
+                Converter(custom_ops(ctx)).function(function)
+
+
+class Converter:
+    """One walk over a function, in which each op is replaced by what its rule gives."""
+
+    def __init__(self, customs: Customs):
+        self.customs = customs
+        self.inference = Inference(customs)
+        self.sequences: dict[SSAValue, tuple[SSAValue, ...]] = {}
+        self.converted: list[Operation] = []
+
+    def function(self, function: FuncOp) -> None:
+        block = function.body.block
+        self.block(block)
+        self.finish()
+        erase_unused(block)
+        set_function_type(function)
+
+    def finish(self) -> None:
+        """Erases the ops that were converted. They stay until then: the values of sequences are their results."""
+        for op in reversed(self.converted):
+            for result in op.results:
+                if result.uses and isinstance(result.type, SequenceType):
+                    raise placed(op, PopulusError("its result is a sequence that the model gives back; tiles hold tensors only"))
+            op.detach()
+            op.erase()
+
+    def block(self, block: Block) -> None:
+        for op in list(block.ops):
+            self.operation(op)
+
+    def operation(self, op: Operation) -> None:
+        if not isinstance(op, OnnxOp | CustomOp):
+            return
+        try:
+            outputs = self.custom(op) if isinstance(op, CustomOp) else self.outputs(op)
+            self.replace(op, outputs)
+        except (PopulusError, VerifyException) as error:
+            raise placed(op, error) from error
+
+    def replace(self, op: Operation, outputs: list[Output]) -> None:
+        results: list[SSAValue | None] = list(op.outputs) if isinstance(op, OnnxOp) else list(op.results)
+        assert len(outputs) >= len(results), (op.name, len(outputs))
+        for result, output in zip(results, outputs):
+            if result is None or output is None:
+                assert result is None or not result.uses, op.name
+            elif isinstance(output, tuple):
+                self.sequences[result] = output
+            else:
+                assert output.type == result.type, f"{op.name} becomes {output.type}, ONNX says {result.type}"
+                output.name_hint = output.name_hint or result.name_hint
+                result.replace_all_uses_with(output)
+        self.converted.append(op)
+
+    def custom(self, op: CustomOp) -> list[Output]:
+        built = build_custom(op, self.customs)
+        built.location = op.location
+        assert op.parent is not None
+        op.parent.insert_op_before(built, op)
+        return list(built.results)
+
+    def outputs(self, op: OnnxOp) -> list[Output]:
+        """What replaces the outputs of an op: constants, what its rule gives, or what the function that it is gives."""
+        builder = Builder(InsertPoint.before(op))
+        if op.OP_TYPE == "If" and not op.DOMAIN:
+            return self.branches(op, builder)
+        arrays = self.inference.arrays(op)
+        if arrays is not None:
+            made = [builder.insert(constant(a)) for a in arrays]
+            for new in made:
+                new.location = op.location
+            return [new.result for new in made]
+        rule = None if op.DOMAIN else RULES.get(op.OP_TYPE)
+        if rule is not None:
+            conversion = Conversion(op, builder, self.sequences)
+            outputs = rule(conversion)
+            return outputs if isinstance(outputs, list) else [outputs]
+        return self.expanded(op)
+
+    def expanded(self, op: OnnxOp) -> list[Output]:
+        """The op as the function of other ops that ONNX states it to be."""
+        body = function_body(op)
+        if body is None:
+            raise PopulusError(f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet")
+        scratch = Block()
+        scope = Scope(scratch)
+        for parameter, value in zip(body.input, op.inputs):
+            if value is not None:
+                scope.values[parameter] = value
+        opsets = {standard(o.domain): o.version for o in body.opset_import}
+        nodes = NodeBuilder(opsets, location=op.OP_TYPE)
+        nodes.function(body, scope, function_attributes(op))
+        scratch.add_op(end := YieldOp(*(nodes.output(name, scope) for name, o in zip(body.output, op.outputs) if o is not None)))
+        values = self.inline(scratch, op, end)
+        return [None if o is None else values.pop(0) for o in op.outputs]
+
+    def inline(self, block: Block, before: Operation, end: YieldOp) -> list[Output]:
+        """Moves a block's ops in front of an op, converts them there, and gives what the block yields."""
+        assert before.parent is not None
+        moved = [op for op in block.ops if op is not end]
+        for op in moved:
+            op.detach()
+            before.parent.insert_op_before(op, before)
+            if block.parent is None:
+                op.location = before.location
+                self.inference.operation(op)
+        for op in moved:
+            self.operation(op)
+        values: list[Output] = [self.sequences.get(v, v) for v in end.operands]
+        return values
+
+    def branches(self, op: OnnxOp, builder: Builder) -> list[Output]:
+        """An If: the branch that a known condition takes; else both, of which the condition selects elements."""
+        condition = op.operands[0]
+        known = self.inference.known(condition)
+        names = ["then_branch", "else_branch"] if known is None else ["then_branch" if known.reshape(-1)[0] else "else_branch"]
+        found: list[list[Output]] = []
+        for name in names:
+            block = op.region(name).block
+            last = block.last_op
+            assert isinstance(last, YieldOp), last
+            found.append(self.inline(block, op, last))
+        if known is not None:
+            return found[0]
+        conversion = Conversion(op, builder, self.sequences)
+        condition = conversion.reshape(op.operands[0], ())
+        outputs: list[Output] = []
+        for a, b in zip(*found):
+            if not isinstance(a, SSAValue) or not isinstance(b, SSAValue):
+                raise PopulusError("its branches give sequences, and which one is taken is decided when the model runs")
+            outputs.append(conversion.insert(WhereOp(condition, a, b)))
+        return outputs
+

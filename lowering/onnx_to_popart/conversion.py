@@ -1,0 +1,133 @@
+"""One node that is being converted: what its rule reads, and where it puts `popart` ops.
+
+A rule is a function of a `Conversion` that gives the values of the node's outputs: one, or a list of them. The value of a
+sequence is a tuple of values: sequences exist while compiling only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from populus.dialects import shapes
+from populus.dialects.data import constant, constant_value
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.ops import TensorOp
+from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Output: TypeAlias = "SSAValue | tuple[SSAValue, ...] | None"
+Rule: TypeAlias = "Callable[[Conversion], Output | list[Output]]"
+Rules: TypeAlias = Mapping[str, Rule]
+
+
+class Conversion:
+    """The node `op`, whose operands are converted already, and the place for what replaces it."""
+
+    def __init__(self, op: OnnxOp, builder: Builder, sequences: Mapping[SSAValue, tuple[SSAValue, ...]] = {}):
+        self.op = op
+        self.builder = builder
+        self.sequences = sequences
+        self.inputs = op.inputs
+        self.version = op.VERSION
+
+    def has(self, i: int) -> bool:
+        """Whether input i is given."""
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def input(self, i: int) -> SSAValue:
+        """Input i, which the schema requires."""
+        value = self.inputs[i]
+        assert value is not None, (self.op.name, i)
+        return value
+
+    def optional(self, i: int) -> SSAValue | None:
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def sequence(self, i: int) -> tuple[SSAValue, ...]:
+        """The elements of input i, a sequence."""
+        value = self.input(i)
+        if value not in self.sequences:
+            raise PopulusError(f"its input {i} is {value.type}, which is given when the model runs; sequences are known when compiling only")
+        return self.sequences[value]
+
+    def known(self, i: int) -> NDArray[Any]:
+        """The elements of input i, which has to be known when compiling."""
+        array = constant_value(self.input(i))
+        if array is None:
+            parameter = self.op.INPUTS[min(i, len(self.op.INPUTS) - 1)].name
+            raise PopulusError(f"its input '{parameter}' is computed when the model runs; it has to be a constant here")
+        return array
+
+    def ints(self, i: int, attribute: str) -> list[int] | None:
+        """What is an attribute in some versions of the op and input i in others; None if it is in neither."""
+        if (given := self.get(attribute)) is not None:
+            return [int(v) for v in given]
+        return [int(v) for v in self.known(i).reshape(-1)] if i > 0 and self.has(i) else None
+
+    def get(self, name: str) -> Any:
+        """An attribute or its default as a Python value; None if there is none."""
+        return self.op.property(name)
+
+    def used(self, i: int) -> bool:
+        """Whether anything reads output i."""
+        output = self.op.output(i)
+        return output is not None and bool(output.uses)
+
+    def axis(self, rank: int, default: int = 0, name: str = "axis") -> int:
+        """An axis attribute, from the front."""
+        given = self.get(name)
+        return shapes.axis(default if given is None else given, rank)
+
+    def insert(self, op: Operation) -> SSAValue:
+        """Puts an op in place, where the node comes from; its only result."""
+        op.location = self.op.location
+        return self.builder.insert(op).results[0]
+
+    def constant(self, array: NDArray[Any]) -> SSAValue:
+        return self.insert(constant(array))
+
+    def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
+        """A scalar constant of the element type of `like`."""
+        import numpy as np
+
+        return self.constant(np.array(value, dtype_of(element_type_of(like.type))))
+
+    def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        return x if shape_of(x.type) == tuple(shape) else self.insert(ReshapeOp(x, shape=tuple(shape)))
+
+    def transpose(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+        same = list(permutation) == list(range(len(permutation)))
+        return x if same else self.insert(TransposeOp(x, permutation=tuple(permutation)))
+
+    def expand(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        return x if shape_of(x.type) == tuple(shape) else self.insert(ExpandOp(x, shape=tuple(shape)))
+
+    def cast(self, x: SSAValue, to: Attribute) -> SSAValue:
+        return x if element_type_of(x.type) == to else self.insert(CastOp(x, to=to))
+
+
+def shape(value: SSAValue) -> tuple[int, ...]:
+    return shape_of(value.type)
+
+
+def element(value: SSAValue) -> Attribute:
+    return element_type_of(value.type)
+
+
+def regular(kind: type[TensorOp]) -> Rule:
+    """The rule of an op that is the same in both dialects: operands by position, properties by name."""
+
+    def rule(c: Conversion) -> Output:
+        names = kind.get_irdl_definition().properties
+        values = {name: c.get(name) for name in names}
+        return c.insert(kind(*c.inputs, **values))
+
+    return rule

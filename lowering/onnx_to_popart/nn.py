@@ -1,0 +1,235 @@
+"""ONNX's `nn` category: convolutions, pools, normalisations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+
+
+def spatial(c: Conversion, name: str, count: int) -> list[int]:
+    """A list attribute with one entry for each spatial dimension, ones by default."""
+    given = c.get(name)
+    values = [1] * count if not given else [int(v) for v in given]
+    if len(values) != count:
+        raise PopulusError(f"{name} has {len(values)} entries; one for each of {count} spatial dimensions is expected")
+    return values
+
+
+def padding(c: Conversion, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    """The pads that `pads` states or `auto_pad` means: those before, then those behind."""
+    mode = c.get("auto_pad") or "NOTSET"
+    if mode == "VALID":
+        return [0] * 2 * len(size)
+    if mode == "NOTSET":
+        pads = [int(v) for v in c.get("pads") or [0] * 2 * len(size)]
+        if len(pads) != 2 * len(size):
+            raise PopulusError(f"pads has {len(pads)} entries; two for each of {len(size)} spatial dimensions are expected")
+        return pads
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise PopulusError(f"auto_pad is '{mode}'; NOTSET, VALID, SAME_UPPER or SAME_LOWER is expected")
+    pairs = [shapes.same_padding(n, k, s, d, mode == "SAME_UPPER") for n, k, s, d in zip(size, kernel, strides, dilations)]
+    return [before for before, _ in pairs] + [behind for _, behind in pairs]
+
+
+def conv(c: Conversion) -> Output:
+    x, w = c.input(0), c.input(1)
+    kernel = shape(w)[2:]
+    if (stated := c.get("kernel_shape")) and tuple(stated) != kernel:
+        raise PopulusError(f"kernel_shape is {shapes.text(stated)}, W is {shapes.text(shape(w))}")
+    strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
+    pads = padding(c, shape(x)[2:], kernel, strides, dilations)
+    return c.insert(popart.ConvOp(x, w, c.optional(2), strides=strides, pads=pads, dilations=dilations, group=c.get("group")))
+
+
+def conv_transpose(c: Conversion) -> Output:
+    """`output_shape` and `auto_pad` choose the pads such that the output has that size. Source: ONNX ConvTranspose-22."""
+    x, w = c.input(0), c.input(1)
+    size, kernel = shape(x)[2:], shape(w)[2:]
+    n = len(kernel)
+    strides, dilations = spatial(c, "strides", n), spatial(c, "dilations", n)
+    extra = [int(v) for v in c.get("output_padding") or [0] * n]
+    mode, wanted = c.get("auto_pad") or "NOTSET", c.get("output_shape")
+    full = [s * (i - 1) + e + (k - 1) * d + 1 for s, i, e, k, d in zip(strides, size, extra, kernel, dilations)]
+    if wanted:
+        target = [int(v) for v in wanted][-n:]
+        total = [f - t for f, t in zip(full, target)]
+    elif mode in ("SAME_UPPER", "SAME_LOWER"):
+        total = [f - i * s for f, i, s in zip(full, size, strides)]
+    else:
+        total = None
+    if total is None:
+        pads = [0] * 2 * n if mode == "VALID" else [int(v) for v in c.get("pads") or [0] * 2 * n]
+    else:
+        small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+        # The odd one goes behind for SAME_UPPER, in front otherwise. Source: ONNX ConvTranspose-22.
+        pads = small + large if mode == "SAME_UPPER" else large + small
+    return c.insert(
+        popart.ConvTransposeOp(
+            x, w, c.optional(2), strides=strides, pads=pads, dilations=dilations, group=c.get("group"), output_padding=extra
+        )
+    )
+
+
+def max_pool(c: Conversion) -> Output | list[Output]:
+    if c.used(1):
+        raise PopulusError("its output Indices is read; MaxPool's indices are not supported")
+    x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
+    strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
+    pads = padding(c, shape(x)[2:], kernel, strides, dilations)
+    return [c.insert(popart.MaxPoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=bool(c.get("ceil_mode")))), None]
+
+
+def average_pool(c: Conversion) -> Output:
+    return average(c, c.input(0), bool(c.get("count_include_pad")))
+
+
+def average(c: Conversion, x: SSAValue, count_padding: bool) -> SSAValue:
+    kernel = [int(v) for v in c.get("kernel_shape")]
+    strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
+    pads = padding(c, shape(x)[2:], kernel, strides, dilations)
+    ceil = bool(c.get("ceil_mode"))
+    return c.insert(
+        popart.AveragePoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=ceil, count_padding=count_padding)
+    )
+
+
+def lp_pool(c: Conversion) -> Output:
+    """`(sum over the window of |x|^p)^(1/p)`: an average that counts padding, times the size of the window."""
+    if c.get("ceil_mode"):
+        raise PopulusError("ceil_mode is not supported")
+    x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
+    powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
+    means = average(c, powers, True)
+    total = c.insert(popart.MulOp(means, c.scalar(math.prod(int(v) for v in c.get("kernel_shape")), x)))
+    return c.insert(popart.PowOp(total, c.scalar(1 / p, x)))
+
+
+def global_pool(kind: type[popart.ReduceMeanOp] | type[popart.ReduceMaxOp]) -> Rule:
+    def rule(c: Conversion) -> Output:
+        x = c.input(0)
+        return c.insert(kind(x, axes=tuple(range(2, len(shape(x)))), keep=True))
+
+    return rule
+
+
+def global_lp_pool(c: Conversion) -> Output:
+    x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)
+    powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
+    total = c.insert(popart.ReduceSumOp(powers, axes=tuple(range(2, len(shape(x)))), keep=True))
+    return c.insert(popart.PowOp(total, c.scalar(1 / p, x)))
+
+
+def batch_norm(c: Conversion) -> Output | list[Output]:
+    """Inference only: statistics are inputs. Before opset 14 a node with one output infers, whatever `is_test` says."""
+    if c.get("training_mode") or any(c.used(i) for i in range(1, len(c.op.outputs))):
+        raise PopulusError("it computes the statistics of its batch (training mode), which is not supported; export the model for inference")
+    x, *rest = (c.input(i) for i in range(5))
+    outputs: list[Output] = [None] * (len(c.op.outputs) - 1)
+    if c.get("spatial") == 0:
+        # One statistic for each element of an instance. Source: ONNX BatchNormalization-7.
+        scale, bias, mean, variance = (c.reshape(v, (1, *shape(x)[1:])) for v in rest)
+        deviation = c.insert(popart.SqrtOp(c.insert(popart.AddOp(variance, c.scalar(c.get("epsilon"), variance)))))
+        centred = c.insert(popart.SubOp(x, mean))
+        factor = c.insert(popart.DivOp(scale, deviation))
+        return [c.insert(popart.AddOp(c.insert(popart.MulOp(centred, factor)), bias)), *outputs]
+    scale, bias, mean, variance = rest
+    if element(scale) != element(mean):
+        scale, bias = c.cast(scale, element(mean)), c.cast(bias, element(mean))
+    return [c.insert(popart.BatchNormOp(x, scale, bias, mean, variance, epsilon=c.get("epsilon"))), *outputs]
+
+
+def instance_norm(c: Conversion) -> Output:
+    return c.insert(popart.InstanceNormOp(c.input(0), c.input(1), c.input(2), epsilon=c.get("epsilon")))
+
+
+def group_norm(c: Conversion) -> Output:
+    """Before opset 21 scale and bias have one element for each group."""
+    x, scale, bias = c.input(0), c.input(1), c.input(2)
+    groups, channels = int(c.get("num_groups")), shape(x)[1]
+    if shape(scale) == (groups,) and groups != channels:
+        each = channels // groups
+        scale, bias = (c.reshape(c.expand(c.reshape(v, (groups, 1)), (groups, each)), (channels,)) for v in (scale, bias))
+    return c.insert(popart.GroupNormOp(x, scale, bias, groups=groups, epsilon=c.get("epsilon")))
+
+
+def layer_norm(c: Conversion) -> Output | list[Output]:
+    x = c.input(0)
+    axis = c.axis(len(shape(x)), -1)
+    y = c.insert(popart.LayerNormOp(x, c.input(1), c.optional(2), axis=axis, epsilon=c.get("epsilon")))
+    outputs: list[Output] = [y, None, None]
+    if c.used(1) or c.used(2):
+        axes = tuple(range(axis, len(shape(x))))
+        mean = c.insert(popart.ReduceMeanOp(x, axes=axes, keep=True))
+        centred = c.insert(popart.SubOp(x, mean))
+        variance = c.insert(popart.ReduceMeanOp(c.insert(popart.MulOp(centred, centred)), axes=axes, keep=True))
+        deviation = c.insert(popart.SqrtOp(c.insert(popart.AddOp(variance, c.scalar(c.get("epsilon"), variance)))))
+        outputs[1:] = [mean, c.insert(popart.ReciprocalOp(deviation))]
+    return outputs[: len(c.op.outputs)]
+
+
+def lp_norm(c: Conversion) -> Output:
+    """`x / (sum |x|^p)^(1/p)` along an axis, p 1 or 2; 0 where that is 0. Source: ONNX LpNormalization-22."""
+    x = c.input(0)
+    p = c.get("p") or 2
+    if p not in (1, 2):
+        raise PopulusError(f"p is {p}; 1 or 2 is expected")
+    kind = popart.ReduceL1Op if p == 1 else popart.ReduceL2Op
+    norm = c.insert(kind(x, axes=(c.axis(len(shape(x)), -1),), keep=True))
+    zero = c.scalar(0, x)
+    divisor = c.insert(popart.WhereOp(c.insert(popart.EqualOp(norm, zero)), c.scalar(1, x), norm))
+    return c.insert(popart.DivOp(x, divisor))
+
+
+def lrn(c: Conversion) -> Output:
+    settings = {name: float(c.get(name)) for name in ("alpha", "beta", "bias")}
+    return c.insert(popart.LrnOp(c.input(0), size=int(c.get("size")), **settings))
+
+
+def dropout(c: Conversion) -> Output | list[Output]:
+    """When inferring nothing is dropped: the input itself, and a mask that is all true."""
+    import numpy as np
+
+    x = c.input(0)
+    if c.has(2) and bool(c.known(2).reshape(-1)[0]) and not (c.has(1) and float(c.known(1).reshape(-1)[0]) == 0):
+        raise PopulusError("training_mode is true; dropping elements is not supported")
+    mask = c.op.output(1)
+    if mask is None or not mask.uses:
+        return [x, None]
+    return [x, c.constant(np.broadcast_to(np.ones((), dtype_of(element(mask))), shape(x)))]
+
+
+def flatten(c: Conversion) -> Output:
+    x = c.input(0)
+    rank = len(shape(x))
+    axis = c.get("axis")
+    axis = axis + rank if axis < 0 else axis
+    if not 0 <= axis <= rank:
+        raise PopulusError(f"axis is {c.get('axis')}; x has {rank} dimensions")
+    return c.reshape(x, (math.prod(shape(x)[:axis]), math.prod(shape(x)[axis:])))
+
+
+RULES: Rules = {
+    "AveragePool": average_pool,
+    "BatchNormalization": batch_norm,
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "Dropout": dropout,
+    "Flatten": flatten,
+    "GlobalAveragePool": global_pool(popart.ReduceMeanOp),
+    "GlobalLpPool": global_lp_pool,
+    "GlobalMaxPool": global_pool(popart.ReduceMaxOp),
+    "GroupNormalization": group_norm,
+    "InstanceNormalization": instance_norm,
+    "LRN": lrn,
+    "LayerNormalization": layer_norm,
+    "LpNormalization": lp_norm,
+    "LpPool": lp_pool,
+    "MaxPool": max_pool,
+}

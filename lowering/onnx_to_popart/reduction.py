@@ -1,0 +1,37 @@
+"""ONNX's `reduction` category."""
+
+from __future__ import annotations
+
+from populus.dialects import popart, shapes
+from populus.dialects.ops import TensorOp
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, shape
+
+
+def reduction(kind: type[TensorOp]) -> Rule:
+    """`axes` became an input in opset 13 (ReduceSum) or 18; none means all, or none at all where the op says so."""
+
+    def rule(c: Conversion) -> Output:
+        x = c.input(0)
+        axes = c.ints(1, "axes")
+        if not axes:
+            if c.get("noop_with_empty_axes"):
+                axes = []
+            else:
+                axes = list(range(len(shape(x))))
+        return c.insert(kind(x, axes=shapes.axes(axes, len(shape(x))), keep=c.get("keepdims") != 0))
+
+    return rule
+
+
+RULES: Rules = {
+    "ReduceL1": reduction(popart.ReduceL1Op),
+    "ReduceL2": reduction(popart.ReduceL2Op),
+    "ReduceLogSum": reduction(popart.ReduceLogSumOp),
+    "ReduceLogSumExp": reduction(popart.ReduceLogSumExpOp),
+    "ReduceMax": reduction(popart.ReduceMaxOp),
+    "ReduceMean": reduction(popart.ReduceMeanOp),
+    "ReduceMin": reduction(popart.ReduceMinOp),
+    "ReduceProd": reduction(popart.ReduceProdOp),
+    "ReduceSum": reduction(popart.ReduceSumOp),
+    "ReduceSumSquare": reduction(popart.ReduceSumSquareOp),
+}

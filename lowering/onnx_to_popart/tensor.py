@@ -1,0 +1,304 @@
+"""ONNX's `tensor` and `generator` categories: elements rearranged, picked and made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import i64
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of
+from populus.dialects.onnx.types import element_numbered
+from populus.lowering.onnx_shape_arithmetic import equal_parts
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+
+
+def identity(c: Conversion) -> Output:
+    return c.input(0)
+
+
+def result_shape(c: Conversion) -> Output:
+    """Reshape, Squeeze, Unsqueeze: the same elements in the shape that was inferred for the result."""
+    output = c.op.output(0)
+    assert output is not None
+    return c.reshape(c.input(0), shape(output))
+
+
+def transpose(c: Conversion) -> Output:
+    x = c.input(0)
+    return c.transpose(x, c.get("perm") or list(reversed(range(len(shape(x))))))
+
+
+def expand(c: Conversion) -> Output:
+    """To the shape that was inferred for the result, or that the model states for it."""
+    output = c.op.output(0)
+    assert output is not None
+    return c.expand(c.input(0), shape(output))
+
+
+def concat(c: Conversion) -> Output:
+    parts = [v for v in c.inputs if v is not None]
+    axis = c.axis(len(shape(parts[0])), 1)  # Concat-1: axis = 1 by default
+    return joined(c, parts, axis)
+
+
+def joined(c: Conversion, parts: Sequence[SSAValue], axis: int) -> SSAValue:
+    return parts[0] if len(parts) == 1 else c.insert(popart.ConcatOp(*parts, axis=axis))
+
+
+def sliced(c: Conversion, x: SSAValue, bounds: dict[int, tuple[int, int, int]]) -> SSAValue:
+    """x cut in the dimensions that `bounds` names, by (begin, end, step)."""
+    entries = [bounds.get(d, (0, n, 1)) for d, n in enumerate(shape(x))]
+    if all(entry == (0, n, 1) for entry, n in zip(entries, shape(x))):
+        return x
+    begins, ends, steps = zip(*entries)
+    return c.insert(popart.SliceOp(x, begins=begins, ends=ends, steps=steps))
+
+
+def slice_(c: Conversion) -> Output:
+    """Bounds are clamped here as Slice-13 says."""
+    x = c.input(0)
+    begins, ends = c.ints(1, "starts") or [], c.ints(2, "ends") or []
+    axes = c.ints(3, "axes")
+    steps = c.ints(4, "steps") or [1] * len(begins)
+    axes = list(range(len(begins))) if axes is None else [shapes.axis(a, len(shape(x))) for a in axes]
+    if not len(begins) == len(ends) == len(axes) == len(steps):
+        raise PopulusError(f"{len(begins)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps; as many of each are expected")
+    bounds: dict[int, tuple[int, int, int]] = {}
+    for begin, end, axis, step in zip(begins, ends, axes, steps):
+        if step == 0:
+            raise PopulusError("a step is 0")
+        n = shape(x)[axis]
+        begin, end = (v + n if v < 0 else v for v in (begin, end))
+        low, high = (0, n) if step > 0 else (-1, n - 1)
+        begin, end = min(max(begin, 0 if step > 0 else low + 1), high), min(max(end, low), high)
+        if shapes.sliced(n, begin, end, step) == 0:
+            begin, end, step = 0, 0, 1
+        bounds[axis] = (begin, end, step)
+    return sliced(c, x, bounds)
+
+
+def split(c: Conversion) -> Output | list[Output]:
+    x = c.input(0)
+    axis = c.axis(len(shape(x)))
+    n = shape(x)[axis]
+    sizes = c.ints(1, "split") or equal_parts(n, c.get("num_outputs") or len(c.op.outputs))
+    return list(parts_of(c, x, axis, sizes))
+
+
+def parts_of(c: Conversion, x: SSAValue, axis: int, sizes: Sequence[int]) -> list[SSAValue]:
+    if sum(sizes) != shape(x)[axis]:
+        raise PopulusError(f"the parts {list(sizes)} are {sum(sizes)} elements, dimension {axis} has {shape(x)[axis]}")
+    parts: list[SSAValue] = []
+    begin = 0
+    for size in sizes:
+        parts.append(sliced(c, x, {axis: (begin, begin + size, 1)}))
+        begin += size
+    return parts
+
+
+def pad(c: Conversion) -> Output:
+    """`pads` is an attribute (`paddings` in opset 1) before opset 11; `axes` came in opset 18, `wrap` in 19."""
+    x, mode = c.input(0), c.get("mode") or "constant"
+    rank = len(shape(x))
+    pads = c.ints(1, "paddings" if c.version == 1 else "pads") or []
+    axes = list(range(rank)) if not c.has(3) else [shapes.axis(a, rank) for a in c.ints(3, "axes") or []]
+    if len(pads) != 2 * len(axes):
+        raise PopulusError(f"there are {len(pads)} pads for {len(axes)} dimensions; twice as many are expected")
+    lower, upper = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        lower[axis], upper[axis] = pads[i], pads[len(axes) + i]
+    if mode == "wrap":
+        for d in range(rank):
+            x = gathered(c, x, [i % shape(x)[d] for i in range(-lower[d], shape(x)[d] + upper[d])], d)
+        return x
+    value: SSAValue | None = None
+    if mode == "constant":
+        value = c.reshape(c.input(2), ()) if c.has(2) else None
+        if c.version < 11 and c.get("value"):
+            value = c.scalar(c.get("value"), x)
+    if not any(lower) and not any(upper):
+        return x
+    return c.insert(popart.PadOp(x, value, lower=lower, upper=upper, mode=mode))
+
+
+def gathered(c: Conversion, x: SSAValue, indices: Sequence[int], axis: int) -> SSAValue:
+    """x[.., indices, ..] for indices that are known."""
+    import numpy as np
+
+    if list(indices) == list(range(shape(x)[axis])):
+        return x
+    return c.insert(popart.GatherOp(x, c.constant(np.array(indices, np.int32)), axis=axis))
+
+
+def tile(c: Conversion) -> Output:
+    """Before opset 6 one axis is repeated."""
+    x = c.input(0)
+    if c.version >= 6:
+        return c.insert(popart.TileOp(x, repeats=[int(v) for v in c.known(1)]))
+    repeats = [1] * len(shape(x))
+    repeats[int(c.known(2).reshape(-1)[0])] = int(c.known(1).reshape(-1)[0])
+    return c.insert(popart.TileOp(x, repeats=repeats))
+
+
+def gather(c: Conversion) -> Output:
+    x = c.input(0)
+    return c.insert(popart.GatherOp(x, c.input(1), axis=c.axis(len(shape(x)))))
+
+
+def gather_elements(c: Conversion) -> Output:
+    """`y[i, j] = x[indices[i, j], j]` (axis 0): x as one row, with the position of each element in it."""
+    import numpy as np
+
+    x, indices = c.input(0), c.input(1)
+    axis = c.axis(len(shape(x)))
+    strides = [math.prod(shape(x)[d + 1 :]) for d in range(len(shape(x)))]
+    rest = np.zeros(shape(indices), np.int64)
+    for d, n in enumerate(shape(indices)):
+        if d != axis:
+            rest = rest + (np.arange(n) * strides[d]).reshape([n if e == d else 1 for e in range(len(shape(indices)))])
+    position = c.insert(popart.AddOp(scaled(c, from_front(c, indices, shape(x)[axis]), strides[axis]), c.constant(rest)))
+    return c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), position, axis=0))
+
+
+def from_front(c: Conversion, indices: SSAValue, n: int) -> SSAValue:
+    """Indices (i64) with n added to those that count from the end."""
+    indices = c.cast(indices, i64)
+    behind = c.insert(popart.LessOp(indices, c.scalar(0, indices)))
+    return c.insert(popart.WhereOp(behind, c.insert(popart.AddOp(indices, c.scalar(n, indices))), indices))
+
+
+def scaled(c: Conversion, indices: SSAValue, by: int) -> SSAValue:
+    return indices if by == 1 else c.insert(popart.MulOp(indices, c.scalar(by, indices)))
+
+
+def gather_nd(c: Conversion) -> Output:
+    """`y[i..] = x[indices[i.., 0], indices[i.., 1], .., :]`: the leading dimensions of x as one, gathered by position."""
+    import numpy as np
+
+    x, indices = c.input(0), c.input(1)
+    batch = c.get("batch_dims") or 0
+    depth = shape(indices)[-1]
+    lead, inner = shape(x)[: batch + depth], shape(x)[batch + depth :]
+    strides = [math.prod(lead[d + 1 :]) for d in range(len(lead))]
+    position: SSAValue | None = None
+    last = len(shape(indices)) - 1
+    for k in range(depth):
+        one = c.reshape(sliced(c, indices, {last: (k, k + 1, 1)}), shape(indices)[:-1])
+        part = scaled(c, from_front(c, one, lead[batch + k]), strides[batch + k])
+        position = part if position is None else c.insert(popart.AddOp(position, part))
+    assert position is not None, shape(indices)
+    if batch:
+        rest = np.zeros((1,) * (len(shape(indices)) - 1), np.int64)
+        for d in range(batch):
+            rest = rest + (np.arange(lead[d]) * strides[d]).reshape([lead[d] if e == d else 1 for e in range(last)])
+        position = c.insert(popart.AddOp(position, c.constant(rest)))
+    return c.insert(popart.GatherOp(c.reshape(x, (math.prod(lead), *inner)), position, axis=0))
+
+
+def one_hot(c: Conversion) -> Output:
+    """`values` is [off, on]; the new dimension of `depth` elements stands at `axis`. Source: ONNX OneHot-11."""
+    import numpy as np
+
+    indices, values = c.input(0), c.input(2)
+    depth = int(c.known(1).reshape(-1)[0])
+    rank = len(shape(indices)) + 1
+    axis = c.axis(rank, -1)
+    index = from_front(c, indices, depth)
+    index = c.reshape(index, (*shape(indices)[:axis], 1, *shape(indices)[axis:]))
+    positions = c.constant(np.arange(depth).reshape([depth if d == axis else 1 for d in range(rank)]))
+    off, on = (c.reshape(sliced(c, values, {0: (i, i + 1, 1)}), ()) for i in (0, 1))
+    return c.insert(popart.WhereOp(c.insert(popart.EqualOp(index, positions)), on, off))
+
+
+def trilu(c: Conversion) -> Output:
+    import numpy as np
+
+    x = c.input(0)
+    k = int(c.known(1).reshape(-1)[0]) if c.has(1) else 0
+    ones = np.ones(shape(x)[-2:], np.bool_)
+    kept = np.triu(ones, k) if c.get("upper") != 0 else np.tril(ones, k)
+    return c.insert(popart.WhereOp(c.constant(kept), x, c.scalar(0, x)))
+
+
+def depth_to_space(c: Conversion) -> Output:
+    x, b = c.input(0), int(c.get("blocksize"))
+    n, channels, *size = shape(x)
+    h, w = size
+    if c.get("mode") == "CRD":
+        split_, order = (n, channels // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
+    else:
+        split_, order = (n, b, b, channels // (b * b), h, w), (0, 3, 4, 1, 5, 2)
+    return c.reshape(c.transpose(c.reshape(x, split_), order), (n, channels // (b * b), h * b, w * b))
+
+
+def space_to_depth(c: Conversion) -> Output:
+    x, b = c.input(0), int(c.get("blocksize"))
+    n, channels, h, w = shape(x)
+    blocks = c.transpose(c.reshape(x, (n, channels, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
+    return c.reshape(blocks, (n, channels * b * b, h // b, w // b))
+
+
+def compress(c: Conversion) -> Output:
+    x = c.input(0)
+    if c.get("axis") is None:
+        x = c.reshape(x, (math.prod(shape(x)),))
+    axis = c.axis(len(shape(x)))
+    return gathered(c, x, [i for i, keep in enumerate(c.known(1)) if keep], axis)
+
+
+def eye_like(c: Conversion) -> Output:
+    import numpy as np
+
+    x, dtype = c.input(0), c.get("dtype")
+    target = element(x) if dtype is None else element_numbered(dtype)
+    assert target is not None, dtype
+    rows, columns = shape(x)
+    return c.constant(np.eye(rows, columns, c.get("k") or 0, dtype_of(target)))
+
+
+def constant_of_shape(c: Conversion) -> Output:
+    import numpy as np
+
+    value = c.get("value")
+    fill = np.zeros((), np.float32) if value is None else value.reshape(-1)[0]
+    return c.constant(np.broadcast_to(fill, [int(n) for n in c.known(0)]))
+
+
+def range_(c: Conversion) -> Output:
+    import numpy as np
+
+    start, limit, delta = (c.known(i).reshape(-1)[0] for i in range(3))
+    if delta == 0:
+        raise PopulusError("delta is 0")
+    count = max(0, math.ceil((limit - start) / delta))
+    return c.constant((start + np.arange(count) * delta).astype(start.dtype))
+
+
+RULES: Rules = {
+    "Compress": compress,
+    "Concat": concat,
+    "ConstantOfShape": constant_of_shape,
+    "DepthToSpace": depth_to_space,
+    "Expand": expand,
+    "EyeLike": eye_like,
+    "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
+    "Identity": identity,
+    "OneHot": one_hot,
+    "Pad": pad,
+    "Range": range_,
+    "Reshape": result_shape,
+    "Slice": slice_,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "Squeeze": result_shape,
+    "Tile": tile,
+    "Transpose": transpose,
+    "Trilu": trilu,
+    "Unsqueeze": result_shape,
+}
