@@ -2,5 +2,16 @@
 
 from populus.runtime.cycles.contraction import amp_1x1, amp_nx1, contraction, vector_macs
 from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.vertices import Vertex, flops, row_cycles, vertex_cycles
 
-__all__ = ["amp_1x1", "amp_nx1", "contraction", "reduce_cycles", "vector_macs"]
+__all__ = [
+    "Vertex",
+    "amp_1x1",
+    "amp_nx1",
+    "contraction",
+    "flops",
+    "reduce_cycles",
+    "row_cycles",
+    "vector_macs",
+    "vertex_cycles",
+]

@@ -92,7 +92,7 @@ def contraction(
     half = size_in_bytes(element) == 2
     units = target.channel_grain(element)
     i, o = ceil_div(in_channels, units), ceil_div(out_channels, units)
-    matrix = np.where(
+    matrix: Any = np.where(
         np.asarray(taps) == 1,
         amp_1x1(rows * cols, i, o, half, units),
         amp_nx1(rows, cols, i, o, taps, half, units),
