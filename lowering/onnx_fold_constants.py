@@ -17,7 +17,6 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.onnx.schema import OnnxOp
-from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import is_static
 from populus.lowering.onnx_custom import custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
@@ -30,7 +29,7 @@ LARGEST = 1 << 24  # bytes: a result that is larger, and larger than what it is 
 
 @dataclass(frozen=True)
 class OnnxFoldConstantsPass(ModulePass):
-    """Ops whose operands are all constants become constants, shapes of tensors too, and an If with a known condition its branch.
+    """Ops whose operands are all constants become constants, shapes of tensors too.
 
     A result of more than 16 MiB that is larger than the operands stays as it is.
     """
@@ -52,7 +51,8 @@ def _fold(block: Block, inference: Inference) -> None:
             continue
         try:
             if op.OP_TYPE == "If" and not op.DOMAIN:
-                _branch(op, inference)
+                for region in op.regions:
+                    _fold(region.block, inference)
             elif (arrays := _arrays(op, inference)) is not None:
                 _replace(op, arrays)
         except (PopulusError, VerifyException) as error:
@@ -97,23 +97,3 @@ def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:
         c.results[0].name_hint = result.name_hint
     Rewriter.replace_op(op, new, [c.results[0] for c in new])
 
-
-def _branch(op: OnnxOp, inference: Inference) -> None:
-    """An If with a known condition becomes its branch; in others, the branches are folded."""
-    condition = inference.known(op.operands[0])
-    if condition is None:
-        for region in op.regions:
-            _fold(region.block, inference)
-        return
-    block = op.region("then_branch" if condition.reshape(-1)[0] else "else_branch").block
-    end = block.last_op
-    assert isinstance(end, YieldOp) and op.parent is not None, end
-    _fold(block, inference)
-    values = list(end.operands)
-    for inner in list(block.ops):
-        if inner is not end:
-            inner.detach()
-            op.parent.insert_op_before(inner, op)
-    end.detach()
-    end.erase()
-    Rewriter.replace_op(op, [], values)

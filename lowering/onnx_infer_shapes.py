@@ -31,7 +31,9 @@ class OnnxInferShapesPass(ModulePass):
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 bind_dims(function, _sizes(self.dims))
-                Inference(customs).block(function.body.block)
+                inference = Inference(customs)
+                inference.block(function.body.block)
+                inference.finish()
                 set_function_type(function)
 
 

@@ -19,6 +19,7 @@ from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import UnknownType, is_static
 from populus.lowering.onnx_custom import Customs, build_custom
 from populus.lowering.onnx_shape_arithmetic import evaluate
+from populus.lowering.onnx_structure import Elements, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +73,8 @@ class Inference:
     def __init__(self, customs: Customs):
         self.customs = customs
         self.values: dict[SSAValue, NDArray[Any]] = {}
+        self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
+        self.resolved: list[Operation] = []
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
         """The elements of a value, where they are known and few."""
@@ -82,10 +85,22 @@ class Inference:
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
-            try:
-                self.operation(op)
-            except (PopulusError, VerifyException) as error:
-                raise placed(op, error) from error
+            self.placed_operation(op)
+
+    def finish(self) -> None:
+        """Erases the ops that were resolved. They stay until then: sequences are known by their results."""
+        for op in reversed(self.resolved):
+            if any(r.uses for r in op.results):
+                raise placed(op, PopulusError("its result is a sequence that the model gives back; tiles hold tensors only"))
+            op.detach()
+            op.erase()
+
+    def placed_operation(self, op: Operation) -> None:
+        """As `operation`, with the op's place in errors."""
+        try:
+            self.operation(op)
+        except (PopulusError, VerifyException) as error:
+            raise placed(op, error) from error
 
     def operation(self, op: Operation) -> None:
         if isinstance(op, CustomOp):
@@ -94,11 +109,14 @@ class Inference:
             built.erase()
             self.assign(op, types)
         elif isinstance(op, OnnxOp):
+            if resolve(op, self):
+                self.resolved.append(op)
+                return
             if op.OP_TYPE == "If" and not op.DOMAIN:
                 self.branches(op)
                 return
             if op.GRAPHS:
-                raise PopulusError(f"{op.OP_TYPE} is not supported yet; only If is, of the ops with subgraphs")
+                raise PopulusError(f"{op.OP_TYPE} is not supported: of the ops with subgraphs, If, Loop, Scan and SequenceMap are")
             arrays = self.arrays(op)
             if arrays is not None:
                 self.assign(op, [tensor(a.shape, element_of(a.dtype)) for a in arrays])
@@ -144,11 +162,9 @@ class Inference:
             set_type(result, type)
 
     def branches(self, op: OnnxOp) -> None:
-        """An If: the taken branch where the condition is known, else both, which must agree."""
-        condition = self.known(op.operands[0])
-        taken = ["then_branch", "else_branch"] if condition is None else ["then_branch" if condition.reshape(-1)[0] else "else_branch"]
+        """An If whose condition is known when the model runs: both branches give the same types."""
         found: list[list[Attribute]] = []
-        for name in taken:
+        for name in ("then_branch", "else_branch"):
             block = op.region(name).block
             self.block(block)
             last = block.last_op

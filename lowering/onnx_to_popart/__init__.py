@@ -23,7 +23,6 @@ from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.protos import function_attributes, function_body
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
-from populus.dialects.onnx.types import SequenceType
 from populus.dialects.popart import WhereOp
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
@@ -54,31 +53,25 @@ class Converter:
     def __init__(self, customs: Customs):
         self.customs = customs
         self.inference = Inference(customs)
-        self.sequences: dict[SSAValue, tuple[SSAValue, ...]] = {}
         self.converted: list[Operation] = []
 
     def function(self, function: FuncOp) -> None:
         block = function.body.block
-        self.block(block)
+        for op in list(block.ops):
+            self.operation(op)
         self.finish()
         erase_unused(block)
         set_function_type(function)
 
     def finish(self) -> None:
-        """Erases the ops that were converted. They stay until then: the values of sequences are their results."""
+        """Erases the ops that were converted. """
+        self.inference.finish()
         for op in reversed(self.converted):
-            for result in op.results:
-                if result.uses and isinstance(result.type, SequenceType):
-                    raise placed(op, PopulusError("its result is a sequence that the model gives back; tiles hold tensors only"))
             op.detach()
             op.erase()
 
-    def block(self, block: Block) -> None:
-        for op in list(block.ops):
-            self.operation(op)
-
     def operation(self, op: Operation) -> None:
-        if not isinstance(op, OnnxOp | CustomOp):
+        if not isinstance(op, OnnxOp | CustomOp) or op in self.inference.resolved:
             return
         try:
             outputs = self.custom(op) if isinstance(op, CustomOp) else self.outputs(op)
@@ -92,8 +85,6 @@ class Converter:
         for result, output in zip(results, outputs):
             if result is None or output is None:
                 assert result is None or not result.uses, op.name
-            elif isinstance(output, tuple):
-                self.sequences[result] = output
             else:
                 assert output.type == result.type, f"{op.name} becomes {output.type}, ONNX says {result.type}"
                 output.name_hint = output.name_hint or result.name_hint
@@ -120,7 +111,7 @@ class Converter:
             return [new.result for new in made]
         rule = None if op.DOMAIN else RULES.get(op.OP_TYPE)
         if rule is not None:
-            conversion = Conversion(op, builder, self.sequences)
+            conversion = Conversion(op, builder)
             outputs = rule(conversion)
             return outputs if isinstance(outputs, list) else [outputs]
         return self.expanded(op)
@@ -139,43 +130,32 @@ class Converter:
         nodes = NodeBuilder(opsets, location=op.OP_TYPE)
         nodes.function(body, scope, function_attributes(op))
         scratch.add_op(end := YieldOp(*(nodes.output(name, scope) for name, o in zip(body.output, op.outputs) if o is not None)))
+        for inner in scratch.walk():
+            inner.location = op.location
+        self.inference.block(scratch)
         values = self.inline(scratch, op, end)
         return [None if o is None else values.pop(0) for o in op.outputs]
 
-    def inline(self, block: Block, before: Operation, end: YieldOp) -> list[Output]:
+    def inline(self, block: Block, before: Operation, end: YieldOp) -> list[SSAValue]:
         """Moves a block's ops in front of an op, converts them there, and gives what the block yields."""
         assert before.parent is not None
         moved = [op for op in block.ops if op is not end]
         for op in moved:
             op.detach()
             before.parent.insert_op_before(op, before)
-            if block.parent is None:
-                op.location = before.location
-                self.inference.operation(op)
         for op in moved:
             self.operation(op)
-        values: list[Output] = [self.sequences.get(v, v) for v in end.operands]
-        return values
+        return list(end.operands)
 
     def branches(self, op: OnnxOp, builder: Builder) -> list[Output]:
-        """An If: the branch that a known condition takes; else both, of which the condition selects elements."""
-        condition = op.operands[0]
-        known = self.inference.known(condition)
-        names = ["then_branch", "else_branch"] if known is None else ["then_branch" if known.reshape(-1)[0] else "else_branch"]
-        found: list[list[Output]] = []
-        for name in names:
+        """An If: both branches, of which the condition selects elements."""
+        found: list[list[SSAValue]] = []
+        for name in ("then_branch", "else_branch"):
             block = op.region(name).block
             last = block.last_op
             assert isinstance(last, YieldOp), last
             found.append(self.inline(block, op, last))
-        if known is not None:
-            return found[0]
-        conversion = Conversion(op, builder, self.sequences)
+        conversion = Conversion(op, builder)
         condition = conversion.reshape(op.operands[0], ())
-        outputs: list[Output] = []
-        for a, b in zip(*found):
-            if not isinstance(a, SSAValue) or not isinstance(b, SSAValue):
-                raise PopulusError("its branches give sequences, and which one is taken is decided when the model runs")
-            outputs.append(conversion.insert(WhereOp(condition, a, b)))
-        return outputs
+        return [conversion.insert(WhereOp(condition, a, b)) for a, b in zip(*found)]
 

@@ -1,7 +1,6 @@
 """One node that is being converted: what its rule reads, and where it puts `popart` ops.
 
-A rule is a function of a `Conversion` that gives the values of the node's outputs: one, or a list of them. The value of a
-sequence is a tuple of values: sequences exist while compiling only.
+A rule is a function of a `Conversion` that gives the values of the node's outputs: one, or a list of them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Output: TypeAlias = "SSAValue | tuple[SSAValue, ...] | None"
+Output: TypeAlias = "SSAValue | None"
 Rule: TypeAlias = "Callable[[Conversion], Output | list[Output]]"
 Rules: TypeAlias = Mapping[str, Rule]
 
@@ -31,10 +30,9 @@ Rules: TypeAlias = Mapping[str, Rule]
 class Conversion:
     """The node `op`, whose operands are converted already, and the place for what replaces it."""
 
-    def __init__(self, op: OnnxOp, builder: Builder, sequences: Mapping[SSAValue, tuple[SSAValue, ...]] = {}):
+    def __init__(self, op: OnnxOp, builder: Builder):
         self.op = op
         self.builder = builder
-        self.sequences = sequences
         self.inputs = op.inputs
         self.version = op.VERSION
 
@@ -50,13 +48,6 @@ class Conversion:
 
     def optional(self, i: int) -> SSAValue | None:
         return self.inputs[i] if i < len(self.inputs) else None
-
-    def sequence(self, i: int) -> tuple[SSAValue, ...]:
-        """The elements of input i, a sequence."""
-        value = self.input(i)
-        if value not in self.sequences:
-            raise PopulusError(f"its input {i} is {value.type}, which is given when the model runs; sequences are known when compiling only")
-        return self.sequences[value]
 
     def known(self, i: int) -> NDArray[Any]:
         """The elements of input i, which has to be known when compiling."""
