@@ -1,0 +1,309 @@
+"""Kernels of contractions: `conv` and `matmul`, each as few matrix products as its box allows.
+
+16- and 8-bit floats are multiplied and summed in float32 and rounded when stored; integers wrap around in the output's type.
+A contraction's sums are in the order that BLAS chooses; everything around them is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, nothing, seen_as, sequence
+
+COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of cache, and a bound on memory for large images
+TAP_BYTES = 256 << 10  # of output that shifted multiply-adds pass over at a time
+
+
+def matmul(task: Task) -> Run:
+    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]`."""
+    c = task.fields["c"].without_parts()
+    if c.size == 0:
+        return nothing
+    if task.size("k") == 0:
+        return lambda: c.fill(0)
+    dtype = arithmetic(c.dtype)
+    steps: list[Run] = []
+    a = _operand(task, task.fields["a"], dtype, steps)
+    b = _operand(task, task.fields["b"], dtype, steps)
+    return _product(task, a, b, c, dtype, steps)
+
+
+def _product(task: Task, a: Array, b: Array, c: Array, dtype: np.dtype[Any], steps: list[Run]) -> Run:
+    """`steps`, then c = a b by `np.matmul`, through memory of its own where c has another type or strides that BLAS cannot write."""
+    direct = c.dtype == dtype and _suits_blas(c)
+    out = c if direct else task.scratch(c.shape, dtype)
+    left, right, into = _merged(a, b, out)
+    steps.append(lambda: _matmul(left, right, into))
+    if not direct:
+        steps.append(lambda: np.copyto(c, out, casting="unsafe"))
+    return sequence(steps)
+
+
+def _matmul(a: Array, b: Array, c: Array) -> None:
+    np.matmul(a, b, out=c)
+
+
+def _merged(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
+    """One matrix product instead of several where they share the right-hand side, or are the only one."""
+    if a.ndim == 3 and a.shape[0] == b.shape[0] == 1:
+        return a[0], b[0], c[0]
+    if a.ndim == 3 and b.strides[0] == 0:
+        rows = (a.shape[0] * a.shape[1], a.shape[2])
+        left, into = seen_as(a, rows), seen_as(c, (rows[0], c.shape[2]))
+        if left is not None and into is not None and _suits_blas(left) and _suits_blas(into):
+            return left, b[0], into
+    return a, b, c
+
+
+def _suits_blas(array: Array) -> bool:
+    """Whether BLAS can walk the last two dimensions: one is contiguous, and steps along the other do not overlap."""
+    (m, n), (s, t), item = array.shape[-2:], array.strides[-2:], array.itemsize
+    return _rows(n, s, t, item) or _rows(m, t, s, item)
+
+
+def _rows(n: int, outer: int, inner: int, item: int) -> bool:
+    return inner == item and outer % item == 0 and outer // item >= max(n, 1)
+
+
+def _operand(task: Task, piece: Piece, dtype: np.dtype[Any], steps: list[Run]) -> Array:
+    """The piece in `dtype` and with strides for BLAS: itself, or a copy made now (constants) or by a step."""
+    return _prepared(task, piece.array, piece.constant, dtype, steps)
+
+
+def _prepared(task: Task, array: Array, constant: bool, dtype: np.dtype[Any], steps: list[Run]) -> Array:
+    if array.dtype == dtype and (dtype.kind in "iu" or _suits_blas(array)):
+        return array
+    if constant:
+        return np.ascontiguousarray(array, dtype)
+    copy = task.scratch(array.shape, dtype)
+    steps.append(lambda: np.copyto(copy, array, casting="unsafe"))
+    return copy
+
+
+def conv(task: Task) -> Run:
+    """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]`; outside x is 0.
+
+    A kernel of one element on an unpadded input is one product on the input as it is; one channel in and out of each group is
+    a multiply-add for each element of the kernel; the rest are products of w and the unfolded input, some rows at a time.
+    """
+    return _Conv(task).bind()
+
+
+class _Conv:
+    """One box of a convolution, with x: [b, g, ic, size..], w: [g, oc, ic, k..], y: [b, g, oc, o..]."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        x, w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
+        grouped = "g" in task.box
+        self.x: Array = x.array if grouped else x.array[:, None]
+        self.w: Array = w.array if grouped else w.array[None]
+        self.y: Array = y if grouped else y[:, None]
+        self.constant = w.constant
+        spatial = self.x.ndim - 3
+        self.pads = x.pads[len(x.pads) - spatial :]
+        self.strides, self.dilations = task.ints("strides"), task.ints("dilations")
+        self.kernel: tuple[int, ...] = self.w.shape[3:]
+        self.out: tuple[int, ...] = self.y.shape[3:]
+        self.dtype = arithmetic(self.y.dtype)
+        # What the windows reach, padding included.
+        self.reach = tuple((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in zip(self.out, self.kernel, self.strides, self.dilations))
+
+    def bind(self) -> Run:
+        y = self.y
+        if y.size == 0:
+            return nothing
+        if 0 in self.w.shape or 0 in self.x.shape:
+            return lambda: y.fill(0)
+        if self.x.shape[2] == 1 == y.shape[2] and y.shape[1] > 1:
+            return self._taps()
+        plain = math.prod(self.kernel) == 1 and all(s == 1 for s in self.strides) and not any(map(any, self.pads))
+        return self._plain() if plain else self._unfolded()
+
+    def _matrix(self, steps: list[Run]) -> Array:
+        """w: [g, oc, ic k..]."""
+        g, oc = self.w.shape[:2]
+        shape = (g, oc, math.prod(self.w.shape[2:]))
+        seen = seen_as(self.w, shape)
+        if seen is not None:
+            return _prepared(self.task, seen, self.constant, self.dtype, steps)
+        if self.constant:
+            return np.ascontiguousarray(self.w, self.dtype).reshape(shape)
+        copy, w = self.task.scratch(self.w.shape, self.dtype), self.w
+        steps.append(lambda: np.copyto(copy, w, casting="unsafe"))
+        return copy.reshape(shape)
+
+    def _plain(self) -> Run:
+        """y = w x for each image and group, on x as it is."""
+        steps: list[Run] = []
+        w, area = self._matrix(steps), math.prod(self.out)
+        b, g, ic = self.x.shape[:3]
+        x = seen_as(self.x, (b, g, ic, area))
+        if x is not None:
+            x = _prepared(self.task, x, False, self.dtype, steps)
+        else:
+            copy, source = self.task.scratch(self.x.shape, self.dtype), self.x
+            steps.append(lambda: np.copyto(copy, source, casting="unsafe"))
+            x = copy.reshape(b, g, ic, area)
+        oc, y = w.shape[1], self.y
+        into = seen_as(y, (b, g, oc, area)) if y.dtype == self.dtype else None
+        if into is not None and _suits_blas(into):
+            return self._products(w, x, into, steps)
+        out = self.task.scratch((b, g, oc, area), self.dtype)
+        result = out.reshape(y.shape)
+        return sequence([self._products(w, x, out, steps), lambda: np.copyto(y, result, casting="unsafe")])
+
+    @staticmethod
+    def _products(w: Array, x: Array, y: Array, steps: list[Run]) -> Run:
+        if x.shape[0] == x.shape[1] == 1:
+            w, x, y = w[0], x[0, 0], y[0, 0]
+        steps.append(lambda: _matmul(w, x, y))
+        return sequence(steps)
+
+    def _padded(self, image: int | slice, steps: list[Run]) -> Array:
+        """x[image] with its padding, in the arithmetic's type: x itself where that changes nothing."""
+        x = self.x[image]
+        if x.dtype == self.dtype and not any(map(any, self.pads)):
+            return x
+        lead = x.ndim - len(self.out)
+        padded = self.task.scratch((*x.shape[:lead], *self.reach), self.dtype)
+        inside: list[slice] = [slice(None)] * lead
+        borders: list[Array] = []
+        for (before, _), n, reach in zip(self.pads, x.shape[lead:], self.reach):
+            # The reach of a window that starts inside may end inside as well: no padding, and less than all of x is read.
+            if before:
+                borders.append(padded[(*inside, slice(0, before))])
+            if before + n < reach:
+                borders.append(padded[(*inside, slice(before + n, reach))])
+            inside.append(slice(before, before + n))
+        middle = padded[tuple(inside)]
+
+        def pad() -> None:
+            for border in borders:
+                border.fill(0)
+            np.copyto(middle, x, casting="unsafe")
+
+        steps.append(pad)
+        return padded
+
+    def _windows(self, padded: Array) -> Array:
+        """[g, ic, k.., o..] of a padded image [g, ic, size..]."""
+        lead, strides = padded.shape[:2], padded.strides[2:]
+        return as_strided(
+            padded,
+            (*lead, *self.kernel, *self.out),
+            (
+                *padded.strides[:2],
+                *(t * d for t, d in zip(strides, self.dilations)),
+                *(t * s for t, s in zip(strides, self.strides)),
+            ),
+            writeable=False,
+        )
+
+    def _unfolded(self) -> Run:
+        """y = w columns for each image, the columns being a copy of the windows, some rows of outputs at a time."""
+        task, (batch, g, ic) = self.task, self.x.shape[:3]
+        once: list[Run] = []
+        w = self._matrix(once)
+        oc, depth = w.shape[1], w.shape[2]
+        row = math.prod(self.out[1:])
+        rows = max(1, min(self.out[0], COLUMN_BYTES // max(1, g * depth * row * self.dtype.itemsize)))
+        first = task.used
+        steps = once
+        for image in range(batch):
+            task.used = first  # each image's copies are dead when the next one's are made
+            windows = self._windows(self._padded(image, steps))
+            columns = task.scratch((g * depth * rows * row,), self.dtype)
+            result = None
+            if not self._direct():
+                result = task.scratch((g * oc * rows * row,), self.dtype)
+            for begin in range(0, self.out[0], rows):
+                end = min(begin + rows, self.out[0])
+                area = (end - begin) * row
+                source = windows[(slice(None),) * (2 + len(self.kernel)) + (slice(begin, end),)]
+                matrix = columns[: g * depth * area]
+                steps.append(_copier(matrix.reshape(source.shape), source))
+                y = self.y[image][:, :, begin:end]
+                into = seen_as(y, (g, oc, area)) if result is None else None
+                if into is None:
+                    assert result is not None, y.strides
+                    into = result[: g * oc * area].reshape(g, oc, area)
+                left, right, out = _merged(w, matrix.reshape(g, depth, area), into)
+                steps.append(_multiplier(left, right, out))
+                if result is not None:
+                    steps.append(_copier(y, into.reshape(y.shape)))
+        return sequence(steps)
+
+    def _direct(self) -> bool:
+        """Whether products can be written into y."""
+        if self.y.dtype != self.dtype:
+            return False
+        y = self.y[0]
+        seen = seen_as(y, (*y.shape[:2], math.prod(self.out)))
+        return seen is not None and _suits_blas(seen) and seen.strides[-1] == seen.itemsize
+
+    def _taps(self) -> Run:
+        """y += x shifted by k times w[k], for each element k of the kernel; some groups at a time."""
+        steps: list[Run] = []
+        g = self.y.shape[1]
+        padded = self._padded(slice(None), steps)  # [b, g, 1, size..]
+        w = self.w.reshape(g, *self.kernel)
+        if w.dtype != self.dtype:
+            if self.constant:
+                w = w.astype(self.dtype)
+            else:
+                copy, source = self.task.scratch(w.shape, self.dtype), w
+                steps.append(_copier(copy, source))
+                w = copy
+        y = self.y.reshape(self.y.shape[0], g, *self.out, copy=False)
+        direct = y.dtype == self.dtype
+        area = math.prod(self.out)
+        groups = max(1, TAP_BYTES // (area * self.dtype.itemsize))
+        product = self.task.scratch((min(groups, g), *self.out), self.dtype)
+        total = None if direct else self.task.scratch((min(groups, g), *self.out), self.dtype)
+        for image, begin in itertools.product(range(y.shape[0]), range(0, g, groups)):
+            part = slice(begin, min(begin + groups, g))
+            n = part.stop - begin
+            out = y[image, part] if total is None else total[:n]
+            source, weights = padded[image, part, 0], w[part]
+            for number, k in enumerate(np.ndindex(*self.kernel)):
+                window = source[
+                    (
+                        slice(None),
+                        *(
+                            slice(i * d, i * d + (o - 1) * s + 1, s)
+                            for i, d, o, s in zip(k, self.dilations, self.out, self.strides)
+                        ),
+                    )
+                ]
+                weight = weights[(slice(None), *k)].reshape(n, *(1,) * len(self.out))
+                steps.append(_tap(window, weight, product[:n], out, number == 0))
+            if total is not None:
+                steps.append(_copier(y[image, part], out))
+        return sequence(steps)
+
+
+def _copier(to: Array, source: Array) -> Run:
+    return lambda: np.copyto(to, source, casting="unsafe")
+
+
+def _multiplier(a: Array, b: Array, c: Array) -> Run:
+    return lambda: _matmul(a, b, c)
+
+
+def _tap(window: Array, weight: Array, product: Array, out: Array, first: bool) -> Run:
+    multiply: Callable[..., Any] = np.multiply
+    if first:
+        return lambda: multiply(window, weight, out=out)
+
+    def run() -> None:
+        multiply(window, weight, out=product)
+        np.add(out, product, out=out)
+
+    return run

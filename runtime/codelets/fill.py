@@ -1,0 +1,64 @@
+"""Kernels without inputs: `fill`, `iota`, and `random`, whose input is the seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from populus.runtime.codelets.task import Run, Task, nothing
+
+
+def fill(task: Task) -> Run:
+    """`y = value`."""
+    y, value = task["y"], task.number("value")
+    # An integer may be given as its bits, as signless attributes are: -1 and 255 are one i8.
+    element = np.asarray(int(value)).astype(y.dtype) if y.dtype.kind in "iub" else np.asarray(value, np.float64).astype(y.dtype)
+    return lambda: np.copyto(y, element)
+
+
+def iota(task: Task) -> Run:
+    """`y[i] = start + step i`, i being the position in the whole vector. Floats are rounded once, from double precision."""
+    y, start, step = task["y"], task.number("start"), task.number("step")
+    if y.size == 0:
+        return nothing
+    first, end, _ = task.box["d0"]
+    wide = np.float64 if y.dtype.kind not in "iu" else y.dtype
+    with np.errstate(all="ignore"):
+        index = np.arange(first, end).astype(wide)
+        values = (np.asarray(start).astype(wide) + index * np.asarray(step).astype(wide)).astype(y.dtype)
+    return lambda: np.copyto(y, values.reshape(y.shape))
+
+
+def random(task: Task) -> Run:
+    """Numbers of a distribution by the element's place in the whole variable (`sizes`); see `runtime.poprand`."""
+    from populus.runtime.poprand import draw
+
+    y, seed, sizes = task["y"], task["seed"], task.ints("sizes")
+    if y.size == 0:
+        return nothing
+    distribution, a, b, stream = task.text("distribution"), float(task.number("a")), float(task.number("b")), int(task.number("stream"))
+    starts, counts = _runs(task, sizes)
+
+    def run() -> None:
+        words = seed.reshape(-1)
+        rows = [draw(words, distribution, a, b, stream, first, counts) for first in starts]
+        np.copyto(y, np.concatenate(rows).reshape(y.shape), casting="unsafe")
+
+    return run
+
+
+def _runs(task: Task, sizes: tuple[int, ...]) -> tuple[list[int], int]:
+    """Where the box's runs of neighbouring elements begin in the whole variable, and how long each is."""
+    bounds = [task.box[f"d{d}"][:2] for d in range(len(sizes))]
+    inner, length = len(sizes), 1
+    while inner and bounds[inner - 1] == (0, sizes[inner - 1]):
+        inner -= 1
+        length *= sizes[inner]
+    starts = [0]
+    for d in range(inner):
+        last = d == inner - 1
+        first, end = bounds[d]
+        starts = [s * sizes[d] + i for s in starts for i in ((first,) if last else range(first, end))]
+    if inner:
+        first, end = bounds[inner - 1]
+        return [s * length for s in starts], (end - first) * length
+    return [0], length

@@ -1,0 +1,110 @@
+"""The kernel of `pool`: the largest, mean or sum of each window, one dimension after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
+
+
+def pool(task: Task) -> Run:
+    """`y[n, c, o..] = op over k.. of x[n, c, o stride + k dilation - pad ..]`; padding is left out, NaN goes through a max.
+
+    A mean divides by the window's elements inside x, or with `count_padding` by those inside x and its padding.
+    """
+    x, y, kind = task.fields["x"], task["y"], task.text("kind")
+    if y.size == 0:
+        return nothing
+    spatial = y.ndim - 2
+    axes = [_Axis(task, d, spatial) for d in range(spatial)]
+    ufunc = np.maximum if kind == "max" else np.add
+    dtype = y.dtype if kind == "max" else arithmetic(y.dtype)
+    if x.array.size == 0:  # every window is padding
+        empty = _lowest(dtype) if kind == "max" else 0
+        return lambda: y.fill(empty)
+    steps: list[Run] = []
+    source = x.array
+    # Innermost first: what the outer dimensions read is smaller then. One window that is all of x is one pass of its own.
+    for d in reversed(range(spatial)):
+        shape = (*source.shape[: 2 + d], axes[d].count, *source.shape[3 + d :])
+        last = d == 0 and y.dtype == dtype
+        target = y if last else task.scratch(shape, dtype)
+        steps += axes[d].steps(ufunc, source, target, 2 + d)
+        source = target
+    if kind == "average":
+        counts = np.ones((), np.float64)
+        for axis in axes:
+            counts = counts[..., None] * axis.counts()
+        # A window of padding alone has no mean; 0 / 0 says so.
+        divisor = counts.astype(dtype) if dtype.kind == "f" else counts
+        total = source
+        steps.append(lambda: np.divide(total, divisor, out=total, casting="unsafe"))
+    if source is not y:
+        result = source
+        steps.append(lambda: np.copyto(y, result, casting="unsafe"))
+    return sequence(steps)
+
+
+class _Axis:
+    """The windows along one spatial dimension of the box."""
+
+    def __init__(self, task: Task, d: int, spatial: int):
+        first, end, _ = task.box[f"o{d}"]
+        self.first, self.count = first, end - first
+        self.kernel = task.size(f"k{d}")
+        self.stride, self.dilation = task.ints("strides")[d], task.ints("dilations")[d]
+        self.size = task.ints("sizes")[d]
+        pads = task.ints("pads")
+        self.before, self.behind = pads[d], pads[spatial + d]
+        self.overhang = task.fields["x"].pads[2 + d][0]
+        self.count_padding = bool(task.number("count_padding"))
+
+    def steps(self, ufunc: np.ufunc, source: Array, target: Array, dim: int) -> list[Run]:
+        """target = ufunc over the window's elements of source, along `dim`."""
+        steps: list[Run] = []
+        for k in range(self.kernel):
+            low, high, begin = self._span(k, source.shape[dim])
+            if k == 0 and (low, high) != (0, self.count):
+                initial = _lowest(target.dtype) if ufunc is np.maximum else 0
+                steps.append(lambda: target.fill(initial))
+            if low < high:
+                part = _along(source, dim, slice(begin, begin + (high - low - 1) * self.stride + 1, self.stride))
+                out = _along(target, dim, slice(low, high))
+                steps.append(_apply(ufunc, part, out) if steps else _copy(part, out))
+        return steps
+
+    def _span(self, k: int, n: int) -> tuple[int, int, int]:
+        """(first window, end, index in the source of the first): the windows whose element k is in a source of n."""
+        shift = k * self.dilation - self.overhang
+        low = max(0, -(shift // self.stride)) if shift < 0 else 0
+        high = min(self.count, (n - 1 - shift) // self.stride + 1)
+        return low, high, low * self.stride + shift
+
+    def counts(self) -> Any:
+        """How many elements of each window count for its mean."""
+        at = (np.arange(self.first, self.first + self.count) * self.stride - self.before)[:, None] + np.arange(
+            self.kernel
+        ) * self.dilation
+        low, high = (-self.before, self.size + self.behind) if self.count_padding else (0, self.size)
+        return ((low <= at) & (at < high)).sum(1).astype(np.float64)
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -math.inf
+
+
+def _along(array: Array, dim: int, part: slice) -> Array:
+    return array[(slice(None),) * dim + (part,)]
+
+
+def _copy(x: Array, out: Array) -> Run:
+    return lambda: np.copyto(out, x, casting="unsafe")
+
+
+def _apply(ufunc: np.ufunc, x: Array, out: Array) -> Run:
+    return lambda: ufunc(out, x, out=out, dtype=out.dtype, casting="unsafe")

@@ -1,0 +1,181 @@
+"""The kernel of `reduce`: sums, products, extremes along some axes.
+
+The order of a sum depends on nothing but the family: reduced dimensions at the end of x are summed first, as NumPy sums
+contiguous rows (pairwise); then those further in front, one after the other. So cuts of parallel axes and the layout of x in
+memory change no bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, seen_as, sequence
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "and": np.logical_and,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "or": np.logical_or,
+    "square_add": np.add,
+}
+
+FEW = 64  # slices that are added with a call for each
+
+
+def reduce(task: Task) -> Run:
+    """`y = op of x along the axes that y does not have`; `square_add` is the sum of squares."""
+    op = task.text("op")
+    y, piece = task.fields["y"].without_parts(), task.fields["x"]
+    if y.size == 0:
+        return nothing
+    own = [a for a in task.fields["y"].access if not a.part]
+    kept = [a.terms[0][0] for a in own if a.terms]
+    order = [piece.dimension(axis) for axis in kept]
+    if len(kept) < y.ndim:  # dimensions of one element, accessed by a constant
+        y = y[tuple(slice(None) if a.terms else 0 for a in own)]
+    reduced = [d for d in range(piece.array.ndim) if d not in order]
+    if any(piece.array.shape[d] == 0 for d in reduced):
+        identity = _identity(op, y.dtype)
+        return lambda: np.copyto(y, identity)
+    ufunc = _UFUNCS[op]
+    if op in ("and", "max", "min", "or"):  # in any order
+        x = piece.array.transpose(*order, *reduced)
+        axes = tuple(range(len(order), x.ndim))
+        return lambda: ufunc.reduce(x, axis=axes, out=y)
+    rank = piece.array.ndim
+    trailing = next((rank - d - 1 for d in reversed(range(rank)) if d not in reduced), rank)
+    front = [d for d in reduced if d < rank - trailing]
+    x = piece.array.transpose(*front, *order, *range(rank - trailing, rank))
+    return _Sum(task, ufunc, op == "square_add", x, len(front), trailing, y).bind()
+
+
+def _identity(op: str, dtype: np.dtype[Any]) -> Array:
+    match op:
+        case "add" | "square_add" | "or":
+            value: Any = 0
+        case "mul" | "and":
+            value = 1
+        case _ if dtype.kind in "iu":
+            value = np.iinfo(dtype).min if op == "max" else np.iinfo(dtype).max
+        case _ if dtype.kind == "b":
+            value = op == "min"
+        case _:
+            value = -np.inf if op == "max" else np.inf
+    return np.asarray(value).astype(dtype)
+
+
+class _Sum:
+    """x: [front.., kept.., trailing..]: rows first, then the front, into y: [kept..]."""
+
+    def __init__(self, task: Task, ufunc: np.ufunc, square: bool, x: Array, front: int, trailing: int, y: Array):
+        self.task, self.ufunc, self.square, self.y = task, ufunc, square, y
+        self.dtype = arithmetic(y.dtype)
+        self.front, self.trailing, self.x = front, trailing, x
+
+    def bind(self) -> Run:
+        steps: list[Run] = []
+        x, square = self.x, self.square
+        count = math.prod(x.shape[: self.front])
+        direct = self.y.dtype == self.dtype
+        out = self.y if direct else self.task.scratch(self.y.shape, self.dtype)
+        if self.trailing:
+            rows = math.prod(x.shape[x.ndim - self.trailing :])
+            x = self._rows(x, rows, square, steps)
+            square = False
+            sums = out if count == 1 else self.task.scratch(x.shape[:-1], self.dtype)
+            target = sums.reshape(x.shape[:-1], copy=False)
+            steps.append(_reducer(self.ufunc, x, -1, target))
+            x = sums
+        if not self.trailing or count > 1:
+            self._slices(self._stacked(x, count, steps), out, square, steps)
+        if not direct:
+            y = self.y
+            steps.append(lambda: np.copyto(y, out, casting="unsafe"))
+        return sequence(steps)
+
+    def _rows(self, x: Array, n: int, square: bool, steps: list[Run]) -> Array:
+        """x: [.., n], its rows contiguous and in the arithmetic's type, squared if asked."""
+        shape = (*x.shape[: x.ndim - self.trailing], n)
+        if not square and x.dtype == self.dtype:
+            seen = _as_rows(x, shape)
+            if seen is not None:
+                return seen
+        copy = self.task.scratch(x.shape, self.dtype)
+        steps.append(_square(x, copy) if square else _copy(x, copy))
+        return copy.reshape(shape)
+
+    def _stacked(self, x: Array, count: int, steps: list[Run]) -> Array:
+        """x: [front.., kept..] as [count, kept..]."""
+        shape = (count, *self.y.shape)
+        seen = seen_as(x, shape)
+        if seen is not None:
+            return seen
+        copy = self.task.scratch(x.shape, x.dtype)
+        steps.append(_copy(x, copy))
+        return copy.reshape(shape)
+
+    def _slices(self, x: Array, out: Array, square: bool, steps: list[Run]) -> None:
+        """out = x[0] + x[1] + ..., in this order. x: [count, kept..]."""
+        if square:
+            copy = self.task.scratch(x.shape, self.dtype)
+            steps.append(_square(x, copy))
+            x = copy
+        if x.shape[0] <= FEW:
+            steps.append(_accumulate(self.ufunc, x, out))
+        elif out.size > 1:
+            # NumPy adds whole slices where the kept dimensions are the inner ones.
+            if x.dtype != self.dtype or not x.flags.c_contiguous:
+                copy = self.task.scratch(x.shape, self.dtype)
+                steps.append(_copy(x, copy))
+                x = copy
+            flat = x.reshape(x.shape[0], out.size)
+            total = self.task.scratch((out.size,), self.dtype)
+            shaped = total.reshape(out.shape)
+            steps += [_reducer(self.ufunc, flat, 0, total), _copy(shaped, out)]
+        else:
+            column, ufunc, dtype = x.reshape(x.shape[0]), self.ufunc, self.dtype
+            steps.append(lambda: out.fill(ufunc.accumulate(column, dtype=dtype)[-1]))
+
+
+def _as_rows(x: Array, shape: tuple[int, ...]) -> Array | None:
+    """x as rows of n contiguous elements that no other dimension walks more finely; None if it takes a copy."""
+    seen = seen_as(x, shape)
+    if seen is None:
+        return None
+    n, item = shape[-1], x.itemsize
+    if n > 1 and seen.strides[-1] != item:
+        return None
+    if any(m > 1 and abs(s) < n * item for m, s in zip(seen.shape[:-1], seen.strides)):
+        return None
+    return seen
+
+
+def _square(x: Array, out: Array) -> Run:
+    return lambda: np.multiply(x, x, out=out, dtype=out.dtype, casting="unsafe")
+
+
+def _copy(x: Array, out: Array) -> Run:
+    return lambda: np.copyto(out, x, casting="unsafe")
+
+
+def _reducer(ufunc: np.ufunc, x: Array, axis: int, out: Array) -> Run:
+    return lambda: ufunc.reduce(x, axis=axis, out=out, dtype=out.dtype)
+
+
+def _accumulate(ufunc: np.ufunc, x: Array, out: Array) -> Run:
+    slices = [x[i] for i in range(x.shape[0])]
+    if len(slices) == 1:
+        return lambda: np.copyto(out, slices[0], casting="unsafe")
+    first, second, *rest = slices
+
+    def run() -> None:
+        ufunc(first, second, out=out, dtype=out.dtype, casting="unsafe")
+        for term in rest:
+            ufunc(out, term, out=out, dtype=out.dtype, casting="unsafe")
+
+    return run

@@ -1,0 +1,102 @@
+"""Kernels of whole rows: `softmax` and `whiten`. Sums are NumPy's of contiguous rows, so cuts between rows change no bit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
+
+BLOCK_BYTES = 256 << 10  # of rows at a time, so that the passes over them stay in cache
+
+
+def softmax(task: Task) -> Run:
+    """`y = exp(x - max) / sum of exp(x - max)` along r; with `log`, `y = x - max - log of that sum`."""
+    return _blocks(task, _LogSoftmax if task.number("log") else _Softmax)
+
+
+def whiten(task: Task) -> Run:
+    """`y = (x - mean) / sqrt(variance + epsilon)` along r, the variance being the mean of the squares of x - mean."""
+    return _blocks(task, _Whiten)
+
+
+class _Rows(ABC):
+    """Some rows: x and y: [.., r]; `work` and `other` have their shape, `one` that of a number for each row."""
+
+    def __init__(self, task: Task, x: Array, y: Array, work: Array, other: Array, one: Array):
+        self.task, self.x, self.y, self.work, self.other, self.one = task, x, y, work, other, one
+
+    @abstractmethod
+    def run(self) -> None:
+        """y from x."""
+
+
+class _Softmax(_Rows):
+    def run(self) -> None:
+        work, one = self.work, self.one
+        np.maximum.reduce(self.x, axis=-1, out=one, keepdims=True)
+        np.subtract(self.x, one, out=work)
+        np.exp(work, out=work)
+        np.add.reduce(work, axis=-1, out=one, keepdims=True)
+        np.divide(work, one, out=self.y, casting="unsafe")
+
+
+class _LogSoftmax(_Rows):
+    def run(self) -> None:
+        work, one, shifted = self.work, self.one, self.other
+        np.maximum.reduce(self.x, axis=-1, out=one, keepdims=True)
+        np.subtract(self.x, one, out=shifted)
+        np.exp(shifted, out=work)
+        np.add.reduce(work, axis=-1, out=one, keepdims=True)
+        np.log(one, out=one)
+        np.subtract(shifted, one, out=self.y, casting="unsafe")
+
+
+class _Whiten(_Rows):
+    def __init__(self, task: Task, x: Array, y: Array, work: Array, other: Array, one: Array):
+        super().__init__(task, x, y, work, other, one)
+        self.count = work.dtype.type(work.shape[-1])
+        self.epsilon = work.dtype.type(task.number("epsilon"))
+
+    def run(self) -> None:
+        work, one, square = self.work, self.one, self.other
+        np.copyto(work, self.x, casting="unsafe")
+        np.add.reduce(work, axis=-1, out=one, keepdims=True)
+        np.divide(one, self.count, out=one)
+        np.subtract(work, one, out=work)
+        np.multiply(work, work, out=square)
+        np.add.reduce(square, axis=-1, out=one, keepdims=True)
+        np.divide(one, self.count, out=one)
+        np.add(one, self.epsilon, out=one)
+        np.sqrt(one, out=one)
+        np.divide(work, one, out=self.y, casting="unsafe")
+
+
+def _blocks(task: Task, kind: type[_Rows]) -> Run:
+    """The rows of the box, some at a time, with the row dimension moved behind the others."""
+    x, y = (np.moveaxis(piece.array, piece.dimension("r"), -1) for piece in (task.fields["x"], task.fields["y"]))
+    if y.size == 0:
+        return nothing
+    dtype = arithmetic(y.dtype)
+    if x.ndim == 1:
+        x, y = x[None], y[None]
+    while y.ndim > 2 and y[0].nbytes > BLOCK_BYTES and y.shape[0] == 1:
+        x, y = x[0], y[0]
+    rows = max(1, min(y.shape[0], BLOCK_BYTES // max(1, y[0].size * dtype.itemsize)))
+    shape = (rows, *y.shape[1:])
+    work, other, one = (task.scratch(s, dtype) for s in (shape, shape, (*shape[:-1], 1)))
+    converted = None if x.dtype == dtype else task.scratch(shape, dtype)
+    steps: list[Run] = []
+    for begin in range(0, y.shape[0], rows):
+        n = min(rows, y.shape[0] - begin)
+        part = x[begin : begin + n]
+        if converted is not None:
+            steps.append(_copy(part, converted[:n]))
+            part = converted[:n]
+        steps.append(kind(task, part, y[begin : begin + n], work[:n], other[:n], one[:n]).run)
+    return sequence(steps)
+
+
+def _copy(x: Array, out: Array) -> Run:
+    return lambda: np.copyto(out, x, casting="unsafe")

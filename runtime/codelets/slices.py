@@ -1,0 +1,27 @@
+"""The kernel of `multi_slice`: rows of a table by index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from populus.dialects.diagnostics import PopulusError
+from populus.runtime.codelets.task import Run, Task, nothing
+
+
+def multi_slice(task: Task) -> Run:
+    """`y[t.., i.., t..] = table[t.., indices[i..], t..]`, the index being along dimension `dim` of the table.
+
+    Raises PopulusError, when run, for an index outside the table.
+    """
+    table, indices, y, dim = task["table"], task["indices"], task["y"], int(task.number("dim"))
+    if y.size == 0:
+        return nothing
+    n = table.shape[dim]
+
+    def run() -> None:
+        low, high = int(indices.min()), int(indices.max())
+        if low < 0 or high >= n:
+            raise PopulusError(f"index {low if low < 0 else high} is outside 0..{n}")
+        np.take(table, indices, dim, out=y, mode="clip")  # "raise" would take through a buffer
+
+    return run

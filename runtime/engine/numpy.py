@@ -1,0 +1,100 @@
+"""The `numpy` engine: each family in as few boxes as its contracted axes allow, variables in one arena."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects.element_types import dtype_of
+from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
+from populus.dialects.poplar.memory import ConstOp, VarOp, storage_of, view_of
+from populus.dialects.poplar.program import GraphOp
+from populus.runtime.codelets import KERNELS
+from populus.runtime.codelets.task import Run, Task, Workspace
+from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
+from populus.runtime.engine.lifetimes import Lifetimes, place
+from populus.runtime.engine.program import Program, StepNode
+
+Array = NDArray[Any]
+
+
+class NumpyProgram(Program):
+    """A graph whose families run whole, each as one kernel call for each part of its contracted axes."""
+
+    def __init__(self, graph: GraphOp):
+        super().__init__(graph)
+        self.workspace = Workspace()
+        lives = Lifetimes(graph)
+        sizes = {var: _bytes(var) for var in lives.of}
+        offsets, total = place(sizes, lives.of)
+        self.arena_bytes = total
+        # Zeros come as untouched pages; a variable that nothing wrote is then at least the same in every run.
+        arena = np.zeros(total, np.uint8)
+        self._memory: dict[VarOp | ConstOp, Array] = {
+            var: np.ndarray(sizes[var] // dtype_of(var.type.element).itemsize, dtype_of(var.type.element), arena, offset)
+            for var, offset in offsets.items()
+        }
+        self.load()
+
+    # -- memory
+
+    def array(self, value: SSAValue) -> Array:
+        return view_array(self._storage(value), view_of(value))
+
+    def _storage(self, value: SSAValue) -> Array:
+        """The memory of a view's variable or constant: [elements]."""
+        storage = storage_of(value)
+        assert isinstance(storage, VarOp | ConstOp), storage
+        if storage not in self._memory:
+            assert isinstance(storage, ConstOp), storage
+            array = storage.array()
+            uniform = array.size > 1 and not any(array.strides)
+            self._memory[storage] = np.broadcast_to(array.reshape(-1)[:1], array.size) if uniform else array.reshape(-1)
+        return self._memory[storage]
+
+    # -- steps
+
+    def execute(self, op: ExecuteOp) -> StepNode:
+        runs = [run for family in op.families() for run in self.family(family)]
+        return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
+
+    def family(self, family: FamilyOp) -> list[Run]:
+        """The kernel, bound to each box."""
+        kernel, params = KERNELS[family.codelet.data], params_of(family.params)
+        fields = [
+            (field, self.array(value), isinstance(storage_of(value), ConstOp)) for field, value in family.connections()
+        ]
+        return [
+            kernel(
+                Task(
+                    params,
+                    box,
+                    {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields},
+                    self.workspace,
+                )
+            )
+            for box in collapsed(family).boxes()
+        ]
+
+    def copy(self, op: CopyOp) -> StepNode:
+        source, target = self.array(op.src), self.array(op.dst)
+        return StepNode(op, [lambda: np.copyto(target, source)], [(op.dst, target)])
+
+    def read(self, op: Operation, value: SSAValue) -> Callable[[], Array]:
+        array = self.array(value)
+        return lambda: array
+
+    def write(self, op: Operation, value: SSAValue) -> Callable[[Array], None]:
+        array = self.array(value)
+        return lambda source: np.copyto(array, source.reshape(array.shape))
+
+
+def _bytes(var: VarOp) -> int:
+    count = dtype_of(var.type.element).itemsize
+    for n in var.type.shape:
+        count *= n
+    return count

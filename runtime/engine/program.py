@@ -1,0 +1,292 @@
+"""A loaded program: the control tree of a graph as nodes that run, with the steps in it bound by an engine.
+
+An engine says how an execute, a copy and a stream become calls; order, loops, branches and calls are the same for all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Block, Operation, SSAValue
+
+from populus.dialects.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.element_types import dtype_of
+from populus.dialects.poplar.compute import CopyOp, ExecuteOp
+from populus.dialects.poplar.memory import StorageOp, ViewOp
+from populus.dialects.poplar.program import (
+    CallOp,
+    FuncOp,
+    GraphOp,
+    HostCallOp,
+    IfOp,
+    RepeatOp,
+    SequenceOp,
+    StreamInOp,
+    StreamOutOp,
+    SwitchOp,
+    WhileOp,
+)
+from populus.dialects.poplar.types import TensorType
+from populus.runtime.codelets.task import Run
+
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = dict[str, Array]
+Written: TypeAlias = list[tuple[SSAValue, Array]]
+Observer: TypeAlias = Callable[[Operation, Written], None]
+
+
+class Node(ABC):
+    """A piece of program that runs."""
+
+    @abstractmethod
+    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
+        """What to call, and the step that each call belongs to (None: the call names its step itself)."""
+
+    @abstractmethod
+    def observed(self, observe: Observer) -> None:
+        """Runs it, telling `observe` after each step."""
+
+
+@dataclass
+class StepNode(Node):
+    """One step: its calls, and the views that it writes."""
+
+    op: Operation
+    runs: Sequence[Run]
+    written: Written = field(default_factory=list[tuple[SSAValue, Array]])
+
+    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
+        return [(run, self.op) for run in self.runs]
+
+    def observed(self, observe: Observer) -> None:
+        with located(self.op):
+            for run in self.runs:
+                run()
+        observe(self.op, [(value, array.copy()) for value, array in self.written])
+
+
+class BlockNode(Node):
+    """Nodes in order."""
+
+    def __init__(self, nodes: Sequence[Node]):
+        self.nodes = tuple(nodes)
+        pairs = [pair for node in nodes for pair in node.calls()]
+        self._runs = tuple(run for run, _ in pairs)
+        self._ops = tuple(op for _, op in pairs)
+
+    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
+        return list(zip(self._runs, self._ops))
+
+    def run(self) -> None:
+        left = iter(self._runs)
+        try:
+            for run in left:
+                run()
+        except Exception as error:
+            op = self._ops[len(self._runs) - left.__length_hint__() - 1]
+            if op is None:
+                raise
+            _raise_located(op, error)
+
+    def observed(self, observe: Observer) -> None:
+        for node in self.nodes:
+            node.observed(observe)
+
+
+@dataclass
+class ControlNode(Node):
+    """A loop or a branch: `control` runs the blocks by the function it is given."""
+
+    control: Callable[[Callable[[BlockNode], None]], None]
+
+    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
+        return [(lambda: self.control(BlockNode.run), None)]
+
+    def observed(self, observe: Observer) -> None:
+        self.control(lambda block: block.observed(observe))
+
+
+class located:  # noqa: N801, used as `with located(op):`
+    """Gives a PopulusError that a step raises the step's place."""
+
+    def __init__(self, op: Operation):
+        self.op = op
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PopulusError):
+            _raise_located(self.op, error)
+
+
+def _raise_located(op: Operation, error: Exception) -> None:
+    if not isinstance(error, PopulusError) or getattr(error, "located", False):
+        raise error
+    label = f" in execute '{op.label.data}'" if isinstance(op, ExecuteOp) else ""
+    named = PopulusError(f"{where(op)}: {error}{label}")
+    named.located = True  # pyright: ignore[reportAttributeAccessIssue], set and read here only
+    raise named from error
+
+
+class Program(ABC):
+    """A graph, loaded into an engine; runs any number of times.
+
+    `inputs` and `outputs`: (shape, dtype) of each stream by name. Raises PopulusError for what the engine cannot run.
+    """
+
+    def __init__(self, graph: GraphOp):
+        self.graph = graph
+        self.inputs: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        self.outputs: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        for op in graph.walk():
+            if isinstance(op, StreamInOp):
+                _declare(self.inputs, op, op.stream.data, op.dst)
+            elif isinstance(op, StreamOutOp):
+                _declare(self.outputs, op, op.stream.data, op.src)
+        self.given: Arrays = {}
+        self.results: Arrays = {}
+        self._functions: dict[str, BlockNode] = {}
+
+    def load(self) -> None:
+        """Binds the graph's steps; to be called once memory is there."""
+        self.body = self._block(self.graph.body.block)
+
+    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> Arrays:
+        """The outputs by name, as new arrays. `inputs` have the shapes and dtypes that `self.inputs` says."""
+        self.given, self.results = dict(inputs), {}
+        with np.errstate(all="ignore"):
+            if observe is None:
+                self.body.run()
+            else:
+                self.body.observed(observe)
+        self.given = {}
+        results, self.results = self.results, {}
+        return results
+
+    # -- what engines say
+
+    @abstractmethod
+    def execute(self, op: ExecuteOp) -> StepNode:
+        """An execute, bound."""
+
+    @abstractmethod
+    def copy(self, op: CopyOp) -> StepNode:
+        """A copy, bound."""
+
+    @abstractmethod
+    def read(self, op: Operation, value: SSAValue) -> Callable[[], Array]:
+        """What gives the present content of a view; not to be written."""
+
+    @abstractmethod
+    def write(self, op: Operation, value: SSAValue) -> Callable[[Array], None]:
+        """What overwrites a view."""
+
+    @abstractmethod
+    def array(self, value: SSAValue) -> Array:
+        """The memory of a view."""
+
+    # -- the tree
+
+    def _block(self, block: Block) -> BlockNode:
+        return BlockNode([node for op in block.ops for node in self._nodes(op)])
+
+    def _nodes(self, op: Operation) -> Iterator[Node]:
+        match op:
+            case StorageOp() | ViewOp() | FuncOp():
+                return
+            case ExecuteOp():
+                yield self.execute(op)
+            case CopyOp():
+                yield self.copy(op)
+            case SequenceOp():
+                yield self._block(op.body.block)
+            case StreamInOp() | StreamOutOp() | HostCallOp():
+                yield self._host(op)
+            case RepeatOp():
+                yield _repeat(op.count.value.data, self._block(op.body.block))
+            case WhileOp():
+                yield _while(self.read(op, op.predicate), self._block(op.before.block), self._block(op.body.block))
+            case IfOp():
+                yield _if(self.read(op, op.predicate), self._block(op.then.block), self._block(op.otherwise.block))
+            case SwitchOp():
+                cases = [int(c) for c in op.cases.get_values()]
+                yield _switch(self.read(op, op.control), cases, [self._block(p.block) for p in op.programs])
+            case CallOp():
+                name = op.callee.data
+                if name not in self._functions:
+                    self._functions[name] = self._block(op.target().body.block)
+                yield self._functions[name]
+            case _:
+                raise PopulusError(f"{where(op)}: {op.name} is not an op of a tile program; lower it first")
+
+    def _host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
+        if isinstance(op, StreamInOp):
+            stream, write = op.stream.data, self.write(op, op.dst)
+            return StepNode(op, [lambda: write(self.given[stream])], [(op.dst, self.array(op.dst))])
+        if isinstance(op, StreamOutOp):
+            name, read = op.stream.data, self.read(op, op.src)
+
+            def take() -> None:
+                self.results[name] = read().copy()
+
+            return StepNode(op, [take])
+        function = HOST_FUNCTIONS.get(op.function.data)
+        if function is None:
+            raise PopulusError(f"{where(op)}: no host function '{op.function.data}'{did_you_mean(op.function.data, HOST_FUNCTIONS)}")
+        count = op.inputs.value.data
+        reads = [self.read(op, v) for v in op.views[:count]]
+        writes = [self.write(op, v) for v in op.views[count:]]
+
+        def call() -> None:
+            results = function(op, [read().copy() for read in reads])
+            for write, result in zip(writes, results, strict=True):
+                write(result)
+
+        return StepNode(op, [call], [(v, self.array(v)) for v in op.views[count:]])
+
+
+HostFunction: TypeAlias = Callable[[HostCallOp, list[Array]], Sequence[Array]]
+
+HOST_FUNCTIONS: dict[str, HostFunction] = {}
+"""What `poplar.host_call` can call, by name: from the op and its inputs' content to its outputs'."""
+
+
+def _declare(streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Operation, name: str, value: SSAValue) -> None:
+    type = value.type
+    assert isinstance(type, TensorType), type
+    found = type.shape, dtype_of(type.element)
+    if streams.setdefault(name, found) != found:
+        raise PopulusError(f"{where(op)}: stream '{name}' has two types, {streams[name]} and {found}; give one of them another name")
+
+
+def _repeat(count: int, body: BlockNode) -> Node:
+    def control(run: Callable[[BlockNode], None]) -> None:
+        for _ in range(count):
+            run(body)
+
+    return ControlNode(control)
+
+
+def _while(predicate: Callable[[], Array], before: BlockNode, body: BlockNode) -> Node:
+    def control(run: Callable[[BlockNode], None]) -> None:
+        run(before)
+        while predicate().item():
+            run(body)
+            run(before)
+
+    return ControlNode(control)
+
+
+def _if(predicate: Callable[[], Array], then: BlockNode, otherwise: BlockNode) -> Node:
+    return ControlNode(lambda run: run(then if predicate().item() else otherwise))
+
+
+def _switch(control: Callable[[], Array], cases: Sequence[int], programs: Sequence[BlockNode]) -> Node:
+    table = dict(zip(cases, programs))
+    return ControlNode(lambda run: run(table.get(control().item(), programs[-1])))

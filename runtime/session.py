@@ -1,0 +1,99 @@
+"""A program loaded into an engine, ready to run on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.poplar.program import GraphOp
+from populus.runtime.engine.program import Observer, Program
+
+if TYPE_CHECKING:
+    from populus.runtime.profile import Profile
+
+Array: TypeAlias = NDArray[Any]
+
+
+def _numpy(graph: GraphOp, sample: int, seed: int) -> Program:
+    from populus.runtime.engine.numpy import NumpyProgram
+
+    return NumpyProgram(graph)
+
+
+def _strict(graph: GraphOp, sample: int, seed: int) -> Program:
+    from populus.runtime.engine.strict import SampledProgram, StrictProgram
+
+    return SampledProgram(graph, sample, seed) if sample else StrictProgram(graph, seed)
+
+
+def _native(graph: GraphOp, sample: int, seed: int) -> Program:
+    raise PopulusError("the native engine is not built yet; use numpy or strict")
+
+
+ENGINES: dict[str, Callable[[GraphOp, int, int], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
+
+
+class Session:
+    """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
+
+    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`, or `strict`, which runs vertex by vertex
+    and checks each. `sample`: with `strict`, how many vertices of each family to check; 0 is all. `seed`: of the order of
+    vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
+    """
+
+    def __init__(self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int = 0, seed: int = 0):
+        if engine not in ENGINES:
+            raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
+        self.graph = _graph_of(module)
+        self._program = ENGINES[engine](self.graph, sample, seed)
+
+    @property
+    def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        return self._program.inputs
+
+    @property
+    def outputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        return self._program.outputs
+
+    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
+        """The outputs by name, as new arrays; inputs are left as they are.
+
+        `observe(step, written)` is called after each execute, copy, stream in and host call with [(view, copy of its content)].
+        Raises PopulusError for inputs that are missing, unknown, or of another shape or dtype, and for what a step refuses.
+        """
+        return self._program.run({name: self._input(name, inputs) for name in self._known(inputs)}, observe)
+
+    def profile(self) -> Profile:
+        """Tiles, bytes and cycles of the program, by the machine's cost model."""
+        from populus.runtime.profile import profile
+
+        return profile(self.graph)
+
+    def _known(self, inputs: Mapping[str, Array]) -> list[str]:
+        for name in inputs:
+            if name not in self.inputs:
+                raise PopulusError(f"the program has no input '{name}'{did_you_mean(name, self.inputs)}")
+        return list(self.inputs)
+
+    def _input(self, name: str, inputs: Mapping[str, Array]) -> Array:
+        shape, dtype = self.inputs[name]
+        if name not in inputs:
+            raise PopulusError(f"input '{name}' is missing; it is {dtype} {list(shape)}")
+        array = np.asarray(inputs[name])
+        if array.shape != shape or array.dtype != dtype:
+            raise PopulusError(f"input '{name}' is {array.dtype} {list(array.shape)}, expected {dtype} {list(shape)}")
+        return array
+
+
+def _graph_of(module: ModuleOp | GraphOp) -> GraphOp:
+    if isinstance(module, GraphOp):
+        return module
+    graphs = [op for op in module.walk() if isinstance(op, GraphOp)]
+    if len(graphs) != 1:
+        raise PopulusError(f"the module has {len(graphs)} poplar.graph; a session runs exactly one")
+    return graphs[0]
