@@ -34,11 +34,29 @@ class PopopsFusePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in list(op.walk()):
-            if isinstance(inner, MapOp):
+            if isinstance(inner, ReshapeOp):
+                reshape_constant(inner)
+            elif isinstance(inner, MapOp):
                 fuse(inner, self.literals)
         for region in (r for inner in op.body.block.ops for r in inner.regions):
             for block in region.blocks:
                 _erase_dead(block)
+
+
+def reshape_constant(op: ReshapeOp) -> None:
+    """A constant that only `op` reads is the reshaped constant itself."""
+    constant = op.x.owner
+    if isinstance(constant, ConstantOp) and op.x.has_one_use():
+        value = constant.value
+        if isinstance(value, DenseIntOrFPElementsAttr):
+            value = DenseIntOrFPElementsAttr(op.y.type, value.data)
+        new = ConstantOp.create(properties={"value": value}, result_types=[op.y.type])
+        new.location = constant.location
+        new.result.name_hint = op.x.name_hint
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        op.y.replace_all_uses_with(new.result)
+        Rewriter.erase_op(op)
+        Rewriter.erase_op(constant)
 
 
 def fuse(op: MapOp, literals: bool) -> None:
@@ -87,8 +105,6 @@ def fuse(op: MapOp, literals: bool) -> None:
 def _literal(value: SSAValue) -> expr.Const | None:
     """The literal for a float constant of equal elements."""
     owner = value.owner
-    if isinstance(owner, ReshapeOp):
-        owner = owner.x.owner
     if not isinstance(owner, ConstantOp) or not isinstance(owner.value, DenseIntOrFPElementsAttr) or not is_float(element_type_of(value.type)):
         return None
     if not owner.value.is_splat():

@@ -10,17 +10,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, at, linear
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.plan.contraction import accumulator
+from populus.lowering.plan.contraction import accumulator, stages
 from populus.lowering.to_poplar import Tiles
 
-# One stage below 16 partials, two below 125, three above. Source: poplin's multi-stage reduction.
-STAGES = ((16, 1), (125, 2))
 SPLIT_WORTH = 64  # elements of a row below which its reduction stays on one tile
-
-
-def stages(depth: int) -> int:
-    """In how many stages `depth` partials of an element are reduced."""
-    return next((s for limit, s in STAGES if depth < limit), 3)
 
 
 def reduce_partials(t: Tiles, partials: SSAValue, leading: int, element: Attribute, op: str = "add") -> SSAValue:
@@ -31,31 +24,32 @@ def reduce_partials(t: Tiles, partials: SSAValue, leading: int, element: Attribu
     assert isinstance(partials.type, TensorType), partials.type
     shape = partials.type.shape
     depth = math.prod(shape[:leading])
-    x = t.reshape(partials, (depth, *shape[leading:]))
-    for stage in range(stages(depth), 1, -1):
+    count = int(stages(depth, math.prod(shape[leading:]), t.target))
+    x = partials
+    if count > 1:
+        x, leading = t.reshape(x, (depth, *shape[leading:])), 1
+    for stage in range(count, 1, -1):
         fan_out = round(depth ** ((stage - 1) / stage))
-        x = _stage(t, x, fan_out, partials.type.element, op, f".reduce{stage}")
+        x = _stage(t, x, leading, fan_out, partials.type.element, op, f".reduce{stage}")
         depth = fan_out
-    return _stage(t, x, 1, element, op, ".reduce")
+    return _stage(t, x, leading, 1, element, op, ".reduce")
 
 
-def _stage(t: Tiles, x: SSAValue, fan_out: int, element: Attribute, op: str, suffix: str) -> SSAValue:
-    """[depth, outputs..] to [fan_out, outputs..], or to [outputs..] where fan_out is 1."""
+def _stage(t: Tiles, x: SSAValue, leading: int, fan_out: int, element: Attribute, op: str, suffix: str) -> SSAValue:
+    """[depth, outputs..] to [fan_out, outputs..], or [parts.., outputs..] to [outputs..] where `fan_out` is 1."""
     assert isinstance(x.type, TensorType), x.type
-    depth, *outputs = x.type.shape
-    dims = [f"d{i}" for i in range(len(outputs))]
-    grid = linear(tuple(outputs), max(t.target.tiles // fan_out, 1), t.target.grain(element))
-    axes = {"r": Split(depth, fan_out), **dict(zip(dims, grid.splits))}
+    parts, outputs = x.type.shape[:leading], x.type.shape[leading:]
+    dims, rows = [f"d{i}" for i in range(len(outputs))], [f"r{i}" for i in range(leading)]
+    grid = linear(outputs, max(t.target.tiles // fan_out, 1), t.target.grain(element))
+    axes = {**{r: Split(n) for r, n in zip(rows, parts)}, **dict(zip(dims, grid.splits))}
+    order, access = tuple(dims[d] for d in grid.order), list(map(along, dims))
     if fan_out > 1:
-        splits, order = (Split(fan_out, fan_out), *grid.splits), (0, *(d + 1 for d in grid.order))
-        y = t.var((fan_out, *outputs), element, Grid(splits, order), suffix)
-        domain = Domain(tuple(axes.items()), ("r", *(dims[d] for d in grid.order)))
-        access = [at("r"), *map(along, dims)]
-    else:
-        y = t.var(outputs, element, grid)
-        domain = Domain(tuple(axes.items()), tuple(dims[d] for d in grid.order))
-        access = list(map(along, dims))
-    t.execute("reduce", domain, [("in", "x", x, [along("r"), *map(along, dims)]), ("out", "y", y, access)], {"op": StringAttr(op)}, suffix)
+        axes["r0"] = Split(parts[0], fan_out)
+        grid = Grid((Split(fan_out, fan_out), *grid.splits), (0, *(d + 1 for d in grid.order)))
+        order, access, outputs = ("r0", *order), [at("r0"), *access], (fan_out, *outputs)
+    y = t.var(outputs, element, grid, suffix if fan_out > 1 else "")
+    fields = [("in", "x", x, list(map(along, [*rows, *dims]))), ("out", "y", y, access)]
+    t.execute("reduce", Domain(tuple(axes.items()), order), fields, {"op": StringAttr(op)}, suffix)
     return y
 
 

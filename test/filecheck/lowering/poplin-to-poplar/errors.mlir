@@ -1,0 +1,13 @@
+// RUN: not populus-opt %s -p "poplin-to-poplar{target=gc300}" 2>&1 | filecheck %s --check-prefix TARGET
+// RUN: not populus-opt %s -p "poplin-to-poplar{target=gc200 tiles=0}" 2>&1 | filecheck %s --check-prefix TILES
+// RUN: not populus-opt %s -p "poplin-to-poplar{target=gc200 tiles=4},popnn-to-poplar{target=bow}" 2>&1 | filecheck %s --check-prefix OTHER
+// RUN: not populus-opt %s -p "poplin-to-poplar{target=gc200}" 2>&1 | filecheck %s --check-prefix HOLD
+
+func.func @main(%a : tensor<1x8x8xf64>) -> tensor<1x8x8xf64> attributes {input_names = ["a"], output_names = ["a"]} {
+  func.return %a : tensor<1x8x8xf64>
+}
+
+// TARGET: target 'gc300' is not one of gc2, gc200, bow, host; did you mean 'gc200'?
+// TILES: target 'gc200': tiles = 0 is out of range
+// OTHER: input 'a' is f64, which target gc200 cannot hold
+// HOLD: input 'a' is f64, which target gc200 cannot hold; cast it in the model or take target host
