@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
 from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.element_types import dtype_of
+from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.dialects.table import context
 from populus.lowering import extensions
 from populus.lowering.files import read_module
@@ -24,6 +24,7 @@ from populus.lowering.passes import PASSES
 from populus.lowering.pipeline import LEVELS, Pipeline, Timing
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
     from numpy.typing import NDArray
 
@@ -65,6 +66,8 @@ def compile(
         raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
     if tiles is not None and tiles < 1:
         raise PopulusError(f"tiles = {tiles}; a machine has at least 1")
+    if sample is not None and sample < 1:
+        raise PopulusError(f"sample = {sample}; a family has at least 1 vertex to look at")
     loaded = [extensions.load(path) for path in load]
     passes = dict(PASSES)
     for extension in loaded:
@@ -231,7 +234,8 @@ class Program:
     @property
     def signature(self) -> Signature:
         """The names and types of inputs and outputs."""
-        assert self._signature is not None, "build() gives the signature"
+        if self._signature is None:  # a module that came as a tile program, with no function above it
+            self._signature = Signature(*(_types(streams) for streams in (self.session.inputs, self.session.outputs)))
         return self._signature
 
     @cached_property
@@ -239,7 +243,7 @@ class Program:
         """The engine with the program loaded into it."""
         from populus.runtime.session import Session
 
-        return Session(self.module("poplar"), engine=self.engine)
+        return Session(self.module("poplar"), engine=self.engine, sample=self.sample or 0)
 
     def _compiled(
         self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None
@@ -252,7 +256,7 @@ class Program:
         passes = self.pipeline.from_level(found).down_to(level)
         above = passes.down_to("popops")
         above.run(ctx, module, timings=timings, progress=progress)
-        if self._signature is None:
+        if self._signature is None and found != "poplar":
             self._signature = Signature.of(module)
         rest = Pipeline(passes.passes[len(above) :])
         rest.run(ctx, module, timings=timings, progress=progress and (lambda i, name: progress(i + len(above), name)))
@@ -263,7 +267,16 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
     """The outputs of the program as it is at `level`, by that level's evaluator; at `onnx` that is ONNX's reference, for comparing."""
     if level == "poplar":
         return program.session.run(inputs)
-    raise PopulusError(f"level {level} cannot be run")
+    if level == "onnx":
+        model = program.source.model
+        if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
+            raise PopulusError("the level onnx is run by ONNX's reference, which needs the .onnx model, not a module")
+        from populus.oracle import run_reference
+
+        return run_reference(model, inputs)
+    from populus.runtime.interpreter import run_function
+
+    return run_function(program.module(level), inputs)
 
 
 def level_of(module: ModuleOp) -> str:
@@ -277,6 +290,10 @@ def _names(op: FuncOp, attribute: str) -> list[str]:
     if not isinstance(found, ArrayAttr):
         return []
     return [name.data for name in cast("ArrayAttr[Attribute]", found) if isinstance(name, StringAttr)]
+
+
+def _types(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, TensorType[Attribute]]:
+    return {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in streams.items()}
 
 
 def _static(name: str, type: Attribute) -> TensorType[Attribute]:
