@@ -92,9 +92,7 @@ def contraction(
     half = size_in_bytes(element) == 2
     units = target.channel_grain(element)
     i, o = ceil_div(in_channels, units), ceil_div(out_channels, units)
-    matrix: Any = np.where(
-        np.asarray(taps) == 1,
-        amp_1x1(rows * cols, i, o, half, units),
-        amp_nx1(rows, cols, i, o, taps, half, units),
-    )
+    product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, half, units))
+    convolution: NDArray[Any] = np.asarray(amp_nx1(rows, cols, i, o, taps, half, units))
+    matrix: NDArray[Any] = np.where(np.equal(taps, 1), product, convolution)
     return np.minimum(groups * matrix, vector_macs(outputs, depth, element, target))
