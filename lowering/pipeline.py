@@ -125,17 +125,13 @@ class Pipeline:
         return self.replace(name, replace(old, **options))
 
     def with_defaults(self, **options: ParameterType | None) -> Pipeline:
-        """With these options in every pass that has them and leaves them at None; an option of None changes nothing.
+        """With these options in every pass that has them, unless some pass states another value than None itself.
 
-        This is how the target of a compilation reaches the passes that ask for one.
+        This is how the target of a compilation reaches the passes that ask for one, and how a pipeline may have its own.
         """
-
-        def filled(p: ModulePass) -> ModulePass:
-            known = {f.name for f in fields(p)}
-            new = {k: v for k, v in options.items() if v is not None and k in known and getattr(p, k) is None}
-            return replace(p, **new) if new else p
-
-        return Pipeline(tuple(map(filled, self.passes)))
+        having = {k: [p for p in self.passes if k in {f.name for f in fields(p)}] for k in options}
+        open = {k: v for k, v in options.items() if v is not None and all(getattr(p, k) is None for p in having[k])}
+        return Pipeline(tuple(replace(p, **{k: v for k, v in open.items() if p in having[k]}) for p in self.passes))
 
     def down_to(self, level: str) -> Pipeline:
         """The passes that leave a module at `level` (`onnx`, `popart`, `popops` or `poplar`), and none below it."""

@@ -131,11 +131,7 @@ class Signature:
 
         Raises PopulusError if there is no `@main`, or an input is no tensor of static shape.
         """
-        for op in module.body.block.ops:
-            if isinstance(op, FuncOp) and op.sym_name.data == "main":
-                break
-        else:
-            raise PopulusError("the module has no func.func @main to run")
+        op = _main(module)
         arguments = list(op.body.block.args)
         last = op.body.block.last_op
         results = [o.type for o in last.operands] if isinstance(last, ReturnOp) else []
@@ -147,6 +143,12 @@ class Signature:
             {name: _static(name, a.type) for name, a in zip(inputs, arguments, strict=True)},
             {name: _static(name, t) for name, t in zip(outputs, results, strict=True)},
         )
+
+    def state(self, module: ModuleOp) -> None:
+        """Writes the names onto `@main`, for the levels below, whose streams have them."""
+        main = _main(module)
+        for attribute, names in (("input_names", self.inputs), ("output_names", self.outputs)):
+            main.attributes[attribute] = ArrayAttr([StringAttr(name) for name in names])
 
     def checked(self, inputs: Mapping[str, Any]) -> Arrays:
         """The arrays for the inputs, in order.
@@ -258,6 +260,7 @@ class Program:
         above.run(ctx, module, timings=timings, progress=progress)
         if self._signature is None and found != "poplar":
             self._signature = Signature.of(module)
+            self._signature.state(module)
         rest = Pipeline(passes.passes[len(above) :])
         rest.run(ctx, module, timings=timings, progress=progress and (lambda i, name: progress(i + len(above), name)))
         return module
@@ -285,6 +288,13 @@ def level_of(module: ModuleOp) -> str:
     return next((level for level, names in LEVELS.items() if dialects & set(names)), "popart")
 
 
+def _main(module: ModuleOp) -> FuncOp:
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+            return op
+    raise PopulusError("the module has no func.func @main to run")
+
+
 def _names(op: FuncOp, attribute: str) -> list[str]:
     found = op.attributes.get(attribute)
     if not isinstance(found, ArrayAttr):
@@ -299,7 +309,7 @@ def _types(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict
 def _static(name: str, type: Attribute) -> TensorType[Attribute]:
     if not isinstance(type, TensorType):
         raise PopulusError(f"'{name}' is {type}; only tensors go in and out of a program")
-    if -1 in type.get_shape():
+    if min(type.get_shape(), default=0) < 0:
         raise PopulusError(f"'{name}' is {type}; a program has static shapes, so give its dimensions a size (dims)")
     return cast("TensorType[Attribute]", type)
 

@@ -60,6 +60,6 @@ def line_of(tool: str, error: BaseException) -> str:
         case OSError() if error.filename is not None:
             message = f"{error.filename}: {(error.strerror or str(error)).lower()}"
         case _:
-            notes = [note for note in getattr(error, "__notes__", []) if note.startswith("in the pass ")]
-            message = f"internal error {' '.join(notes)}: {type(error).__name__}: {error} (--debug shows where)"
+            notes = [f" {note}" for note in getattr(error, "__notes__", []) if note.startswith("in the pass ")]
+            message = f"internal error{''.join(notes)}: {type(error).__name__}: {error} (--debug shows where)"
     return f"{tool}: {' '.join(message.split())}"
