@@ -48,7 +48,7 @@ class View:
     @property
     def repeats(self) -> bool:
         """Whether an element occurs more than once, so that the view may not be written."""
-        return any(s == 0 and n > 1 for n, s in zip(self.shape, self.strides))
+        return 0 not in self.shape and any(s == 0 and n > 1 for n, s in zip(self.shape, self.strides))
 
     def slice(self, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> View:
         """`[begins : ends : steps]`; bounds are within the view, steps may be negative."""
