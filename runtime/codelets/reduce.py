@@ -37,7 +37,7 @@ def reduce(task: Task) -> Run:
     kept = [a.terms[0][0] for a in own if a.terms]
     order = [piece.dimension(axis) for axis in kept]
     if len(kept) < y.ndim:  # dimensions of one element, accessed by a constant
-        y = y[tuple(slice(None) if a.terms else 0 for a in own)]
+        y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
     reduced = [d for d in range(piece.array.ndim) if d not in order]
     if any(piece.array.shape[d] == 0 for d in reduced):
         identity = _identity(op, y.dtype)

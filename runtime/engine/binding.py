@@ -96,7 +96,7 @@ def step_of(access: Access, box: Box) -> int:
 def piece_of(family: FamilyOp, field: Field, array: Array, box: Box, constant: bool) -> Piece:
     """The piece of a field's view that a box touches; read-only if the field is an input."""
     slices, pads = slices_of(family, field, array.shape, box)
-    part = array[slices]
+    part = array[(*slices, ...)]  # the dots keep what has no dimension an array
     if field.kind == "in" and part.flags.writeable:
         part = part.view()
         part.flags.writeable = False
