@@ -129,7 +129,8 @@ class Call(Expr):
     args: tuple[Expr, ...]
 
 
-Derivative: TypeAlias = Callable[..., Sequence["Like | None"]]
+Slopes: TypeAlias = "Sequence[Like | None]"
+Derivative: TypeAlias = "Callable[[Expr, Expr], Slopes] | Callable[[Expr, Expr, Expr], Slopes] | Callable[[Expr, Expr, Expr, Expr], Slopes]"
 
 
 @dataclass(frozen=True)
@@ -380,7 +381,9 @@ def derivative(e: Expr, index: int, y: Expr | None = None) -> Expr | None:
             return None
         case Cast(x, type):
             inner = derivative(x, index)
-            return None if inner is None or not is_float(type) else inner
+            if inner is None or not is_float(type):
+                return None
+            return inner if isinstance(inner, Const) else Cast(inner, type)
         case Call(function, args):
             inner = [derivative(a, index) for a in args]
             if all(d is None for d in inner):
@@ -405,7 +408,7 @@ def times(a: Expr, b: Expr) -> Expr:
             case Const(1):
                 return other
             case Const(-1):
-                return other if isinstance(other, Const) and other.value == 1 else -other
+                return x if isinstance(other, Const) and other.value == 1 else -other
             case Call("select", (p, q, condition)) if isinstance(p, Const) and isinstance(q, Const):
                 return select(_scaled(p, other), _scaled(q, other), condition)
             case _:

@@ -5,7 +5,6 @@ A formula of many steps goes over the arrays in blocks that stay in the cache. T
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

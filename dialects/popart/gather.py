@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
@@ -17,7 +18,8 @@ from populus.dialects.element_types import element_type_of, is_integer, is_unsig
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popops import MultiSliceOp
+from populus.dialects.popart.matmul import product
+from populus.dialects.popops import IotaOp, MultiSliceOp
 
 
 @irdl_op_definition
@@ -53,3 +55,18 @@ class GatherOp(PopartOp):
         else:
             indices = self.indices
         return [calls.insert(b, MultiSliceOp(self.x, indices, dim=axis))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # Row i of dx is the sum of the rows of g whose index is i: a product with the matrix of "index j is i".
+        axis, shape = self.axis.value.data, calls.shape(self.x)
+        n, picked = shape[axis], math.prod(calls.shape(self.indices))
+        numbers = calls.reshape(b, calls.insert(b, IotaOp(count=n, start=0, step=1, element=calls.element(self.indices))), (n, 1))
+        same = expr.equal(Arg(1), Arg(2))
+        if not is_unsigned(calls.element(self.indices)):
+            same = same | expr.equal(Arg(1) - n, Arg(2))
+        chosen = calls.map(b, expr.cast(same, calls.element(self.x)), numbers, calls.reshape(b, self.indices, (1, picked)))
+        outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+        g = calls.transpose(b, calls.reshape(b, grads[0], (outer, picked, inner)), (1, 0, 2))
+        rows = product(b, chosen, calls.reshape(b, g, (picked, outer * inner)))
+        dx = calls.transpose(b, calls.reshape(b, rows, (n, outer, inner)), (1, 0, 2))
+        return [calls.reshape(b, dx, shape), None]

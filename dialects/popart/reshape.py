@@ -222,9 +222,9 @@ class PadOp(PopartOp):
         return calls.reverse(b, calls.slice_dim(b, x, d, first, first + count), [d])
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        if self.mode.data != "constant":
-            return super().gradient(b, grads)
         lower, upper = ints(self.lower_), ints(self.upper)
+        if self.mode.data != "constant":
+            return [self._folded(b, grads[0])]
         dx = calls.pad(b, grads[0], [-p for p in lower], [-p for p in upper])
         if self.value is None:
             return [dx]
@@ -232,6 +232,33 @@ class PadOp(PopartOp):
         everything = calls.reduce(b, "add", grads[0], dims)
         inside = calls.reduce(b, "add", dx, dims)
         return [dx, calls.map(b, Arg(1) - Arg(2), everything, inside)]
+
+    def _folded(self, b: Builder, g: SSAValue) -> SSAValue:
+        """What lies outside x, added to the elements that it repeats, from the last dimension to the first."""
+        lower, upper = ints(self.lower_), ints(self.upper)
+        for d in reversed(range(len(lower))):
+            n, low, high = calls.shape(self.x)[d], lower[d], upper[d]
+            size = calls.shape(g)[d]
+            total = self._placed(b, calls.slice_dim(b, g, d, max(low, 0), size - max(high, 0)), d, n, max(-low, 0))
+            outside = [(0, low, 0 if self.mode.data == "edge" else 1)] if low > 0 else []
+            if high > 0:
+                outside.append((size - high, size, n - 1 if self.mode.data == "edge" else n - 1 - high))
+            for begin, end, at in outside:
+                part = calls.slice_dim(b, g, d, begin, end)
+                if self.mode.data == "edge":
+                    part = calls.sum_to(b, part, shapes.reduced(calls.shape(part), [d], keep=True))
+                else:
+                    part = calls.reverse(b, part, [d])
+                total = calls.map(b, Arg(1) + Arg(2), total, self._placed(b, part, d, n, at))
+            g = total
+        return g
+
+    def _placed(self, b: Builder, part: SSAValue, d: int, n: int, at: int) -> SSAValue:
+        """`part` from position `at` of dimension d on, of n elements; zeros elsewhere."""
+        shape = calls.shape(part)
+        lower, upper = [0] * len(shape), [0] * len(shape)
+        lower[d], upper[d] = at, n - at - shape[d]
+        return calls.pad(b, part, lower, upper)
 
 
 @irdl_op_definition

@@ -1,0 +1,155 @@
+"""Runs a module at the `popart` or `popops` level, or a mixture, op by op on whole arrays.
+
+A loop over the ops and a dictionary from class to function, rather than xDSL's `Interpreter`: that one copies scopes and
+looks names up for each op (about 10 us), and wants every op registered, where a custom op here runs through its own formula
+or lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.builder import Builder
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects.check import CloseOp
+from populus.dialects.data import ConstantOp
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.runtime import popart, poplin, popnn, popops, poprand
+from populus.runtime.check import check_close
+from populus.runtime.expr import evaluate
+
+Array = NDArray[Any]
+Observe = Callable[[Operation, list[Array]], None]
+
+
+@cache
+def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
+    """What computes an op of each class: takes the op and its operands' arrays, gives its results'."""
+    return {
+        ConstantOp: _constant,
+        **popops.FUNCTIONS,
+        **poplin.FUNCTIONS,
+        **popnn.FUNCTIONS,
+        **poprand.FUNCTIONS,
+        **popart.FUNCTIONS,
+    }
+
+
+def _constant(op: ConstantOp) -> list[Array]:
+    return [op.array()]
+
+
+def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:
+    """The results of one op. An op without a row here is evaluated by its formula, or else through its `lower`.
+
+    Raises PopulusError for an op of another level.
+    """
+    if (function := functions().get(type(op))) is not None:
+        return function(op, *arrays)
+    if isinstance(op, ElementwiseOp):
+        return [evaluate(op.formula(), arrays)]
+    if isinstance(op, PopartOp):
+        return _through_lowering(op, arrays)
+    raise PopulusError(f"{where(op)}: {op.name} has no value at this level; run the module after the passes that lower it, or before")
+
+
+def _through_lowering(op: PopartOp, arrays: Sequence[Array]) -> list[Array]:
+    block = Block(arg_types=[o.type for o in op.operands])
+    # A constant operand stays one, since a lowering may look at it.
+    operands: list[SSAValue] = []
+    for argument, o in zip(block.args, op.operands):
+        constant = o.owner.clone() if isinstance(o.owner, ConstantOp) else None
+        if constant is not None:
+            block.add_op(constant)
+        operands.append(argument if constant is None else constant.result)
+    copy = op.clone(dict(zip(op.operands, operands)))
+    copy.location = op.location
+    block.add_op(copy)
+    results = copy.lower(Builder(InsertPoint.before(copy)))
+    values: dict[SSAValue, Array] = dict(zip(block.args, arrays))
+    for inner in block.ops:
+        if inner is copy:
+            break
+        values.update(zip(inner.results, evaluate_op(inner, [values[o] for o in inner.operands])))
+    return [values[r] for r in results]
+
+
+def run_function(module: ModuleOp, inputs: Mapping[str, Array], observe: Observe | None = None, function: str = "main") -> dict[str, Array]:
+    """The results of a function of the module, by the names of its `output_names`; `inputs` by those of its `input_names`.
+
+    A function without these attributes has its arguments' own names (`input_0` ..) and `output_0` ...
+    `observe` is called after each op with its results. `check.close` is checked.
+    Raises PopulusError for inputs that are missing, of another shape or element type, or not asked for, and as the ops do.
+    """
+    main = _function(module, function)
+    names = _names(main, "input_names") or [a.name_hint or f"input_{i}" for i, a in enumerate(main.body.block.args)]
+    if unknown := inputs.keys() - set(names):
+        raise PopulusError(f"@{function} has no input '{min(unknown)}'; its inputs are {', '.join(names) or 'none'}")
+    arrays: list[Array] = []
+    for name, argument in zip(names, main.body.block.args):
+        if name not in inputs:
+            raise PopulusError(f"@{function}: the input '{name}' is missing; {argument.type} is expected")
+        array = np.asarray(inputs[name])
+        shape, dtype = shape_of(argument.type), dtype_of(element_type_of(argument.type))
+        if array.shape != shape or array.dtype != dtype:
+            raise PopulusError(f"@{function}: the input '{name}' is {list(array.shape)} of {array.dtype}; {argument.type} is expected")
+        arrays.append(array)
+    results = _call(module, main, arrays, observe)
+    return dict(zip(_names(main, "output_names") or [f"output_{i}" for i in range(len(results))], results))
+
+
+def _function(module: ModuleOp, name: str) -> func.FuncOp:
+    for op in module.body.block.ops:
+        if isinstance(op, func.FuncOp) and op.sym_name.data == name:
+            return op
+    raise PopulusError(f"the module has no function @{name}")
+
+
+def _names(function: func.FuncOp, attribute: str) -> list[str]:
+    names = function.attributes.get(attribute)
+    return [n.data for n in names if isinstance(n, StringAttr)] if isinstance(names, ArrayAttr) else []
+
+
+def _call(module: ModuleOp, function: func.FuncOp, arguments: Sequence[Array], observe: Observe | None) -> list[Array]:
+    block = function.body.block
+    values: dict[SSAValue, Array] = dict(zip(block.args, arguments))
+    reads = _last_reads(block)
+    for op in block.ops:
+        arrays = [values[o] for o in op.operands]
+        if isinstance(op, func.ReturnOp):
+            return arrays
+        if isinstance(op, CloseOp):
+            check_close(op, arrays[0])
+            results: list[Array] = []
+        elif isinstance(op, func.CallOp):
+            results = _call(module, _function(module, op.callee.root_reference.data), arrays, observe)
+        else:
+            results = evaluate_op(op, arrays)
+        values.update(zip(op.results, results))
+        if observe is not None:
+            observe(op, results)
+        for value in reads.get(op, ()):
+            del values[value]
+    raise AssertionError(f"@{function.sym_name.data} does not return")
+
+
+def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
+    """For each op, the values that nothing reads after it, so that memory is what is alive and not the whole model."""
+    last: dict[SSAValue, Operation] = {}
+    for op in block.ops:
+        last.update((o, op) for o in op.operands)
+        last.update((r, op) for r in op.results)
+    found: dict[Operation, list[SSAValue]] = {}
+    for value, op in last.items():
+        found.setdefault(op, []).append(value)
+    return found

@@ -1,0 +1,67 @@
+"""What each `poplin` op computes on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from populus.dialects import poplin
+from populus.dialects.element_types import shape_of
+from populus.dialects.ops import ints
+from populus.runtime.popops import wide
+
+Array = NDArray[Any]
+
+
+def windows(x: Array, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...], counts: tuple[int, ...]) -> Array:
+    """A view [.., windows.., kernel..] of x [.., size..], which is padded already: `counts` windows in each spatial dimension."""
+    reaches = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations))
+    spatial = len(kernel)
+    lead = (slice(None),) * (x.ndim - spatial)
+    view = sliding_window_view(x, reaches, tuple(range(x.ndim - spatial, x.ndim)))
+    starts = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(counts, strides))
+    return view[(*lead, *starts, *(slice(None, None, d) for d in dilations))]
+
+
+def product(a: Array, b: Array) -> Array:
+    """NumPy's matmul; narrow floats are computed in float32, integers wrap."""
+    with np.errstate(all="ignore"):
+        return np.matmul(a.astype(wide(a.dtype)), b.astype(wide(b.dtype))).astype(a.dtype)
+
+
+def convolution(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, ...], dilations: tuple[int, ...], groups: int) -> Array:
+    """See `poplin.ConvolutionOp`: windows as rows of a matrix, times the weights as columns, group by group."""
+    spatial = x.ndim - 2
+    kernel = w.shape[2:]
+    x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:spatial], pads[spatial:])])
+    counts = tuple((n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], kernel, dilations, strides))
+    view = windows(x, kernel, strides, dilations, counts)  # [batch, channels, windows.., kernel..]
+    batch, channels, out = x.shape[0], w.shape[1], w.shape[0] // groups
+    parts: list[Array] = []
+    for g in range(groups):
+        mine = view[:, g * channels : (g + 1) * channels]
+        rows = np.moveaxis(mine, 1, 1 + spatial).reshape(batch * int(np.prod(counts)), -1)
+        columns = w[g * out : (g + 1) * out].reshape(out, -1).T
+        parts.append(np.moveaxis(product(rows, columns).reshape(batch, *counts, out), -1, 1))
+    return np.concatenate(parts, 1)
+
+
+def _matmul(op: poplin.MatMulOp, a: Array, b: Array) -> list[Array]:
+    return [product(a, b)]
+
+
+def _convolution(op: poplin.ConvolutionOp, x: Array, w: Array) -> list[Array]:
+    y = convolution(x, w, ints(op.strides), ints(op.pads), ints(op.dilations), op.groups.value.data)
+    assert y.shape == shape_of(op.y.type), (y.shape, op.y.type)
+    return [y]
+
+
+FUNCTIONS: dict[type[Operation], Callable[..., list[Array]]] = {
+    poplin.ConvolutionOp: _convolution,
+    poplin.MatMulOp: _matmul,
+}
