@@ -4,19 +4,80 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from populus.lowering.inventory import inventory
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.table import context
+from populus.lowering import extensions
+from populus.lowering.inventory import Row, inventory
+from populus.lowering.onnx_custom import custom_ops
+from populus.tools.command import dims_of
+
+COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `populus check`."""
-    parser.add_argument("model", metavar="MODEL", help="a .onnx model")
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a .onnx model")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; 1 without it")
+    add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops it defines")
+    add("--nodes", action="store_true", help="a line for each node, not for each kind")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    rows = inventory(args.model)
-    Console(highlight=False).print(rows)
-    return 1
+    if not args.model.endswith(".onnx"):
+        raise PopulusError(f"{args.model}: not an .onnx model; only these are checked")
+    ctx = context()
+    for path in args.load:
+        extensions.load(path).register(ctx)
+    rows = inventory(args.model, dims=dims_of(args.dim), customs=custom_ops(ctx))
+    console = Console(highlight=False)
+    console.print(table_of(rows, each=args.nodes))
+    missing = [row for row in rows if row.status == "missing"]
+    for reason, nodes in _by_reason(missing).items():
+        console.print(f"[red]missing[/red] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
+    counts = Counter(row.status for row in rows)
+    said = ", ".join(f"{counts[status]} {status}" for status in COLOURS if counts[status])
+    console.print(f"{len(rows)} nodes: {said or 'none needs anything'}")
+    if missing:
+        print(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def table_of(rows: Sequence[Row], *, each: bool) -> Table:
+    """A line for each kind of node (or each node), those that are missing first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("op", "opset", "element type"):
+        table.add_column(column)
+    table.add_column("node" if each else "nodes", justify="left" if each else "right", overflow="fold")
+    table.add_column("where")
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        op = f"{row.domain}.{row.op_type}" if row.domain not in ("", "ai.onnx") else row.op_type
+        kinds.setdefault((row.status, op, str(row.opset), row.dtype), []).append(row.node)
+    order = list(reversed(COLOURS))
+    for (status, op, opset, dtype), nodes in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1:])):
+        where = f"[{COLOURS[status]}]{status}[/]"
+        for cell in nodes if each else [str(len(nodes))]:
+            table.add_row(escape(op), opset, escape(dtype), escape(cell), where)
+    return table
+
+
+def _by_reason(rows: Sequence[Row]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        reasons.setdefault(row.reason, []).append(f"{row.op_type} '{row.node}'" if row.node else row.op_type)
+    return reasons
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    """A few of them, and how many more."""
+    shown = ", ".join(nodes[:3])
+    return shown if len(nodes) <= 3 else f"{shown} and {len(nodes) - 3} more"

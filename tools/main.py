@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 
-from populus.tools import bench, check, demo, run
 from populus.tools.command import ArgumentParser, reporting
 
-COMMANDS = {
-    "run": run,
-    "check": check,
-    "demo": demo,
-    "bench": bench,
+COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
+    "run": "compile a model and run it on inputs from a file, or on random ones",
+    "check": "list what a model needs, op by op, and whether it is there",
+    "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
+    "bench": "print how long models take to compile and run, and what they cost on the machine",
 }
 
 
@@ -26,12 +26,13 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: Sequence[str]) -> int:
     parser = ArgumentParser(prog="populus", description=__doc__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=ArgumentParser)
-    for name, command in COMMANDS.items():
-        summary = (command.__doc__ or "").splitlines()[0]
+    for name, summary in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary)
-        command.add_arguments(subparser)
-        subparser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
-        subparser.set_defaults(execute=command.execute)
+        if name == next((a for a in args if not a.startswith("-")), None):
+            command = import_module(f"populus.tools.{name}")
+            command.add_arguments(subparser)
+            subparser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
+            subparser.set_defaults(execute=command.execute)
     parsed = parser.parse_args(args)
     return parsed.execute(parsed)
 
