@@ -174,7 +174,7 @@ def _booleans(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> NDArra
     import numpy as np
 
     elements = np.array([bool(v) for v in value.get_values()], np.bool_)
-    return np.broadcast_to(elements.reshape(()), shape) if value.is_splat() else elements.reshape(shape)
+    return np.broadcast_to(elements[:1].reshape(()), shape) if value.is_splat() else elements.reshape(shape)
 
 
 def array_attribute(array: NDArray[Any]) -> Attribute:

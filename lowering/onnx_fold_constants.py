@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import constant, constant_value
+from populus.dialects.data import ConstantOp, constant, constant_value
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.onnx.schema import OnnxOp
@@ -85,8 +86,30 @@ def _bytes(value: SSAValue) -> int:
 
 
 def evaluate_constant(op: OnnxOp) -> list[NDArray[Any]] | None:
-    """An op of constants, computed as the op that it becomes: converted in a function of its own and interpreted."""
-    return None
+    """An op of constants, computed as the op that it becomes: converted in a function of its own and interpreted.
+
+    None if it cannot be converted (then `onnx-to-popart` says why) or draws random numbers.
+    """
+    from populus.lowering.onnx_to_popart import Converter
+    from populus.runtime.interpreter import run_function
+
+    if not op.has_trait(Pure):
+        return None
+    block = Block()
+    mapper: dict[SSAValue, SSAValue] = {}
+    for value in dict.fromkeys(op.operands):
+        assert isinstance(value.owner, ConstantOp), value
+        block.add_op(copy := value.owner.clone())
+        mapper[value] = copy.result
+    block.add_op(copy := op.clone(mapper))
+    block.add_op(ReturnOp(*copy.results))
+    function = FuncOp("folded", ([], [r.type for r in op.results]), Region(block))
+    module = ModuleOp([function])
+    try:
+        Converter({}).function(function)
+        return list(run_function(module, {}, function="folded").values())
+    except (PopulusError, VerifyException):
+        return None
 
 
 def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:

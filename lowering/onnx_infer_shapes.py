@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.onnx.types import is_static
+from populus.dialects.onnx.types import OptionalType, SequenceType
 from populus.lowering.onnx_custom import custom_ops
 from populus.lowering.onnx_inference import Inference, set_function_type, set_type
 
@@ -47,8 +47,8 @@ def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
     return sizes
 
 
-def bind_dims(function: FuncOp, sizes: Mapping[str, int]) -> None:
-    """Replaces the open dimensions of a function's arguments by `sizes`.
+def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = None) -> None:
+    """Replaces the open dimensions of a function's arguments by `sizes`, others by `default`.
 
     Raises PopulusError naming an argument and dimension that stay open, and how to bind it.
     """
@@ -57,17 +57,17 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int]) -> None:
     for i, argument in enumerate(list(function.body.block.args)):
         name = inputs.data[i] if isinstance(inputs, ArrayAttr) else None
         title = f"input '{name.data}'" if isinstance(name, StringAttr) else f"argument {i}"
+        if isinstance(argument.type, SequenceType | OptionalType):
+            raise PopulusError(f"{title} is {argument.type}; tiles hold tensors only")
         if not isinstance(argument.type, TensorType):
-            if is_static(argument.type):
-                continue
             raise PopulusError(f"{title} is {argument.type}: its shape has to be stated in the model")
         shape = list(argument.type.get_shape())
         for d in [d for d, n in enumerate(shape) if n < 0]:
             listed = names.data[i] if isinstance(names, ArrayAttr) else None
             entry = listed.data[d] if isinstance(listed, ArrayAttr) else None
             dimension = entry.data if isinstance(entry, StringAttr) and entry.data else f"{i}.{d}"
-            if dimension not in sizes:
+            if dimension not in sizes and default is None:
                 raise PopulusError(f"{title} is {argument.type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
-            shape[d] = sizes[dimension]
+            shape[d] = sizes.get(dimension, default or 0)
         if shape != list(argument.type.get_shape()):
             set_type(argument, TensorType(argument.type.element_type, shape))

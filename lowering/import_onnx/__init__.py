@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -20,6 +20,7 @@ from populus.lowering.import_onnx.build import Builder, Scope, hint, standard
 from populus.lowering.import_onnx.read import read_model, read_tensor
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import ModelProto, ValueInfoProto
 
 
@@ -28,11 +29,13 @@ def import_onnx(
     *,
     dims: Mapping[str, int] = {},
     customs: Mapping[tuple[str, str], object] = {},
+    values: Mapping[str, NDArray[Any]] = {},
 ) -> ModuleOp:
     """The module of a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes of the function.
 
     `dims` binds symbolic dimensions by name; one without a name is `INPUT.AXIS`. Those left open stay dynamic, and
     `onnx-infer-shapes` asks for them. `customs` has the (domain, op type) of every custom op that is defined.
+    `values` makes inputs constants, for those that decide shapes or axes; the function has no argument for them.
     Values whose type the file doesn't state are `!onnx.unknown`. Initializers that nothing reads are left out.
     Raises PopulusError, one line that begins with the file, for what is no valid model.
     """
@@ -44,13 +47,17 @@ def import_onnx(
         place, folder = os.fspath(model), Path(model).parent
         proto = read_model(model)
     try:
-        return _module(proto, folder, dims, customs)
+        return _module(proto, folder, dims, customs, values)
     except PopulusError as error:
         raise PopulusError(f"{place}: {error}") from error
 
 
 def _module(
-    model: ModelProto, folder: Path | None, dims: Mapping[str, int], customs: Mapping[tuple[str, str], object]
+    model: ModelProto,
+    folder: Path | None,
+    dims: Mapping[str, int],
+    customs: Mapping[tuple[str, str], object],
+    values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
     graph = model.graph
     used: set[str] = set()
@@ -65,6 +72,9 @@ def _module(
     functions = {(standard(f.domain), f.name): f for f in model.functions}
     builder = Builder(opsets, functions, customs, {}, lambda t: read_tensor(t, folder), dimension)
     initializers = builder.initializers(graph)
+    if strange := [name for name in values if name not in {i.name for i in graph.input}]:
+        raise PopulusError(f"there is no input '{strange[0]}' to make a constant; the inputs are {', '.join(i.name for i in graph.input)}")
+    initializers.update({name: (lambda array=array: array) for name, array in values.items()})
     inputs = [i for i in graph.input if i.name not in initializers]
     types = [_input_type(i, dims, used) for i in inputs]
     builder.types = {i.name: from_proto(i.type, dimension) for i in (*graph.value_info, *graph.output)}

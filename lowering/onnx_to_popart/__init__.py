@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -19,7 +19,8 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import constant
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.diagnostics import PopulusError, place
+from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
@@ -29,6 +30,7 @@ from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
 from populus.lowering.onnx_to_popart import math, nn, reduction, tensor
+from populus.lowering.onnx_to_popart.refused import REFUSED
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 
 RULES: Mapping[str, Rule] = {**math.RULES, **nn.RULES, **reduction.RULES, **tensor.RULES}
@@ -57,6 +59,10 @@ class Converter:
 
     def function(self, function: FuncOp) -> None:
         block = function.body.block
+        for argument in block.args:
+            type = argument.type
+            if not isinstance(type, TensorType) or not is_known(type.element_type):
+                raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {type}, which tiles cannot hold yet")
         for op in list(block.ops):
             self.operation(op)
         self.finish()
@@ -120,7 +126,8 @@ class Converter:
         """The op as the function of other ops that ONNX states it to be."""
         body = function_body(op)
         if body is None:
-            raise PopulusError(f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet")
+            missing = f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet"
+            raise PopulusError(REFUSED.get(op.OP_TYPE, missing))
         scratch = Block()
         scope = Scope(scratch)
         for parameter, value in zip(body.input, op.inputs):

@@ -131,6 +131,9 @@ def dtype_or_refuse(target: object) -> None:
 
 
 def cast_like(c: Conversion) -> Output:
+    if c.get("saturate") == 0:
+        raise PopulusError("saturate = 0 is not supported")
+    dtype_or_refuse(element(c.input(1)))
     return c.cast(c.input(0), element(c.input(1)))
 
 
@@ -193,24 +196,29 @@ def softmax(kind: type[TensorOp]) -> Rule:
     return rule
 
 
-def cumsum(c: Conversion) -> Output:
-    """Sums of 1, 2, 4, .. neighbours until each element has all before it. Source: ONNX CumSum-14."""
-    x = c.input(0)
-    rank = len(shape(x))
-    axis = shapes.axis(int(c.known(1).reshape(-1)[0]), rank)
-    n, reverse = shape(x)[axis], bool(c.get("reverse"))
+def cumulative(kind: type[TensorOp], neutral: int) -> Rule:
+    """Combines 1, 2, 4, .. neighbours until each element has all before it. Source: ONNX CumSum-14, CumProd-26."""
 
-    def moved(value: SSAValue, by: int) -> SSAValue:
-        low, high = ([by if d == axis else 0 for d in range(rank)], [-by if d == axis else 0 for d in range(rank)])
-        return c.insert(popart.PadOp(value, None, lower=tuple(high if reverse else low), upper=tuple(low if reverse else high)))
+    def rule(c: Conversion) -> Output:
+        x = c.input(0)
+        rank = len(shape(x))
+        axis = shapes.axis(int(c.known(1).reshape(-1)[0]), rank)
+        n, reverse = shape(x)[axis], bool(c.get("reverse"))
+        outside = c.scalar(neutral, x)
 
-    by = 1
-    if c.get("exclusive") and n:
-        x = moved(x, 1)
-    while by < n:
-        x = c.insert(popart.AddOp(x, moved(x, by)))
-        by *= 2
-    return x
+        def moved(value: SSAValue, by: int) -> SSAValue:
+            low, high = ([by if d == axis else 0 for d in range(rank)], [-by if d == axis else 0 for d in range(rank)])
+            return c.insert(popart.PadOp(value, outside, lower=tuple(high if reverse else low), upper=tuple(low if reverse else high)))
+
+        by = 1
+        if c.get("exclusive") and n:
+            x = moved(x, 1)
+        while by < n:
+            x = c.insert(kind(x, moved(x, by)))
+            by *= 2
+        return x
+
+    return rule
 
 
 def erf(c: Conversion) -> Output:
@@ -291,7 +299,8 @@ RULES: Rules = {
     "Cast": cast,
     "CastLike": cast_like,
     "Clip": clip,
-    "CumSum": cumsum,
+    "CumProd": cumulative(popart.MulOp, 1),
+    "CumSum": cumulative(popart.AddOp, 0),
     "Erf": erf,
     "Gelu": gelu,
     "Gemm": gemm,

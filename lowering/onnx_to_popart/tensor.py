@@ -238,7 +238,8 @@ def depth_to_space(c: Conversion) -> Output:
 def space_to_depth(c: Conversion) -> Output:
     x, b = c.input(0), int(c.get("blocksize"))
     n, channels, h, w = shape(x)
-    blocks = c.transpose(c.reshape(x, (n, channels, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
+    order = (0, 1, 3, 5, 2, 4) if c.get("mode") == "CRD" else (0, 3, 5, 1, 2, 4)
+    blocks = c.transpose(c.reshape(x, (n, channels, h // b, b, w // b, b)), order)
     return c.reshape(blocks, (n, channels * b * b, h // b, w // b))
 
 

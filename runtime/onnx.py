@@ -1,0 +1,143 @@
+"""The value of every node of an ONNX model by ONNX's own reference: an oracle to compare with, never what a program computes.
+
+`onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14, Softmax,
+LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its formula.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from populus.dialects.diagnostics import PopulusError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto, NodeProto
+
+    Array = NDArray[Any]
+
+
+def run_reference(model: str | os.PathLike[str] | ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs, initializers and every node's outputs of a model, by name, for these inputs. Sequences are left out.
+
+    Raises PopulusError naming the node where the reference cannot run it.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    proto = model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+    values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+    values.update(inputs)
+    opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
+    for node in proto.graph.node:
+        try:
+            results = _evaluate(node, values, proto, opsets)
+        except Exception as error:
+            name = node.name or next(iter(node.output), node.op_type)
+            raise PopulusError(f"'{name}': {node.op_type}: ONNX's reference cannot run it: {type(error).__name__}: {error}") from error
+        values.update({name: value for name, value in zip(node.output, results) if name})
+    return {name: np.asarray(value) for name, value in values.items() if isinstance(value, np.ndarray | np.generic)}
+
+
+def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
+    """The outputs of one node; a subgraph may read any value."""
+    special = _SPECIAL.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if special is not None and opsets.get("", 1) < special[0]:
+        return [special[1](node, [values[i] if i else None for i in node.input])]
+    return _reference(node, values, model, opsets)
+
+
+def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | None, opsets: Mapping[str, int]) -> Sequence[Any]:
+    """`onnx.reference` on a graph of this node alone."""
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    reads = dict.fromkeys([*(i for i in node.input if i), *_captured(node)])
+    names = [name for name in reads if name in values]
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [helper.make_empty_tensor_value_info(name) for name in names],
+        [helper.make_empty_tensor_value_info(name) for name in node.output if name],
+    )
+    functions = [] if model is None else list(model.functions)
+    single = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], functions=functions)
+    found = iter(ReferenceEvaluator(single).run(None, {name: values[name] for name in names}))
+    return [next(found) if name else None for name in node.output]
+
+
+def _captured(node: NodeProto) -> list[str]:
+    """The names that a node's subgraphs read, their own among them."""
+    names: list[str] = []
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            names += [*inner.input, *_captured(inner)]
+        names += [o.name for o in attribute.g.output]
+    return names
+
+
+def _attribute(node: NodeProto, name: str, default: Any) -> Any:
+    from onnx import helper
+
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def _batch_norm(node: NodeProto, inputs: Sequence[Array]) -> Array:
+    """BatchNormalization-15's formula, with the input's own type. Source: ONNX BatchNormalization-15, -7 for `spatial`."""
+    x, scale, bias, mean, variance = inputs
+    if _attribute(node, "spatial", 1):
+        scale, bias, mean, variance = (v.reshape(-1, *(1,) * (x.ndim - 2)) for v in (scale, bias, mean, variance))
+    epsilon = _attribute(node, "epsilon", 1e-5)
+    return (scale * (x - mean) / np.sqrt(variance + epsilon) + bias).astype(x.dtype)
+
+
+def _flattened(compute: Callable[[Array], Array]) -> Callable[[NodeProto, Sequence[Array]], Array]:
+    """Softmax and its kin below opset 13: rows of all dimensions from `axis` on."""
+
+    def evaluate(node: NodeProto, inputs: Sequence[Array]) -> Array:
+        (x,) = inputs
+        axis = _attribute(node, "axis", 1)
+        rows = x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1)
+        return compute(rows).astype(x.dtype).reshape(x.shape)
+
+    return evaluate
+
+
+def _softmax(rows: Array) -> Array:
+    e = np.exp(rows - rows.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def _log_softmax(rows: Array) -> Array:
+    shifted = rows - rows.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+
+
+def _hardmax(rows: Array) -> Array:
+    return np.equal(np.arange(rows.shape[1]), rows.argmax(1)[:, None])
+
+
+def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:
+    """`x / (bias + alpha / size * sum of squares of the channels around)^beta`. Source: ONNX LRN-13."""
+    (x,) = inputs
+    size = _attribute(node, "size", 0)
+    alpha, beta, bias = _attribute(node, "alpha", 1e-4), _attribute(node, "beta", 0.75), _attribute(node, "bias", 1.0)
+    squares = np.zeros_like(x)
+    for c in range(x.shape[1]):
+        first, last = max(0, c - (size - 1) // 2), min(x.shape[1], c + size // 2 + 1)
+        squares[:, c] = (x[:, first:last] ** 2).sum(1)
+    return (x / (bias + alpha / size * squares) ** beta).astype(x.dtype)
+
+
+# op type -> below which opset the reference is not to be trusted, and what is right there
+_SPECIAL: dict[str, tuple[int, Callable[[NodeProto, Sequence[Any]], Array]]] = {
+    "BatchNormalization": (14, _batch_norm),
+    "Hardmax": (13, _flattened(_hardmax)),
+    "LRN": (1 << 30, _lrn),
+    "LogSoftmax": (13, _flattened(_log_softmax)),
+    "Softmax": (13, _flattened(_softmax)),
+}
