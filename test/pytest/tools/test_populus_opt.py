@@ -220,3 +220,43 @@ def test_standard_input_is_read(populus_opt, monkeypatch):
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MODULE.encode())))
     assert "popops.map" in populus_opt().out
+
+
+def test_the_weights_of_a_model_follow_its_dumps(populus_opt, populus, tmp_path):
+    import gc
+
+    import onnx
+    from onnx import TensorProto, helper
+
+    w = np.arange(300, dtype=np.float32).reshape(3, 100)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        "big",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 100])],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "big.onnx")
+    passes = "onnx-infer-shapes,onnx-fold-constants,onnx-to-popart"
+    assert populus_opt(tmp_path / "big.onnx", "-p", passes, "--dump-dir", tmp_path / "d", "-o", tmp_path / "o.mlir").err == ""
+    gc.collect()  # the process forgets the weights
+    dumps = sorted(path.name for path in (tmp_path / "d").iterdir())
+    assert dumps[0] == "00-input.mlir"
+    assert dumps[-2:] == ["03-onnx-to-popart.mlir", "weights.safetensors"]
+    x = np.ones((2, 3), np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    np.savez(tmp_path / "y.npz", y=x @ w)
+    for text in (tmp_path / "o.mlir", tmp_path / "d" / dumps[-2]):
+        assert 'loc("product")' in text.read_text()
+        got = populus("run", text, "--level", "popops", "--inputs", tmp_path / "x.npz", "--expect", tmp_path / "y.npz")
+        assert (got.status, got.err) == (0, "")
+    (tmp_path / "o.safetensors").unlink()
+    gc.collect()
+    got = populus("run", tmp_path / "o.mlir", "--level", "popops")
+    assert got.status == 1
+    assert "is not loaded; give the file of weights" in got.err
+    got = populus_opt(
+        tmp_path / "o.mlir", "--weights", tmp_path / "d" / "weights.safetensors", "--save-weights", tmp_path / "again.safetensors"
+    )
+    assert got.status == 0
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "d" / "weights.safetensors").read_bytes()
