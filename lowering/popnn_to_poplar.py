@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
-from populus.dialects.element_types import element_type_of, shape_of
+from populus.dialects.element_types import shape_of
 from populus.dialects.ops import ints
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
@@ -19,8 +18,7 @@ from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
 from populus.lowering.to_poplar import Tiles, ToPoplarPass
 
 
-# Of a softmax or whitening: two passes for statistics, one for the result, an exponential (6) among them.
-CYCLES_PER_VECTOR = 24
+LONGEST_ROW = 8192  # elements that one tile works on; 32 KiB of floats, twice
 
 
 def pool(op: PoolOp, t: Tiles) -> Sequence[SSAValue]:
@@ -54,8 +52,8 @@ def pool(op: PoolOp, t: Tiles) -> Sequence[SSAValue]:
 
 
 def softmax(op: SoftmaxOp, t: Tiles) -> Sequence[SSAValue]:
-    """Whole rows where there are enough for the tiles; else a long row is cut: largest, exponentials, their sum, quotient."""
-    if _rows_suffice(op.x, t):
+    """Whole rows; a very long one is cut: largest, exponentials, their sum, quotient."""
+    if _whole_rows(op.x):
         return [_rows(t, "softmax", op.x, {"log": op.log})]
     x = op.x
     highest = _over_rows(t, x, "max")
@@ -67,8 +65,8 @@ def softmax(op: SoftmaxOp, t: Tiles) -> Sequence[SSAValue]:
 
 
 def whiten(op: WhitenOp, t: Tiles) -> Sequence[SSAValue]:
-    """Whole rows where there are enough for the tiles; else a long row is cut: mean, squared distances, quotient."""
-    if _rows_suffice(op.x, t):
+    """Whole rows; a very long one is cut: mean, squared distances, quotient."""
+    if _whole_rows(op.x):
         return [_rows(t, "whiten", op.x, {"epsilon": op.epsilon})]
     elements = float(shape_of(op.x.type)[-1])
     mean = _map(t, _1 / elements, _over_rows(t, op.x, "add"))
@@ -80,14 +78,9 @@ def whiten(op: WhitenOp, t: Tiles) -> Sequence[SSAValue]:
 _1, _2, _3 = expr.Arg(1), expr.Arg(2), expr.Arg(3)
 
 
-def _rows_suffice(x: SSAValue, t: Tiles) -> bool:
-    """Whether one tile for each row is predicted to be faster than cutting rows, which takes four steps."""
-    *outer, row = shape_of(x.type)
-    rows, element = math.prod(outer), element_type_of(x.type)
-    vectors = -(-row // t.target.vector_width(element))
-    whole = -(-rows // t.target.tiles) * vectors * CYCLES_PER_VECTOR
-    cut = -(-rows * vectors // t.target.tiles) * CYCLES_PER_VECTOR + 4 * (2 * t.target.sync_cycles + t.target.exchange_setup_cycles)
-    return whole <= cut
+def _whole_rows(x: SSAValue) -> bool:
+    """Whether a row stays on one tile. Whatever the number of tiles, so that only cuts of contractions depend on it."""
+    return shape_of(x.type)[-1] <= LONGEST_ROW
 
 
 def _rows(t: Tiles, codelet: str, tensor: SSAValue, params: dict[str, Attribute]) -> SSAValue:
@@ -125,7 +118,7 @@ def _over_rows(t: Tiles, x: SSAValue, op: str) -> SSAValue:
 
 @dataclass(frozen=True)
 class PopnnToPoplarPass(ToPoplarPass):
-    """Pooling, softmax and whitening become families, or, where rows are few, maps and reductions of `popops`."""
+    """Pooling, softmax and whitening become families, or, where rows are very long, maps and reductions of `popops`."""
 
     name = "popnn-to-poplar"
     RULES = {PoolOp: pool, SoftmaxOp: softmax, WhitenOp: whiten}

@@ -254,6 +254,8 @@ class Tiles:
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         """x under another shape: a view where strides allow, else a copy."""
         shape = tuple(shape)
+        while isinstance(x.owner, ReshapeOp) and _shape(x) != shape and view_of(x.owner.x).reshape(shape) is not None:
+            x = x.owner.x
         if _shape(x) == shape:
             return x
         if view_of(x).reshape(shape) is not None:
@@ -384,6 +386,8 @@ class Tiles:
             if undone is None:
                 return False
             view = undone
+        if not _still_valid(root, view):
+            return False
         op, self._op = self._op, variable
         if begins is not None:
             target = self.slice(home, begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
@@ -395,6 +399,16 @@ class Tiles:
         root.replace_all_uses_with(target)
         Rewriter.erase_op(variable)
         return True
+
+
+def _still_valid(value: SSAValue, view: View) -> bool:
+    """Whether all views of `value` have strides once it shows `view`."""
+    for use in value.uses:
+        if isinstance(use.operation, ViewOp):
+            shown = use.operation.apply(view)
+            if shown is None or not _still_valid(use.operation.y, shown):
+                return False
+    return True
 
 
 def _inverse(op: DimShuffleOp) -> list[int]:

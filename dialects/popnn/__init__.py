@@ -14,12 +14,12 @@ from populus.dialects.element_types import element_type_of, is_float, shape_of, 
 from populus.dialects.ops import TensorOp, ints
 from populus.dialects.shapes import ShapeError
 
-POOLINGS = ("max", "average", "sum")
+POOLINGS = ("max", "average", "sum", "square_sum")
 
 
 @irdl_op_definition
 class PoolOp(TensorOp):
-    """The largest, mean or sum of each window of x: [batch, channels, size..].
+    """The largest, mean, sum or sum of squares of each window of x: [batch, channels, size..].
 
     Padding is never the largest, and adds 0 to a sum. A mean divides by the number of elements under the kernel that are
     in x (or in its padding too, where `count_padding`). `ceil`: see `shapes.window`; what then hangs over the padding is

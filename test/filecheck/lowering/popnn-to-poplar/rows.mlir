@@ -1,6 +1,6 @@
 // RUN: populus-opt %s -p "popnn-to-poplar{target=gc200 tiles=8}" --split-input-file | filecheck %s
 
-// Enough rows for the tiles: each row stays whole on its tile.
+// Each row stays whole on its tile.
 func.func @main(%x : tensor<64x32xf32>) -> tensor<64x32xf32> {
   %y = popnn.softmax %x : (tensor<64x32xf32>) -> tensor<64x32xf32>
   func.return %y : tensor<64x32xf32>
