@@ -53,14 +53,16 @@ def pool(
     over = [max(end - n - p - q, 0) for end, n, p, q in zip(last, x.shape[2:], pads[:spatial], pads[spatial:])]
     around = [(p, q + o) for p, q, o in zip(pads[:spatial], pads[spatial:], over)]
 
-    def view(v: Array, outside: object) -> Array:
-        return windows(np.pad(v, [(0, 0), (0, 0), *around], constant_values=outside), kernel, strides, dilations, counts)  # pyright: ignore[reportArgumentType]
+    def view(v: Array, outside: float) -> Array:
+        return windows(np.pad(v, [(0, 0), (0, 0), *around], constant_values=outside), kernel, strides, dilations, counts)
 
     if kind == "max":
         return np.asarray(reduce("max", view(x, lowest(x.dtype)), tuple(d % (x.ndim + spatial) for d in dims)))
     v = x.astype(wide(x.dtype))
+    if kind == "square_sum":
+        v = v * v
     total = view(v, 0).sum(dims, dtype=v.dtype)
-    if kind == "sum":
+    if kind in ("sum", "square_sum"):
         return total.astype(x.dtype)
     inside = np.ones((1, 1, *x.shape[2:]), v.dtype)
     if count_padding:

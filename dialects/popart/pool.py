@@ -196,18 +196,18 @@ class LrnOp(PopartOp):
             raise ShapeError(f"size = {self.size.value.data} channels; at least 1 is expected")
         return [tensor(shape, element)]
 
-    def _neighbours(self, b: Builder, x: SSAValue, before: int) -> SSAValue:
-        """Sums of x over `size` channels, from `before` before each."""
+    def _neighbours(self, b: Builder, x: SSAValue, before: int, kind: str) -> SSAValue:
+        """Sums (of squares) of x over `size` channels, from `before` before each."""
         shape, size = calls.shape(x), self.size.value.data
         flat = calls.reshape(b, x, (shape[0], 1, shape[1], math.prod(shape[2:])))
         pads = (before, 0, size - 1 - before, 0)
         return calls.reshape(
-            b, calls.insert(b, PoolOp(flat, kind="sum", kernel=(size, 1), strides=(1, 1), pads=pads, dilations=(1, 1))), shape
+            b, calls.insert(b, PoolOp(flat, kind=kind, kernel=(size, 1), strides=(1, 1), pads=pads, dilations=(1, 1))), shape
         )
 
     def _scale(self, b: Builder) -> SSAValue:
         """The sums of squares."""
-        return self._neighbours(b, calls.map(b, Arg(1) * Arg(1), self.x), (self.size.value.data - 1) // 2)
+        return self._neighbours(b, self.x, (self.size.value.data - 1) // 2, "square_sum")
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         x, u = Arg(1), self.bias.value.data + self.alpha.value.data / self.size.value.data * Arg(2)
@@ -219,5 +219,5 @@ class LrnOp(PopartOp):
         x, g, u = Arg(1), Arg(2), self.bias.value.data + alpha * Arg(3)
         t = calls.map(b, g * x * call("pow", u, Const(-beta - 1)), self.x, grads[0], s)
         # c is a neighbour of those that it is on the other side of.
-        around = self._neighbours(b, t, size - 1 - (size - 1) // 2)
+        around = self._neighbours(b, t, size - 1 - (size - 1) // 2, "sum")
         return [calls.map(b, g * call("pow", u, -beta) - 2 * alpha * beta * x * Arg(4), self.x, grads[0], s, around)]

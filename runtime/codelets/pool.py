@@ -1,4 +1,4 @@
-"""The kernel of `pool`: the largest, mean or sum of each window, one dimension after the other."""
+"""The kernel of `pool`: the largest, mean, sum or sum of squares of each window, one dimension after the other."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def pool(task: Task) -> Run:
         return lambda: y.fill(empty)
     steps: list[Run] = []
     source = x.array
+    if kind == "square_sum":
+        squares = task.scratch(source.shape, dtype)
+        steps.append(_square(source, squares))
+        source = squares
     # Innermost first: what the outer dimensions read is smaller then. One window that is all of x is one pass of its own.
     for d in reversed(range(spatial)):
         shape = (*source.shape[: 2 + d], axes[d].count, *source.shape[3 + d :])
@@ -100,6 +104,10 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 def _along(array: Array, dim: int, part: slice) -> Array:
     return array[(slice(None),) * dim + (part,)]
+
+
+def _square(x: Array, out: Array) -> Run:
+    return lambda: np.multiply(x, x, out=out, dtype=out.dtype, casting="unsafe")
 
 
 def _copy(x: Array, out: Array) -> Run:
