@@ -38,7 +38,7 @@ def test_a_line_of_our_commands_is_taken_apart_and_any_other_is_left_to_lit(line
     assert run.stages(line) == stages
 
 
-@pytest.mark.skipif(not (BIN / "populus-opt").exists(), reason="populus is not installed beside this interpreter, so that it has no commands")
+@pytest.mark.skipif(not (BIN / "populus-opt").exists(), reason="the commands are not installed beside this interpreter")
 def test_processes_agree_with_functions():
     for parameters in ([], ["--param", "processes=1"]):
         command = [BIN / "lit", "--quiet", *parameters, FILECHECK / "tools" / "populus-opt"]
