@@ -49,7 +49,7 @@ class Moved:
         return {"in": self.home, "out": self.away, "inout": self.away + self.home}[kind]
 
 
-@lru_cache(2048)
+@lru_cache(512)
 def field_exchange(domain: Domain, accesses: tuple[Access, ...], view: View, grid: Grid, tiles: int) -> Moved:
     """What a field of a family moves: it accesses `view` of a variable which is laid out as `grid`.
 
@@ -61,7 +61,7 @@ def field_exchange(domain: Domain, accesses: tuple[Access, ...], view: View, gri
     return _moved(_boxes(domain, accesses, view.shape, tiles), view, grid, tiles)
 
 
-@lru_cache(2048)
+@lru_cache(512)
 def copy_exchange(source: View, source_grid: Grid, to: View, to_grid: Grid, tiles: int) -> Moved:
     """What a copy moves, as an `in` field of tiles that each work on the elements of `to` which they own."""
     if source.base == to.base and source == to and source_grid == to_grid:
@@ -83,37 +83,20 @@ def _still(tiles: int) -> Moved:
 
 
 @lru_cache(1024)
-def cells(grid: Grid, tiles: int) -> tuple[Counts, Counts]:
-    """(first, end)[dimension, tile]: the box that each tile owns; empty for tiles that own nothing."""
-    assert grid.cells <= tiles, (grid, tiles)
-    first = np.zeros((len(grid.splits), tiles), np.int64)
-    end = np.zeros_like(first)
-    rest = np.arange(grid.cells)
-    tile = (grid.start + rest) % tiles
-    for d, split in enumerate(grid.splits):
-        if d not in grid.order:
-            end[d, tile] = split.n
-    for d in reversed(grid.order):
-        bounds = np.asarray(grid.splits[d].bounds())
-        part, rest = rest % grid.splits[d].parts, rest // grid.splits[d].parts
-        first[d, tile], end[d, tile] = bounds[part], bounds[part + 1]
-    return first, end
+def owned_elements(grid: Grid) -> Counts:
+    """Elements in each cell of a grid: of tile `grid.start` and those that follow it, round the end. Not to be written."""
+    elements = np.full(1, math.prod(s.n for s in grid.splits if s.parts == 1), np.int64)
+    for d in grid.order:
+        if grid.splits[d].parts > 1:
+            elements = np.multiply.outer(elements, np.diff(grid.splits[d].bounds())).ravel()
+    return elements
 
 
-@lru_cache(1024)
 def _owned(grid: Grid, tiles: int) -> Counts:
     """Elements that each tile owns."""
-    if not grid.splits:  # a scalar
-        owned = np.zeros(tiles, np.int64)
-        owned[grid.start % tiles] = 1
-        return owned
-    first, end = cells(grid, tiles)
-    return np.prod(end - first, axis=0)
-
-
-def owned_elements(grid: Grid, tiles: int) -> Counts:
-    """Elements of a variable that each tile owns: an array of one number for each tile, not to be written."""
-    return _owned(grid, tiles)
+    owned = np.zeros(tiles, np.int64)
+    owned[(grid.start + np.arange(grid.cells)) % tiles] = owned_elements(grid)
+    return owned
 
 
 # -- boxes of vertices, in the view's dimensions ---------------------------------------------------------------------

@@ -197,6 +197,10 @@ def test_a_merged_view_of_dimensions_that_are_not_cut_is_exact():
 
 def test_a_scalar_lies_on_one_tile():
     grid = Grid((), (), 5)
-    assert owned_elements(grid, 8).tolist() == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert owned_elements(grid).tolist() == [1]
     moved = field_exchange(Domain((("i", Split(6, 3)),), ("i",)), (), View.whole(()), grid, 8)
     assert moved.away.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+
+
+def test_cells_are_counted_in_the_order_of_their_tiles():
+    assert owned_elements(Grid((Split(5, 2), Split(7, 3), Split(2)), (1, 0), 4)).tolist() == [18, 12, 12, 8, 12, 8]

@@ -1,0 +1,103 @@
+"""Addresses: where on its tiles each variable and constant lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.passes import ModulePass
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar import GraphOp, StorageOp
+from populus.dialects.poplar.target import KIB, Target
+from populus.runtime.memory import ALIGNMENT, Tenant, Usage, tenants, usage
+
+NAMED = 4  # of the largest tenants, in the message of a model that does not fit
+
+
+@dataclass(frozen=True)
+class PoplarAllocatePass(ModulePass):
+    """Gives each variable and constant an address that is the same on all of its tiles.
+
+    Two that are needed at one step and share a tile do not overlap; nor does what the step brings from other tiles. First
+    fit: constants, then the largest first; where that is too much, in the order of their first use.
+
+    Raises PopulusError for a variable without layout, and for a model that does not fit.
+    """
+
+    name = "poplar-allocate"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for graph in op.body.block.ops:
+            if isinstance(graph, GraphOp):
+                allocate(graph)
+
+
+def allocate(graph: GraphOp) -> None:
+    """Sets the addresses of a graph. Raises PopulusError where it does not fit the target."""
+    target = graph.machine
+    found, steps = tenants(graph)
+    used = usage(found, steps, target)
+    room = target.tile_bytes - target.reserved_bytes
+    if used.peak_bytes > room:
+        raise PopulusError(_too_much(target, used.peak_bytes, used.tile, used))
+    by_size = sorted(found, key=lambda t: (not t.is_constant, -t.largest))
+    by_birth = sorted(found, key=lambda t: (not t.is_constant, t.first, -t.largest))
+    best: list[int] = []
+    for order in (by_size, by_birth):
+        addresses = first_fit(order, target.tiles)
+        placed = [addresses[tenant] for tenant in found]
+        if not best or _top(found, placed) < _top(found, best):
+            best = placed
+        if _top(found, best) <= room:
+            break
+    if (top := _top(found, best)) > room:
+        highest = max(range(len(found)), key=lambda i: best[i] + found[i].largest)
+        tile = (found[highest].start + int(found[highest].bytes.argmax())) % target.tiles
+        raise PopulusError(_too_much(target, top, tile, used))
+    for tenant, address in zip(found, best):
+        if isinstance(tenant.op, StorageOp):
+            tenant.op.address = IntegerAttr(address, i64)
+
+
+def first_fit(found: Sequence[Tenant], tiles: int) -> dict[Tenant, int]:
+    """The lowest address at which each tenant, in this order, overlaps none before it. O(tenants^2), whatever the tiles."""
+    n = len(found)
+    first = np.array([t.first for t in found], np.int64)
+    last = np.array([t.last for t in found], np.int64)
+    start = np.array([t.start for t in found], np.int64)
+    cells = np.array([len(t.bytes) for t in found], np.int64)
+    size = np.array([-(-t.largest // ALIGNMENT) * ALIGNMENT for t in found], np.int64)
+    address: NDArray[np.int64] = np.zeros(n, np.int64)
+    for i in range(n):
+        together = (first[:i] <= last[i]) & (first[i] <= last[:i])
+        # Two runs of tiles round a ring meet where one begins inside the other.
+        ahead, behind = (start[i] - start[:i]) % tiles, (start[:i] - start[i]) % tiles
+        together &= ((ahead < cells[:i]) | (behind < cells[i])) & (size[:i] > 0)
+        (others,) = np.nonzero(together)
+        others = others[np.argsort(address[others], kind="stable")]
+        ends = np.maximum.accumulate(np.concatenate([[0], address[others] + size[others]]))
+        gaps = np.concatenate([address[others], [np.iinfo(np.int64).max]]) - ends
+        address[i] = ends[int((gaps >= size[i]).argmax())]
+    return {tenant: int(a) for tenant, a in zip(found, address)}
+
+
+def _top(found: Sequence[Tenant], addresses: Sequence[int]) -> int:
+    return max((a + t.largest for a, t in zip(addresses, found)), default=0)
+
+
+def _too_much(target: Target, needed: int, tile: int, used: Usage) -> str:
+    largest = ", ".join(f"'{label}' {_kib(bytes)}" for label, bytes in used.largest[:NAMED])
+    return (
+        f"the model needs {_kib(needed)} on tile {tile} at step '{used.label}', {target.name} has "
+        f"{_kib(target.tile_bytes - target.reserved_bytes)}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; "
+        f"use more tiles or a target with more memory"
+    )
+
+
+def _kib(bytes: int) -> str:
+    return f"{-(-bytes // KIB)} KiB"

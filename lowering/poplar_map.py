@@ -1,0 +1,100 @@
+"""Layouts for variables and constants that no lowering laid out: a model's inputs and weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from populus.dialects.poplar import FamilyOp, Field, GraphOp, GridAttr, StorageOp, ViewOp
+from populus.dialects.poplar.memory import view_of
+from populus.dialects.poplar.partition import Grid, Split, linear
+from populus.dialects.poplar.target import Target
+
+
+@dataclass(frozen=True)
+class PoplarMapPass(ModulePass):
+    """Gives a grid to every variable and constant without one.
+
+    It is the cut in which the family that works most on it does so, if that family's tiles each have a part of their own;
+    then the family moves none of it. If not, the next family's; else it is spread over the tiles.
+    """
+
+    name = "poplar-map"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for graph in op.body.block.ops:
+            if isinstance(graph, GraphOp):
+                target = graph.machine
+                for inner in graph.walk():
+                    if isinstance(inner, StorageOp) and inner.grid is None:
+                        inner.grid = GridAttr(grid_for(inner, target))
+
+
+def grid_for(op: StorageOp, target: Target) -> Grid:
+    """The layout of a variable or constant: that of its heaviest family which has one, else spread."""
+    families = sorted(connections(op.result), key=lambda c: -math.prod(s.n for _, s in c[0].space.axes))
+    for family, field, value in families:
+        grid = as_accessed(family, field, value)
+        if grid is not None and grid.problem(op.type.shape, target.tiles) is None:
+            return grid
+    return spread(op, target)
+
+
+def connections(value: SSAValue) -> Iterator[tuple[FamilyOp, Field, SSAValue]]:
+    """The families that have a variable as a field, directly or through views, in program order."""
+    for use in value.uses:
+        user = use.operation
+        if isinstance(user, ViewOp):
+            yield from connections(user.y)
+        elif isinstance(user, FamilyOp):
+            yield user, user.fields.data[use.index], value
+
+
+def as_accessed(family: FamilyOp, field: Field, value: SSAValue) -> Grid | None:
+    """The grid in which each vertex owns just what it accesses; None where several want one element, or parts are no split.
+
+    Each dimension of the variable is one axis from end to end, cut as the axis is; or a part number; or not cut. Every cut
+    axis is in it.
+    """
+    space = family.space
+    access = view_of(value).through(field.access)
+    if access is None:
+        return None
+    cut, shape = space.cut, view_of(value).base
+    splits: list[Split] = []
+    dimension: dict[str, int] = {}
+    for d, (a, n) in enumerate(zip(access, shape)):
+        axes = [axis for axis, _ in a.terms if axis in cut]
+        if not axes:
+            splits.append(Split(n))
+            continue
+        axis = axes[0]
+        split = space[axis]
+        if axis in dimension or len(a.terms) != 1:
+            return None
+        if a.part and split.parts == n:
+            splits.append(Split(n, n))
+        elif not a.part and a.terms[0][1] == 1 and a.offset == 0 and split.n == n:
+            splits.append(split)
+        else:
+            return None
+        dimension[axis] = d
+    if cut - dimension.keys():
+        return None
+    return Grid(tuple(splits), tuple(dimension[a] for a in space.order if a in cut), space.start)
+
+
+def spread(op: StorageOp, target: Target) -> Grid:
+    """Spread over the tiles. What needs only some of them starts at a tile told from its label, so that not all start at 0."""
+    shape = op.type.shape
+    grid = linear(shape, target.tiles, target.grain(op.type.element))
+    if grid.cells == target.tiles:
+        return grid
+    return Grid(grid.splits, grid.order, crc32(op.label.data.encode()) % target.tiles)

@@ -1,0 +1,158 @@
+"""Bytes of tile memory: what lives where, when, and how full the fullest tile gets.
+
+Counted are variables, constants and what a compute set brings from other tiles. Not counted: vertex and exchange code, vertex
+state, stacks; the target's `reserved_bytes` stand for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import size_in_bytes
+from populus.dialects.poplar import ConstOp, ExecuteOp, FamilyOp, Field, GraphOp, StorageOp
+from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.partition import Grid
+from populus.dialects.poplar.target import Target
+from populus.runtime.exchange import Moved, field_exchange, owned_elements
+from populus.runtime.liveness import liveness
+
+Bytes: TypeAlias = NDArray[np.int64]
+
+ALIGNMENT = 8  # of addresses and sizes: one data path
+
+
+@dataclass(frozen=True, eq=False)
+class Tenant:
+    """What takes memory of some tiles from one step to another.
+
+    `bytes`: of tile `start` and those that follow it, round the end. `op`: the variable or constant; for temporaries, the
+    execute that needs them.
+    """
+
+    label: str
+    op: Operation
+    bytes: Bytes
+    start: int
+    first: int
+    last: int
+
+    @property
+    def is_constant(self) -> bool:
+        return isinstance(self.op, ConstOp)
+
+    @property
+    def largest(self) -> int:
+        """Bytes on the tile where it has most."""
+        return int(self.bytes.max(initial=0))
+
+    def on(self, tile: int, tiles: int) -> int:
+        """Bytes on one tile."""
+        i = (tile - self.start) % tiles
+        return int(self.bytes[i]) if i < len(self.bytes) else 0
+
+    def add_to(self, total: Bytes, sign: int = 1) -> None:
+        """Adds its bytes to those of each tile."""
+        begin, n = self.start % len(total), len(self.bytes)
+        head = min(n, len(total) - begin)
+        total[begin : begin + head] += sign * self.bytes[:head]
+        total[: n - head] += sign * self.bytes[head:]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How full tiles get: the fullest tile at the fullest step."""
+
+    peak_bytes: int
+    tile: int
+    step: int
+    label: str
+    largest: tuple[tuple[str, int], ...]
+    """(label, bytes) of what lies on that tile then, largest first."""
+    bytes_by_step: tuple[int, ...]
+    """Of the fullest tile, at each step of the program (calls expanded, loops once)."""
+
+
+def layout(op: StorageOp) -> Grid:
+    """The grid of a variable or constant. Raises PopulusError if it has none yet."""
+    if op.layout is None:
+        raise PopulusError(f"{where(op)}: '{op.label.data}' is on no tile; poplar-map gives every variable a layout")
+    return op.layout
+
+
+def bytes_of(op: StorageOp) -> Bytes:
+    """Bytes in each cell of a variable's grid, aligned."""
+    return aligned(owned_elements(layout(op)) * size_in_bytes(op.type.element))
+
+
+def aligned(bytes: Any) -> Any:
+    """Rounded up to ALIGNMENT."""
+    return -(-bytes // ALIGNMENT) * ALIGNMENT
+
+
+def moved_by(family: FamilyOp, field: Field, value: SSAValue, tiles: int) -> Moved:
+    """What a field of a family moves. Raises PopulusError if its variable has no layout."""
+    return field_exchange(family.space, field.access, view_of(value), layout(storage_of(value)), tiles)
+
+
+def temporary_bytes(execute: ExecuteOp, tiles: int) -> Bytes:
+    """Bytes on each tile for the elements of others that the vertices of a compute set read or write."""
+    total = np.zeros(tiles, np.int64)
+    for family in execute.families():
+        for field, value in family.connections():
+            total += aligned(moved_by(family, field, value, tiles).away * size_in_bytes(storage_of(value).type.element))
+    return total
+
+
+def tenants(graph: GraphOp) -> tuple[list[Tenant], list[Operation]]:
+    """All that takes memory, and the program's steps in order. Raises PopulusError for a variable without layout."""
+    tiles = graph.machine.tiles
+    alive = liveness(graph)
+    found = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, *span) for op, span in alive.span.items()]
+    for i, step in enumerate(alive.steps):
+        if isinstance(step, ExecuteOp):
+            temporary = temporary_bytes(step, tiles)
+            if temporary.any():
+                found.append(Tenant(f"{step.label.data} (exchanged)", step, temporary, 0, i, i))
+    return found, alive.steps
+
+
+def summary(graph: GraphOp) -> Usage:
+    """How full the tiles get. Raises PopulusError for a variable without layout."""
+    return usage(*tenants(graph), graph.machine)
+
+
+def usage(found: Sequence[Tenant], steps: Sequence[Operation], target: Target) -> Usage:
+    """The same, of tenants: bytes are added up as they come and go. O(tenants x tiles)."""
+    coming: list[list[Tenant]] = [[] for _ in range(len(steps) + 1)]
+    going: list[list[Tenant]] = [[] for _ in range(len(steps) + 1)]
+    for tenant in found:
+        coming[tenant.first].append(tenant)
+        going[min(tenant.last + 1, len(steps))].append(tenant)
+    now = np.zeros(target.tiles, np.int64)
+    peaks: list[int] = []
+    peak, tile, step = 0, 0, 0
+    for i in range(max(len(steps), 1)):
+        for tenant in going[i]:
+            tenant.add_to(now, -1)
+        for tenant in coming[i]:
+            tenant.add_to(now)
+        fullest = int(now.argmax())
+        peaks.append(int(now[fullest]))
+        if peaks[-1] > peak:
+            peak, tile, step = peaks[-1], fullest, i
+    there = [(t.label, t.on(tile, target.tiles)) for t in found if t.first <= step <= t.last]
+    largest = sorted((pair for pair in there if pair[1]), key=lambda pair: -pair[1])
+    return Usage(peak, tile, step, label_of(steps[step]) if steps else "", tuple(largest), tuple(peaks))
+
+
+def label_of(step: Operation) -> str:
+    """What a step is called in reports."""
+    label = step.properties.get("label") or step.properties.get("stream") or step.properties.get("function")
+    return str(getattr(label, "data", None) or step.name.removeprefix("poplar."))
