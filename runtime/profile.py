@@ -1,0 +1,270 @@
+"""What a tile program is predicted to cost: cycles, bytes between tiles, memory. The program is not run.
+
+A compute set takes, one after the other (bulk-synchronous parallel):
+
+    T = [sync + exchange in] + sync + compute + [sync + exchange out]        [..] only if it moves something
+    exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, however many want it
+    compute = max over tiles of the sum of its vertices, each with what it takes to start one
+
+Exchange phases of neighbouring steps are not merged, for an element that comes home in one may leave in the next. A repeat
+counts its body as often as it runs; of a while, one pass; of branches, the dearest. Transfers to and from the host take no
+cycles of the tiles; their bytes are in `host_bytes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Block, Operation, SSAValue
+
+from populus.dialects.diagnostics import where
+from populus.dialects.element_types import size_in_bytes
+from populus.dialects.poplar import (
+    CallOp,
+    CopyOp,
+    ExecuteOp,
+    FamilyOp,
+    GraphOp,
+    HostCallOp,
+    IfOp,
+    RepeatOp,
+    SequenceOp,
+    StreamInOp,
+    StreamOutOp,
+    SwitchOp,
+    TensorType,
+    WhileOp,
+)
+from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.target import Target
+from populus.runtime.cycles import Vertex, flops, vertex_cycles
+from populus.runtime.exchange import copy_exchange
+from populus.runtime.memory import Usage, label_of, layout, moved_by, summary
+
+Cycles: TypeAlias = NDArray[np.int64]
+
+START_CYCLES, VERTEX_CYCLES = 20, 8  # to run a tile's vertices, and each of them: the run queue
+COPY_CYCLES = 20  # for each region that a tile copies
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the program, once; `count` is how often it runs.
+
+    `place`: the op of the model that it came from. `bytes` are received from other tiles. `bounds`: fields whose bytes are an
+    upper bound. `vertices`: of all its families.
+    """
+
+    label: str
+    place: str
+    kind: str  # execute, copy, stream_in, stream_out, host_call
+    count: int = 1
+    compute: int = 0
+    exchange: int = 0
+    sync: int = 0
+    bytes: int = 0
+    host_bytes: int = 0
+    flops: int = 0
+    vertices: int = 0
+    codelets: tuple[str, ...] = ()
+    bounds: int = 0
+
+    @property
+    def cycles(self) -> int:
+        """Of one run."""
+        return self.compute + self.exchange + self.sync
+
+
+@dataclass
+class Profile:
+    """The predicted cost of a program. `summary` has the totals, `steps` the steps in the order in which they run."""
+
+    target: Target
+    steps: list[Step]
+    poplar_ops: int
+    compute_sets: int
+    memory: Usage
+    tiles_used: int
+    branches: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """(place, cycles) of each branch that `cycles` leaves out, since a dearer one is counted."""
+
+    @cached_property
+    def summary(self) -> dict[str, int | float | bool]:
+        """The totals by name. `utilisation`: floating point operations, of those the matrix units could do in as many cycles."""
+
+        def total(name: str) -> int:
+            return sum(getattr(step, name) * step.count for step in self.steps)
+
+        cycles = total("cycles")
+        peak = self.target.matrix_peak / self.target.clock_hz * cycles
+        return {
+            "poplar_ops": self.poplar_ops,
+            "compute_sets": self.compute_sets,
+            "exchange_bytes": total("bytes"),
+            "peak_tile_bytes": self.memory.peak_bytes,
+            "cycles": cycles,
+            "compute_cycles": total("compute"),
+            "exchange_cycles": total("exchange"),
+            "sync_cycles": total("sync"),
+            "flops": total("flops"),
+            "utilisation": total("flops") / peak if peak else 0.0,
+            "fits": self.memory.peak_bytes <= self.target.tile_bytes - self.target.reserved_bytes,
+            "tiles_used": self.tiles_used,
+            "host_bytes": total("host_bytes"),
+            "seconds": cycles / self.target.clock_hz,
+            "bounded_fields": sum(step.bounds for step in self.steps),
+        }
+
+
+def profile(graph: GraphOp) -> Profile:
+    """The predicted cost of a graph whose variables have layouts. Raises PopulusError for one that has none."""
+    walk = _Walk(graph.machine)
+    walk.block(graph.body.block, 1)
+    inside = [op for op in graph.walk() if op is not graph]
+    compute_sets = sum(isinstance(op, ExecuteOp) for op in inside)
+    used = int(np.count_nonzero(walk.used))
+    return Profile(graph.machine, walk.steps, len(inside), compute_sets, summary(graph), used, walk.left_out)
+
+
+@lru_cache(2048)
+def _cost(vertex: Vertex) -> tuple[Cycles, int]:
+    """(tile cycles of each vertex by the parts of its cut axes, operations of all of them)."""
+    return vertex_cycles(vertex), flops(vertex)
+
+
+class _Walk:
+    def __init__(self, target: Target):
+        self.target = target
+        self.steps: list[Step] = []
+        self.used: NDArray[np.bool_] = np.zeros(target.tiles, bool)
+        self.left_out: list[tuple[str, int]] = []
+
+    def block(self, block: Block, count: int) -> None:
+        for op in block.ops:
+            match op:
+                case ExecuteOp():
+                    self.steps.append(self.execute(op, count))
+                case CopyOp():
+                    self.steps.append(self.copy(op, count))
+                case StreamInOp():
+                    self.steps.append(self.host(op, count, [op.dst]))
+                case StreamOutOp():
+                    self.steps.append(self.host(op, count, [op.src]))
+                case HostCallOp():
+                    self.steps.append(self.host(op, count, op.views))
+                case SequenceOp():
+                    self.block(op.body.block, count)
+                case RepeatOp():
+                    self.block(op.body.block, count * op.count.value.data)
+                case CallOp():
+                    self.block(op.target().body.block, count)
+                case WhileOp():
+                    self.block(op.before.block, count)
+                    self.block(op.body.block, count)
+                case IfOp():
+                    self.branches(op, [op.then.block, op.otherwise.block], count)
+                case SwitchOp():
+                    self.branches(op, [region.block for region in op.programs], count)
+                case _:
+                    pass  # variables, views and functions cost nothing where they stand
+
+    def branches(self, op: Operation, blocks: Iterable[Block], count: int) -> None:
+        """The steps of the dearest branch."""
+        before, found = self.steps, list[list[Step]]()
+        for block in blocks:
+            self.steps = []
+            self.block(block, count)
+            found.append(self.steps)
+        costs = [sum(step.cycles * step.count for step in steps) for steps in found]
+        dearest = costs.index(max(costs))
+        self.steps = before + found[dearest]
+        self.left_out += [(where(op), cost) for i, cost in enumerate(costs) if i != dearest]
+
+    def execute(self, op: ExecuteOp, count: int) -> Step:
+        target, tiles, families = self.target, self.target.tiles, op.families()
+        busy, received_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(5))
+        operations = bounds = 0
+        for family in families:
+            cycles, own = _cost(Vertex.of(family, target))
+            operations += own
+            busy[_tiles_of(family, tiles)] += cycles.ravel() + VERTEX_CYCLES
+            for access, value in family.connections():
+                moved = moved_by(family, access, value, tiles)
+                size = size_in_bytes(storage_of(value).type.element)
+                bounds += not moved.exact
+                if access.kind != "out":
+                    received_in += moved.away * size
+                    sent_in += moved.home * size
+                if access.kind != "in":
+                    received_out += moved.home * size
+                    sent_out += moved.away * size
+        self.used |= busy > 0
+        phases = [self.transfer(received_in, sent_in), self.transfer(received_out, sent_out)]
+        return Step(
+            op.label.data,
+            where(op),
+            "execute",
+            count,
+            compute=int(busy.max()) + START_CYCLES,
+            exchange=sum(phases),
+            sync=target.sync_cycles * (1 + sum(1 for phase in phases if phase)),
+            bytes=int(received_in.sum() + received_out.sum()),
+            flops=operations,
+            vertices=sum(family.space.vertices for family in families),
+            codelets=tuple(dict.fromkeys(family.codelet.data for family in families)),
+            bounds=bounds,
+        )
+
+    def transfer(self, received: Cycles, sent: Cycles) -> int:
+        """Cycles of an exchange phase; none where nothing moves."""
+        most = int(max(received.max(), sent.max()))
+        return self.target.exchange_setup_cycles - (-most // self.target.exchange_bytes) if most else 0
+
+    def copy(self, op: CopyOp, count: int) -> Step:
+        """One exchange; what stays on its tile is copied there, meanwhile others wait."""
+        tiles, source, to = self.target.tiles, storage_of(op.src), storage_of(op.dst)
+        size = size_in_bytes(source.type.element)
+        view = view_of(op.dst)
+        moved = copy_exchange(view_of(op.src), layout(source), view, layout(to), tiles)
+        exchange = self.transfer(moved.away * size, moved.home * size)
+        share = -(-math.prod(view.shape) * size // min(layout(to).cells, tiles))
+        local = COPY_CYCLES - (-share // self.target.copy_bytes)
+        return Step(
+            to.label.data,
+            where(op),
+            "copy",
+            count,
+            compute=local,
+            exchange=exchange,
+            sync=self.target.sync_cycles * (2 if exchange else 1),
+            bytes=int(moved.away.sum()) * size,
+            bounds=int(not moved.exact),
+        )
+
+    def host(self, op: Operation, count: int, views: Iterable[SSAValue]) -> Step:
+        """A transfer from or to the host: the tiles wait for it at a barrier."""
+        bytes = sum(math.prod(v.type.shape) * size_in_bytes(v.type.element) for v in views if isinstance(v.type, TensorType))
+        kind = op.name.removeprefix("poplar.")
+        return Step(label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
+
+
+@lru_cache(1024)
+def _tiles_of_parts(parts: tuple[int, ...], order: tuple[int, ...], start: int, tiles: int) -> NDArray[np.int64]:
+    number = np.zeros([1] * len(parts), np.int64)
+    for i in order:
+        number = number * parts[i] + np.arange(parts[i]).reshape([-1 if j == i else 1 for j in range(len(parts))])
+    return ((start + number) % tiles).ravel()
+
+
+def _tiles_of(family: FamilyOp, tiles: int) -> NDArray[np.int64]:
+    """The tile of each vertex, vertices in row-major order over the cut axes."""
+    space = family.space
+    cut = [(a, s.parts) for a, s in space.axes if s.parts > 1]
+    names = [a for a, _ in cut]
+    return _tiles_of_parts(tuple(n for _, n in cut), tuple(names.index(a) for a in space.order if a in names), space.start, tiles)
