@@ -19,34 +19,38 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 
 
-def _numpy(graph: GraphOp, sample: int, seed: int) -> Program:
+def _numpy(graph: GraphOp, sample: int | None, seed: int) -> Program:
     from populus.runtime.engine.numpy import NumpyProgram
 
     return NumpyProgram(graph)
 
 
-def _strict(graph: GraphOp, sample: int, seed: int) -> Program:
-    from populus.runtime.engine.strict import SampledProgram, StrictProgram
+def _strict(graph: GraphOp, sample: int | None, seed: int) -> Program:
+    if sample:
+        from populus.runtime.engine.sampled import SampledProgram
 
-    return SampledProgram(graph, sample, seed) if sample else StrictProgram(graph, seed)
+        return SampledProgram(graph, sample, seed)
+    from populus.runtime.engine.strict import StrictProgram
+
+    return StrictProgram(graph, seed)
 
 
-def _native(graph: GraphOp, sample: int, seed: int) -> Program:
+def _native(graph: GraphOp, sample: int | None, seed: int) -> Program:
     raise PopulusError("the native engine is not built yet; use numpy or strict")
 
 
-ENGINES: dict[str, Callable[[GraphOp, int, int], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
+ENGINES: dict[str, Callable[[GraphOp, int | None, int], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
 
 
 class Session:
     """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
 
     `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`, or `strict`, which runs vertex by vertex
-    and checks each. `sample`: with `strict`, how many vertices of each family to check; 0 is all. `seed`: of the order of
+    and checks each. `sample`: with `strict`, how many vertices of each family to check; without it, all. `seed`: of the order of
     vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
     """
 
-    def __init__(self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int = 0, seed: int = 0):
+    def __init__(self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int | None = None, seed: int = 0):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)

@@ -15,9 +15,10 @@ from populus.dialects.poplar.memory import ConstOp, VarOp, storage_of, view_of
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Run, Task, Workspace
+from populus.runtime.engine.arena import place
 from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
-from populus.runtime.engine.lifetimes import Lifetimes, place
 from populus.runtime.engine.program import Program, StepNode
+from populus.runtime.liveness import liveness
 
 Array = NDArray[Any]
 
@@ -28,9 +29,9 @@ class NumpyProgram(Program):
     def __init__(self, graph: GraphOp):
         super().__init__(graph)
         self.workspace = Workspace()
-        lives = Lifetimes(graph)
-        sizes = {var: _bytes(var) for var in lives.of}
-        offsets, total = place(sizes, lives.of)
+        spans = {op: span for op, span in liveness(graph).span.items() if isinstance(op, VarOp)}
+        sizes = {var: _bytes(var) for var in spans}
+        offsets, total = place(sizes, spans)
         self.arena_bytes = total
         # Zeros come as untouched pages; a variable that nothing wrote is then at least the same in every run.
         arena = np.zeros(total, np.uint8)
@@ -43,9 +44,9 @@ class NumpyProgram(Program):
     # -- memory
 
     def array(self, value: SSAValue) -> Array:
-        return view_array(self._storage(value), view_of(value))
+        return view_array(self.memory(value), view_of(value))
 
-    def _storage(self, value: SSAValue) -> Array:
+    def memory(self, value: SSAValue) -> Array:
         """The memory of a view's variable or constant: [elements]."""
         storage = storage_of(value)
         assert isinstance(storage, VarOp | ConstOp), storage

@@ -111,7 +111,7 @@ class ControlNode(Node):
         self.control(lambda block: block.observed(observe))
 
 
-class located:  # noqa: N801, used as `with located(op):`
+class located:
     """Gives a PopulusError that a step raises the step's place."""
 
     def __init__(self, op: Operation):

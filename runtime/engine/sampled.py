@@ -1,0 +1,82 @@
+"""The `numpy` engine with spot checks: some vertices of each family are run by the rules of `strict` too, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
+from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.program import GraphOp
+from populus.runtime.engine.numpy import NumpyProgram
+from populus.runtime.engine.program import StepNode
+from populus.runtime.engine.strict import Connection, Result, Store, Vertices, execute_vertex, immutable, place
+
+Array = NDArray[Any]
+
+CONTRACTIONS = frozenset(("conv", "matmul"))
+TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-14}
+"""Of the largest element that the family wrote: what the order of a sum that BLAS chooses may change. All else is exact."""
+
+
+class SampledProgram(NumpyProgram):
+    """A graph that runs on the numpy engine, with `sample` random vertices of each family checked in each execute.
+
+    Raises PopulusError, when run, for a vertex whose kernel breaks a rule of `strict`, or that gives something else alone.
+    """
+
+    def __init__(self, graph: GraphOp, sample: int, seed: int = 0):
+        self.sample, self.rng = sample, np.random.default_rng(seed)
+        super().__init__(graph)
+
+    def execute(self, op: ExecuteOp) -> StepNode:
+        step = super().execute(op)
+        families = [self._vertices(family) for family in op.families()]
+        expected: list[Result] = []
+
+        def before() -> None:
+            expected.clear()
+            for family in families:
+                for vertex in self.rng.choice(family.count, min(self.sample, family.count), replace=False):
+                    expected.extend(execute_vertex(family, int(vertex), _reader(family)))
+
+        def after() -> None:
+            for result in expected:
+                _compare(result)
+
+        return StepNode(op, [before, *step.runs, after], step.written)
+
+    def _vertices(self, family: FamilyOp) -> Vertices:
+        connections: list[Connection] = []
+        for field, value in family.connections():
+            store = Store(storage_of(value), self.memory(value), np.zeros(0, np.bool_), True)
+            connections.append(Connection(field, value, view_of(value), store, self.array(value)))
+        return Vertices(family, connections, self.workspace, self.graph.machine.tiles)
+
+
+def _reader(family: Vertices) -> Callable[[int, tuple[int, ...], tuple[slice, ...]], Array]:
+    return lambda number, _, slices: immutable(family.connections[number].array[(*slices, ...)])
+
+
+def _compare(result: Result) -> None:
+    c, family = result.connection, result.vertices
+    found = c.array[(*result.part, ...)]
+    if found.tobytes() == result.array.tobytes():
+        return
+    name = family.family.codelet.data
+    tolerance = TOLERANCE.get(found.dtype.name, 0) if name in CONTRACTIONS else 0
+    alone, whole = result.array.astype(np.float64), found.astype(np.float64)
+    scale = float(np.max(np.abs(c.array[np.isfinite(c.array)]), initial=0)) if tolerance else 0.0
+    close = np.isclose(alone, whole, rtol=0, atol=tolerance * scale, equal_nan=True) if tolerance else alone == whole
+    if not tolerance:
+        close = close | (np.isnan(alone) & np.isnan(whole))
+    if not close.all():
+        worst = float(np.nanmax(np.abs(alone - whole)[~close], initial=0))
+        raise PopulusError(
+            f"{place(family.family)}: {family.name(result.vertex)} alone gives other values than the numpy engine for {int((~close).sum())} "
+            f"elements of {c.variable} ({c.field.name}), by up to {worst:.3g}"
+        )
