@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -86,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
     return 1 if any(a.problem for a in agreements) else 0
 
 
-def machine_table(module: ModuleOp, summary: dict[str, Any]) -> Table:
+def machine_table(module: ModuleOp, summary: Mapping[str, Any]) -> Table:
     """What the program asks of the machine: tiles, memory, and where its cycles go."""
     machine = next(op.machine for op in module.walk() if isinstance(op, GraphOp))
     cycles = max(int(summary["cycles"]), 1)
@@ -96,7 +97,7 @@ def machine_table(module: ModuleOp, summary: dict[str, Any]) -> Table:
     table.add_column(style="dim")
     peak = int(summary["peak_tile_bytes"])
     fits = "" if summary["fits"] else ", which does not fit"
-    table.add_row("tiles", f"{machine.tiles:,}", f"each with {machine.tile_bytes // 1024:,} KiB")
+    table.add_row("tiles", f"{summary['tiles_used']:,}", f"of {machine.tiles:,}, each with {machine.tile_bytes // 1024:,} KiB")
     table.add_row("fullest tile", f"{peak:,} bytes", f"{peak / machine.tile_bytes:.0%} of its memory{fits}")
     table.add_row("exchanged", f"{int(summary['exchange_bytes']):,} bytes", f"in {int(summary['compute_sets']):,} compute sets")
     table.add_row("estimated", f"{cycles:,} cycles", f"{cycles / machine.clock_hz * 1e3:.2f} ms at {machine.clock_hz / 1e9:g} GHz")
