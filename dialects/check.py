@@ -5,7 +5,7 @@ check.close %y, dense<[0.0, 2.0]> : tensor<2xf32>
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, TensorType, f64
 from xdsl.ir import Attribute, Dialect, SSAValue
@@ -14,10 +14,15 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import StoredAttr, array_attribute, attribute_array
+from populus.dialects.data import StoredAttr, array_attribute, attribute_array, print_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def _own_type(value: Attribute) -> Attribute | None:
+    """The type that the text of a dense attribute ends with; None for another."""
+    return cast("DenseIntOrFPElementsAttr[Any]", value).type if isinstance(value, DenseIntOrFPElementsAttr) else None
 
 
 @irdl_op_definition
@@ -44,9 +49,7 @@ class CloseOp(IRDLOperation):
         x = parser.parse_unresolved_operand()
         parser.parse_punctuation(",")
         expected = parser.parse_attribute()
-        if isinstance(expected, DenseIntOrFPElementsAttr):  # its text ends with its type
-            type = expected.type
-        else:
+        if (type := _own_type(expected)) is None:
             parser.parse_punctuation(":")
             type = parser.parse_type()
         attributes = parser.parse_optional_attr_dict()
@@ -59,17 +62,17 @@ class CloseOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_ssa_value(self.x)
         printer.print_string(", ")
-        printer.print_attribute(self.expected)
-        if not isinstance(self.expected, DenseIntOrFPElementsAttr):
+        print_value(printer, self.expected)
+        if _own_type(self.expected) is None:
             printer.print_string(" : ")
             printer.print_attribute(self.x.type)
         tolerances = {n: v for n, v in (("rtol", self.rtol), ("atol", self.atol)) if v != _DEFAULTS[n]}
         printer.print_op_attributes({**tolerances, **self.attributes})
 
     def verify_(self) -> None:
-        if isinstance(self.expected, DenseIntOrFPElementsAttr):
-            if self.expected.type != self.x.type:
-                raise VerifyException(f"the operand is {self.x.type}, what is expected {self.expected.type}")
+        if (type := _own_type(self.expected)) is not None:
+            if type != self.x.type:
+                raise VerifyException(f"the operand is {self.x.type}, what is expected {type}")
         elif not isinstance(self.expected, StoredAttr):
             raise VerifyException(f"{self.expected} is neither dense nor stored")
 

@@ -25,7 +25,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError, named
-from populus.dialects.element_types import dtype_of, element_of, element_type_of, shape_of, size_in_bytes
+from populus.dialects.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,6 +89,22 @@ class StoredAttr(Data[Blob]):
             printer.print_string_literal(self.data.key)
 
 
+def print_value(printer: Printer, value: Attribute) -> None:
+    """A dense or stored attribute. Dense floats that are not finite are printed as their bytes.
+
+    xDSL prints those elements as hexadecimal numbers, which it then reads as integers: infinity would become 2139095040.0.
+    """
+    import numpy as np
+
+    if isinstance(value, DenseIntOrFPElementsAttr) and is_float(element_type_of(value.type)):
+        elements = np.frombuffer(value.data.data, dtype_of(element_type_of(value.type)))
+        if not np.isfinite(elements.astype(np.float64)).all():
+            printer.print_string(f'dense<"0x{value.data.data.hex().upper()}"> : ')
+            printer.print_attribute(value.type)
+            return
+    printer.print_attribute(value)
+
+
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
     """A tensor known when compiling. Valid at the `onnx`, `popart` and `popops` levels alike.
@@ -117,7 +133,7 @@ class ConstantOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_op_attributes(self.attributes)
         printer.print_string(" ")
-        printer.print_attribute(self.value)
+        print_value(printer, self.value)
         if not isinstance(self.value, DenseIntOrFPElementsAttr):
             printer.print_string(" : ")
             printer.print_attribute(self.result.type)

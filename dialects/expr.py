@@ -446,8 +446,8 @@ def _text(e: Expr) -> str:
             return f"_{index}"
         case Const(value):
             return _literal(value)
-        case Cast(x, type):
-            return f"cast({_text(x)}, {type})"
+        case Cast(x, to):
+            return f"cast({_text(x)}, {to})"
         case Call(function, args):
             return f"{function}({', '.join(map(_text, args))})"
         case _:

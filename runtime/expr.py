@@ -71,7 +71,13 @@ def _coalesced(arrays: list[Array]) -> list[Array]:
                 s.insert(0, a.strides[d])
     if not shape:
         shape, strides = [arrays[0].size], [[a.itemsize] for a in arrays]
-    return [as_strided(a, shape, s, writeable=a.flags.writeable) for a, s in zip(arrays, strides)]
+    return [_strided(a, shape, s) for a, s in zip(arrays, strides)]
+
+
+def _strided(a: Array, shape: list[int], strides: list[int]) -> Array:
+    if a.dtype.kind == "V" or a.dtype.isbuiltin == 2:  # NumPy's as_strided knows no names of other libraries' types
+        return as_strided(a.view(f"u{a.itemsize}"), shape, strides, writeable=a.flags.writeable).view(a.dtype)
+    return as_strided(a, shape, strides, writeable=a.flags.writeable)
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[int | slice, ...]]:

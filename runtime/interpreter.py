@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.builder import Builder
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects.check import CloseOp
@@ -117,7 +117,9 @@ def _function(module: ModuleOp, name: str) -> func.FuncOp:
 
 def _names(function: func.FuncOp, attribute: str) -> list[str]:
     names = function.attributes.get(attribute)
-    return [n.data for n in names if isinstance(n, StringAttr)] if isinstance(names, ArrayAttr) else []
+    if not isinstance(names, ArrayAttr):
+        return []
+    return [n.data for n in cast("ArrayAttr[Attribute]", names) if isinstance(n, StringAttr)]
 
 
 def _call(module: ModuleOp, function: func.FuncOp, arguments: Sequence[Array], observe: Observe | None) -> list[Array]:

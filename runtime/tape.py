@@ -48,7 +48,8 @@ def _saturate(x: Array, out: Array) -> None:
     """To an 8-bit float: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate = 1."""
     import ml_dtypes
 
-    largest = x.dtype.type(float(ml_dtypes.finfo(out.dtype).max))
+    largest = float(ml_dtypes.finfo(out.dtype).max)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    largest = x.dtype.type(largest)
     np.copyto(out, np.clip(x, -largest, largest), casting="unsafe")
 
 

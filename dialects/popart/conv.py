@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
@@ -162,7 +163,7 @@ class ConvTransposeOp(_ConvolvingOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         x, w, group = shape_of(self.x.type), shape_of(self.w.type), self.group.value.data
-        channels = w[1] * group if len(w) > 1 else 0
+        channels = math.prod(w[1:2]) * group
         spatial = self._check(channels)
         if x[1] != w[0] or group < 1 or x[1] % group:
             raise ShapeError(f"w has {w[0]} input channels, x has {x[1]}; equal ones that divide into group = {group} are expected")

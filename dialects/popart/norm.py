@@ -62,7 +62,7 @@ class BatchNormOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         _channels(self, self.x, self.operands[1:])
-        return [self.x.type]
+        return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
 
     def _formula(self) -> Expr:
         # ONNX lets the statistics be of a wider type than x.
@@ -164,7 +164,7 @@ class InstanceNormOp(_WhiteningOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         _channels(self, self.x, self.operands[1:])
-        return [self.x.type]
+        return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
 
     def row(self) -> int:
         return math.prod(calls.shape(self.x)[2:])
@@ -185,7 +185,7 @@ class GroupNormOp(_WhiteningOp):
         channels, groups = shape_of(self.x.type)[1], self.groups.value.data
         if groups < 1 or channels % groups:
             raise ShapeError(f"{channels} channels do not divide into {groups} groups")
-        return [self.x.type]
+        return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
 
     def row(self) -> int:
         return math.prod(calls.shape(self.x)[1:]) // self.groups.value.data

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint
 
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import verify, where
-from populus.dialects.popart import POPART
+from populus.dialects.popart import POPART, PopartOp
 from populus.dialects.table import context
 from populus.lowering.popart_to_popops import PopartToPopopsPass
 from populus.runtime.interpreter import run_function
@@ -21,7 +21,7 @@ CASES = list(cases())
 FLOATS = [c for c in CASES if any(is_float(a) for a in c.inputs.values())]
 
 
-def by_id(cases: list[Case]) -> object:
+def by_id(cases: list[Case]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases, ids=lambda c: c.id)
 
 
@@ -96,9 +96,9 @@ def test_it_agrees_with_onnx(case):
     )
     with np.errstate(all="ignore"):
         if case.oracle == "onnx.reference":
-            expected = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs)))[0]
+            (expected,) = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs)))
         else:
-            expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, dict(zip(names, inputs)))[0]
+            (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, dict(zip(names, inputs)))
     close(run_function(case.module(), case.inputs)["y"], np.asarray(expected), case.tolerance)
 
 
@@ -126,8 +126,9 @@ def test_its_gradient_is_the_slope(case):
                 moved.reshape(-1)[i] += step
                 values.append((run_function(module, {**inputs, name: moved})["y"].astype(double) * g).sum())
             slope.reshape(-1)[i] = (values[0] - values[1]) / (2 * h)
-        assert found[name] is not None
-        np.testing.assert_allclose(found[name], slope, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(slope).max(initial=0))))
+        gradient = found[name]
+        assert gradient is not None
+        np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(slope).max(initial=0))))
 
 
 def gradients(module: ModuleOp, inputs: dict[str, np.ndarray], g: np.ndarray) -> dict[str, np.ndarray | None]:
@@ -137,7 +138,8 @@ def gradients(module: ModuleOp, inputs: dict[str, np.ndarray], g: np.ndarray) ->
     assert isinstance(function, FuncOp)
     block = function.body.block
     op, end = block.first_op, block.last_op
-    assert op is not None and end is not None
+    assert isinstance(op, PopartOp)
+    assert end is not None
     given = block.insert_arg(op.results[0].type, len(block.args))
     values = op.gradient(Builder(InsertPoint.before(end)), [given])
     assert len(values) == len(op.operands)
