@@ -20,6 +20,10 @@ from populus.runtime.codelets.task import Param, Piece
 Array = NDArray[Any]
 
 
+class PlacedError(PopulusError):
+    """A user's mistake whose message begins with its place already."""
+
+
 def value_of(attribute: Attribute) -> Param:
     """A parameter of a family as a Python value."""
     match attribute:
@@ -60,7 +64,7 @@ def slices_of(family: FamilyOp, field: Field, shape: tuple[int, ...], box: Box) 
     """The part of a view of `shape` that a box touches, and how far the box hangs over it in each dimension.
 
     A window of a codelet that pads is all that lies between its ends; else a coefficient is a step.
-    Raises PopulusError for an access whose image is not evenly spaced.
+    Raises PlacedError for an access whose image is not evenly spaced.
     """
     window = field.kind == "in" and family.declaration.padded
     slices: list[slice] = []
@@ -71,7 +75,7 @@ def slices_of(family: FamilyOp, field: Field, shape: tuple[int, ...], box: Box) 
         if not window and not access.part and not access.whole and access.terms:
             step = step_of(access, box)
             if step == 0:
-                raise PopulusError(
+                raise PlacedError(
                     f"{where(family)}: @{family.codelet.data} {field.name}[{access}] touches elements that are not evenly spaced; "
                     f"see the operand through a reshape that gives each axis its own dimension"
                 )
@@ -85,11 +89,11 @@ def step_of(access: Access, box: Box) -> int:
     terms = sorted((c, box[a][1] - box[a][0]) for a, c in access.terms if box[a][1] - box[a][0] > 1)
     if not terms:
         return 1
-    step = span = terms[0][0]
+    step = span = terms[0][0]  # span: how far the finer axes reach without a gap
     for coefficient, n in terms:
-        if coefficient != span:
+        if coefficient % step or coefficient > span:
             return 0
-        span = coefficient * n
+        span += coefficient * (n - 1)
     return step
 
 

@@ -33,6 +33,7 @@ from populus.dialects.poplar.program import (
 )
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Run
+from populus.runtime.engine.binding import PlacedError
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]
@@ -126,12 +127,10 @@ class located:
 
 
 def _raise_located(op: Operation, error: Exception) -> None:
-    if not isinstance(error, PopulusError) or getattr(error, "located", False):
+    if isinstance(error, PlacedError) or not isinstance(error, PopulusError):
         raise error
     label = f" in execute '{op.label.data}'" if isinstance(op, ExecuteOp) else ""
-    named = PopulusError(f"{where(op)}: {error}{label}")
-    named.located = True  # pyright: ignore[reportAttributeAccessIssue], set and read here only
-    raise named from error
+    raise PlacedError(f"{where(op)}: {error}{label}") from error
 
 
 class Program(ABC):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.program import GraphOp
+from populus.runtime.engine.binding import PlacedError
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import StepNode
 from populus.runtime.engine.strict import Connection, Result, Store, Vertices, execute_vertex, immutable, place
@@ -76,7 +76,7 @@ def _compare(result: Result) -> None:
         close = close | (np.isnan(alone) & np.isnan(whole))
     if not close.all():
         worst = float(np.nanmax(np.abs(alone - whole)[~close], initial=0))
-        raise PopulusError(
+        raise PlacedError(
             f"{place(family.family)}: {family.name(result.vertex)} alone gives other values than the numpy engine for {int((~close).sum())} "
             f"elements of {c.variable} ({c.field.name}), by up to {worst:.3g}"
         )

@@ -25,7 +25,7 @@ from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Piece, Run, Task, Workspace
-from populus.runtime.engine.binding import params_of, slices_of, view_array
+from populus.runtime.engine.binding import PlacedError, params_of, slices_of, view_array
 from populus.runtime.engine.program import Observer, Program, StepNode
 from populus.runtime.memory import summary
 
@@ -198,7 +198,7 @@ class Vertices:
                 continue
             if why := bounds_problem(self.family.space, c.field.access, c.view.shape):
                 first = next(v for v in range(self.count) if self._leaves(number, v))
-                raise PopulusError(f"{place(self.family)}: {self.name(first)}: {c.field.name}: {why}, in {c.variable}")
+                raise PlacedError(f"{place(self.family)}: {self.name(first)}: {c.field.name}: {why}, in {c.variable}")
 
     def _leaves(self, number: int, vertex: int) -> bool:
         box = self.box(vertex)
@@ -314,7 +314,7 @@ class Superstep:
             g, theirs = self._of(other)
             count = int((writers == other).sum())
             family = self.families[f]
-            raise PopulusError(
+            raise PlacedError(
                 f"{place(family.family)}: {self._both(f, vertex, g, theirs)} both write {_elements(count)} of {c.variable} ({c.field.name})"
             )
         writers[...] = me
@@ -346,12 +346,12 @@ class Superstep:
                         g, theirs = self._of(int(others[0]))
                         by = self.families[g]
                         of = "" if f == g else f" of family {g}, @{by.family.codelet.data},"
-                        raise PopulusError(
+                        raise PlacedError(
                             f"{where_} reads {_elements(int(others.size))} of {c.variable} ({c.field.name}) "
                             f"that {by.name(theirs)}{of} writes in the same execute"
                         )
                     if not same and (part == me).any():
-                        raise PopulusError(
+                        raise PlacedError(
                             f"{where_} reads {_elements(int((part == me).sum()))} of {c.variable} ({c.field.name}) that it writes itself; "
                             f"a field that is both is inout"
                         )
@@ -385,7 +385,7 @@ def execute_vertex(
             return results
         if attempt:
             r, marks = unwritten[0]
-            raise PopulusError(
+            raise PlacedError(
                 f"{place(family.family)}: {family.name(vertex)} leaves {_elements(int(marks.sum()))} of {r.connection.field.name} unwritten, "
                 f"in {r.connection.variable}"
             )
@@ -396,11 +396,11 @@ def _run(family: Vertices, vertex: int, run: Run) -> None:
     try:
         run()
     except PopulusError as error:
-        raise PopulusError(f"{place(family.family)}: {family.name(vertex)}: {error}") from error
+        raise PlacedError(f"{place(family.family)}: {family.name(vertex)}: {error}") from error
     except ValueError as error:
         if "read-only" not in str(error) and "not writeable" not in str(error):
             raise
-        raise PopulusError(f"{place(family.family)}: {family.name(vertex)} writes one of its inputs, which are read-only") from error
+        raise PlacedError(f"{place(family.family)}: {family.name(vertex)} writes one of its inputs, which are read-only") from error
 
 
 def check_defined(family: Vertices, number: int, slices: Slices, vertex: int) -> None:
@@ -422,7 +422,7 @@ def check_defined(family: Vertices, number: int, slices: Slices, vertex: int) ->
         part = marks[np.ix_(*rows)]
     if not part.all():
         missing = int(part.size - part.sum())
-        raise PopulusError(
+        raise PlacedError(
             f"{place(family.family)}: {family.name(vertex)} reads {_elements(missing)} of {c.variable} ({c.field.name}) that nothing wrote"
         )
 
