@@ -1,0 +1,41 @@
+"""populus demo and bench: they show every level, and what they say is so."""
+
+from __future__ import annotations
+
+import re
+
+
+def test_the_demo_goes_through_every_level_and_agrees_twice(populus):
+    got = populus("demo", "--model", "light_squeezenet", "--tiles", "64")
+    assert (got.status, got.err) == (0, "")
+    assert [level for level in ("onnx", "popart", "popops", "poplar") if f"\n{level} " in got.out] == ["onnx", "popart", "popops", "poplar"]
+    assert got.out.count(" agrees with ") == 2
+    assert max(map(len, got.out.splitlines())) <= 80
+
+
+def test_the_parts_of_the_cycles_add_up(populus):
+    out = populus("demo", "--model", "light_squeezenet", "--tiles", "64").out
+    cycles = {m[1]: int(m[2].replace(",", "")) for m in re.finditer(r"^ *(\w+) +([\d,]+) cycles", out, re.MULTILINE)}
+    assert cycles["estimated"] == cycles["compute"] + cycles["exchange"] + cycles["sync"]
+
+
+def test_a_model_that_the_package_does_not_have_is_one_line(populus):
+    got = populus("demo", "--model", "light_resnet51")
+    assert (got.status, got.err) == (1, "populus: the onnx package has no light model 'light_resnet51'; did you mean 'light_resnet50'?\n")
+
+
+def test_bench_has_a_line_for_each_model(populus, tmp_path):
+    from onnx import TensorProto, helper, save
+
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8])],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "relu.onnx")
+    got = populus("bench", tmp_path / "relu.onnx", "--tiles", "2", "--repeat", "1")
+    assert (got.status, got.err) == (0, "")
+    header, line = got.out.splitlines()
+    assert header.startswith("model")
+    assert line.startswith("relu ")
