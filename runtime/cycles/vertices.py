@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from populus.dialects.element_types import is_float, size_in_bytes
-from populus.dialects.expr import FUNCTIONS, Call, Expr, ExprAttr, functions_of
+from populus.dialects.expr import FUNCTIONS, Expr, ExprAttr, functions_of
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.poplar.target import Target
@@ -265,4 +265,4 @@ def flops(vertex: Vertex) -> int:
 
 def flops_of(expression: Expr) -> int:
     """Floating point operations of an expression for one element; a cast counts nothing."""
-    return sum(FUNCTIONS[f].flops for f in functions_of(expression) if f != "cast") if isinstance(expression, Call) else 0
+    return sum(FUNCTIONS[f].flops for f in functions_of(expression) if f != "cast")

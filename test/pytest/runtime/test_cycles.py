@@ -1,0 +1,222 @@
+"""Tile cycles of vertices: the values worked out from PopLibs' estimates, and what any estimate must obey."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import f16, f32, i8, i32
+
+from populus.dialects.expr import FUNCTIONS, Arg, Const, cast, exp, maximum
+from populus.dialects.poplar.codelets import CODELETS
+from populus.dialects.poplar.partition import Access, Domain, Split, along, at
+from populus.dialects.poplar.target import PRESETS, make_target
+from populus.dialects.poplar.types import Field, TensorType
+from populus.runtime.cycles import Vertex, amp_1x1, amp_nx1, contraction, flops, reduce_cycles, vertex_cycles
+from populus.runtime.cycles import elementwise as e
+from populus.runtime.cycles.reduction import strided_worker
+from populus.runtime.cycles.vertices import CYCLES, flops_of, multi_slice_cycles
+
+GC200, HOST = PRESETS["gc200"], PRESETS["host"]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (e.binary(712, "add", f32, GC200), 1265),
+        (e.binary(712, "add", f16, GC200), 707),
+        (e.unary(1000, "tanh", f16, GC200), 1130),
+        (e.unary(1000, "exp", f32, GC200), 3242),
+        (e.broadcast_scalar(1000, "mul", f32, GC200), 1139),
+        (e.cast(1000, f32, f16, GC200), 762),
+        (e.cast(1000, f16, f32, GC200), 750),
+        (multi_slice_cycles(48, 64, f16, GC200), 4164),
+        (strided_worker(64, 16), 848),
+        (amp_1x1(48, 4, 4, True), 6511),
+        (amp_1x1(114, 13, 2, True), 17634),
+        (amp_1x1(6, 1, 1, True), 355),
+    ],
+)
+def test_worked_values(found: int, expected: int):
+    assert int(found) == expected
+
+
+def test_arrays_of_candidates_give_what_each_gives_alone():
+    rows, channels = np.array([1, 7, 56]), np.array([[16], [48], [512]])
+    together = contraction(1, rows, 14, channels, channels, 9, f16, GC200)
+    for i, c in enumerate(channels.ravel()):
+        for j, r in enumerate(rows):
+            assert together[i, j] == contraction(1, int(r), 14, int(c), int(c), 9, f16, GC200)
+
+
+def test_matrix_units_are_half_as_wide_on_the_first_generation():
+    old = PRESETS["gc2"]
+    assert contraction(1, 100, 1, 256, 256, 1, f16, old) > 1.5 * contraction(1, 100, 1, 256, 256, 1, f16, GC200)
+
+
+def test_no_contraction_is_faster_than_the_matrix_unit():
+    for element in (f16, f32):
+        for target in (GC200, PRESETS["gc2"], HOST):
+            cycles = contraction(1, 64, 64, 256, 256, 1, element, target)
+            assert cycles >= 64 * 64 * 256 * 256 / target.macs_per_cycle(element)
+
+
+def test_a_depthwise_convolution_does_not_pay_for_the_channels_of_a_matrix_unit():
+    assert contraction(32, 14, 14, 1, 1, 9, f16, GC200) < 32 * amp_nx1(14, 14, 1, 1, 9, True) / 5
+
+
+def test_cycles_grow_with_work():
+    n = np.arange(13, 400)  # below, PopLibs has two positions to a worker dearer than three
+    assert (np.diff(amp_1x1(n, 2, 2, True)) >= 0).all()
+    assert (np.diff(amp_1x1(n, 2, 2, False)) >= 0).all()
+    assert (np.diff(amp_nx1(n, 8, 2, 2, 9, True)) >= 0).all()
+    for contiguous in (False, True):
+        assert (np.diff(reduce_cycles(8, n, f32, GC200, contiguous)) >= -12).all()
+        assert (np.diff(reduce_cycles(6 * n, 8, f32, GC200, contiguous)) >= 0).all()
+
+
+def test_a_reduction_to_few_outputs_is_shared_by_the_workers():
+    assert reduce_cycles(1, 6000, f32, GC200, contiguous=True) < 6 * (17 + 12 + 3000) / 3
+
+
+def test_every_function_has_a_loop():
+    assert {*FUNCTIONS, "cast"} == e.LOOPS.keys()
+
+
+def test_a_wider_data_path_takes_fewer_cycles():
+    wide = make_target("gc200", [("vector_bytes", 32)])
+    assert e.binary(4000, "add", f32, wide) < e.binary(4000, "add", f32, GC200) / 3
+
+
+def test_maps_take_the_vertex_that_poplibs_has():
+    _1, _2 = Arg(1), Arg(2)
+    two, whole = [f32, f32], [False, False]
+    assert e.map_cycles(712, _1 + _2, two, whole, f32, GC200, False) == 1265
+    assert e.map_cycles(1000, exp(_1), [f32], [False], f32, GC200, False) == 3242
+    assert e.map_cycles(1000, _1 * _2, two, [False, True], f32, GC200, False) == 1139
+    assert e.map_cycles(1000, _1 * 2.0, [f32], [False], f32, GC200, False) == 1139
+    assert e.map_cycles(1000, cast(_1, f16), [f32], [False], f16, GC200, False) == 762
+    assert e.map_cycles(1000, Const(0.0), [], [], f32, GC200, False) == e.fill(1000, f32, GC200)
+    assert e.map_cycles(1000, _1, [f32], [False], f32, GC200, False) == 20 + 500
+
+
+def test_a_fused_map_takes_less_than_its_parts():
+    _1, _2 = Arg(1), Arg(2)
+    parts = e.binary(3000, "add", f32, GC200) + e.broadcast_scalar(3000, "max", f32, GC200)
+    fused = e.map_cycles(3000, maximum(_1 + _2, 0.0), [f32, f32], [False, False], f32, GC200, False)
+    assert e.binary(3000, "add", f32, GC200) < fused < parts
+
+
+def test_operations_are_counted_per_function():
+    _1, _2 = Arg(1), Arg(2)
+    assert flops_of(maximum(_1 + _2, 0.0)) == 2
+    assert flops_of(_1 % _2) == 3
+    assert flops_of(cast(_1 + _2, f16)) == 1
+    assert flops_of(_1) == 0
+
+
+def a_vertex(codelet: str, axes: dict[str, Split], fields: list[tuple[str, str, list[Access], TensorType]], **more: object) -> Vertex:
+    domain = Domain(tuple(axes.items()), tuple(a for a, s in axes.items() if s.parts > 1))
+    connected = tuple(Field(kind, name, tuple(access)) for kind, name, access, _ in fields)
+    return Vertex(codelet, domain, connected, tuple(t for *_, t in fields), more.get("expression"), str(more.get("op", "")), GC200)  # pyright: ignore[reportArgumentType]
+
+
+def tensor(*shape: int) -> TensorType:
+    return TensorType.of(shape, f32)
+
+
+VERTICES = {
+    "conv": a_vertex(
+        "conv",
+        {"b": Split(1), "oc": Split(64, 8, 8), "ic": Split(64, 2, 8), "o0": Split(56, 3), "k0": Split(3)},
+        [
+            ("in", "x", [along("b"), along("ic"), along("o0", "k0")], tensor(1, 64, 58)),
+            ("in", "w", [along("oc"), along("ic"), along("k0")], tensor(64, 64, 3)),
+            ("out", "y", [at("ic"), along("b"), along("oc"), along("o0")], tensor(2, 1, 64, 56)),
+        ],
+    ),
+    "fill": a_vertex("fill", {"i": Split(100, 3)}, [("out", "y", [along("i")], tensor(100))]),
+    "iota": a_vertex("iota", {"i": Split(100, 3)}, [("out", "y", [along("i")], tensor(100))]),
+    "map": a_vertex(
+        "map",
+        {"i": Split(100, 3)},
+        [("in", "x1", [along("i")], tensor(100)), ("out", "y", [along("i")], tensor(100))],
+        expression=exp(Arg(1)),
+    ),
+    "matmul": a_vertex(
+        "matmul",
+        {"g": Split(2), "m": Split(30, 4), "n": Split(40), "k": Split(50)},
+        [
+            ("in", "a", [along("g"), along("m"), along("k")], tensor(2, 30, 50)),
+            ("in", "b", [along("g"), along("k"), along("n")], tensor(2, 50, 40)),
+            ("out", "c", [along("g"), along("m"), along("n")], tensor(2, 30, 40)),
+        ],
+    ),
+    "multi_slice": a_vertex(
+        "multi_slice",
+        {"i": Split(20, 3), "c": Split(64)},
+        [
+            ("in", "table", [Access(whole=True), along("c")], tensor(1000, 64)),
+            ("in", "indices", [along("i")], TensorType.of((20,), i32)),
+            ("out", "y", [along("i"), along("c")], tensor(20, 64)),
+        ],
+    ),
+    "pool": a_vertex(
+        "pool",
+        {"c": Split(64, 8), "o0": Split(28), "k0": Split(3)},
+        [("in", "x", [along("c"), along(("o0", 2), "k0")], tensor(64, 58)), ("out", "y", [along("c"), along("o0")], tensor(64, 28))],
+    ),
+    "random": a_vertex(
+        "random",
+        {"i": Split(100, 3)},
+        [("in", "seed", [Access(whole=True)], TensorType.of((2,), i32)), ("out", "y", [along("i")], tensor(100))],
+    ),
+    "reduce": a_vertex(
+        "reduce",
+        {"r": Split(9), "d0": Split(100, 7, 2)},
+        [("in", "x", [along("r"), along("d0")], tensor(9, 100)), ("out", "y", [along("d0")], tensor(100))],
+        op="add",
+    ),
+    "softmax": a_vertex(
+        "softmax",
+        {"d0": Split(12, 5), "r": Split(128)},
+        [("in", "x", [along("d0"), along("r")], tensor(12, 128)), ("out", "y", [along("d0"), along("r")], tensor(12, 128))],
+    ),
+    "whiten": a_vertex(
+        "whiten",
+        {"d0": Split(12, 5), "r": Split(128)},
+        [("in", "x", [along("d0"), along("r")], tensor(12, 128)), ("out", "y", [along("d0"), along("r")], tensor(12, 128))],
+    ),
+}
+
+
+def test_every_codelet_has_its_cycles():
+    assert CODELETS.keys() == CYCLES.keys() == VERTICES.keys()
+
+
+@pytest.mark.parametrize("codelet", CODELETS)
+def test_each_vertex_costs_what_its_own_box_does(codelet: str):
+    vertex = VERTICES[codelet]
+    cycles = vertex_cycles(vertex).ravel()
+    for found, box in zip(cycles, vertex.domain.boxes(), strict=True):
+        sizes = {a: end - first for a, (first, end, _) in box.items()}
+        assert found == np.ceil(CYCLES[codelet](vertex, sizes)) > 0
+
+
+def test_operations_of_contractions_are_two_for_each_multiply_add():
+    assert flops(VERTICES["conv"]) == 2 * 64 * 64 * 56 * 3
+    assert flops(VERTICES["matmul"]) == 2 * 2 * 30 * 40 * 50
+    assert flops(VERTICES["reduce"]) == 900
+    assert flops(VERTICES["map"]) == 100
+    assert flops(VERTICES["fill"]) == 0
+
+
+def test_integers_are_no_floating_point_operations():
+    x = TensorType.of((100,), i8)
+    fields = [("in", "x1", [along("i")], x), ("out", "y", [along("i")], x)]
+    assert flops(a_vertex("map", {"i": Split(100)}, fields, expression=Arg(1) + Arg(1))) == 0
+
+
+def test_a_vertex_without_elements_takes_no_time():
+    empty = TensorType.of((0,), f32)
+    fields = [("in", "x1", [along("i")], empty), ("out", "y", [along("i")], empty)]
+    assert vertex_cycles(a_vertex("map", {"i": Split(0)}, fields, expression=exp(Arg(1)))).tolist() == 0
