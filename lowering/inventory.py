@@ -18,13 +18,14 @@ from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, is_static, spelled, string
 from populus.lowering.import_onnx import import_onnx
 from populus.lowering.onnx_custom import Customs
-from populus.lowering.onnx_inference import Inference
 from populus.lowering.onnx_infer_shapes import bind_dims
+from populus.lowering.onnx_inference import Inference
 from populus.lowering.onnx_to_popart import Converter
 from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
 
 @dataclass(frozen=True)
 class Row:
@@ -45,8 +46,15 @@ def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, 
     Dimensions that `dims` leaves open are taken to be 1. A node that reads what a missing node gives may not be judged; it counts as
     missing then, with that reason. Raises PopulusError if the model cannot be read at all.
     """
-    module = import_onnx(model, dims=dims, customs=customs)
+    module = import_onnx(model, dims=dims, customs=_Any())
     return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, customs).rows()]
+
+
+class _Any:
+    """The custom ops of every domain: whether one is defined is judged for each node."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
 
 
 class _Survey:
@@ -110,4 +118,3 @@ def _row(op: OnnxOp | CustomOp) -> tuple[str, str, str, int, str]:
     if isinstance(op, CustomOp):
         return node, op.op_type.data, op.domain.data, op.version.value.data, dtype
     return node, op.OP_TYPE, op.DOMAIN, op.VERSION, dtype
-

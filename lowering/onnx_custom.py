@@ -1,8 +1,8 @@
 """A user's own op: the popart class that an `onnx.custom` node stands for.
 
-    class Twice(PopartOp):
-        name = "popart.twice"
-        ONNX: ClassVar = ("my.domain", "Twice", 1)
+class Twice(PopartOp):
+    name = "popart.twice"
+    ONNX: ClassVar = ("my.domain", "Twice", 1)
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
     key = (op.domain.data, op.op_type.data)
     found = customs.get(key)
     if found is None:
-        raise PopulusError(
-            f"there is no op {key[1]} in the custom domain '{key[0]}'; give the file that defines it with --load FILE.py"
-        )
+        raise PopulusError(f"there is no op {key[1]} in the custom domain '{key[0]}'; give the file that defines it with --load FILE.py")
     version = cast(Any, found).ONNX[2]
     if op.version.value.data != version:
         raise PopulusError(f"the model states version {op.version.value.data} of '{key[0]}'; {found.__name__} is version {version}")

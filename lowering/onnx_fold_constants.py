@@ -119,4 +119,3 @@ def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:
         assert c.results[0].type == result.type, (op.name, c.results[0].type, result.type)
         c.results[0].name_hint = result.name_hint
     Rewriter.replace_op(op, new, [c.results[0] for c in new])
-

@@ -144,7 +144,7 @@ class Inference:
 
     def inferred(self, op: OnnxOp) -> list[Attribute]:
         types = infer_types(op, self.known)
-        merged = [r.type if isinstance(t, UnknownType) or not is_static(t) and is_static(r.type) else t for t, r in zip(types, op.results)]
+        merged = [r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)]
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):
                 data = ", ".join(str(v.type) for v in op.operands)

@@ -70,7 +70,7 @@ def read_attribute(proto: AttributeProto) -> Attribute:
         case A.STRINGS:
             return ArrayAttr([StringAttr(_text(proto.name, s)) for s in proto.strings])
         case A.TENSOR if proto.t.data_type == 8:  # STRING
-            return ArrayAttr([StringAttr(_text(proto.name, s)) for s in proto.t.string_data])
+            raise PopulusError(f"attribute '{proto.name}' is a tensor of strings, which is not supported")
         case A.TENSOR:
             try:
                 return tensor_attribute(numpy_helper.to_array(proto.t))

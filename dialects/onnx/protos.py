@@ -56,9 +56,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
         reason = str(error).split("]", 1)[-1].strip() if str(error).startswith("[") else str(error)
         operands = ", ".join("none" if v is None else str(v.type) for v in op.inputs)
         raise PopulusError(f"{' '.join(reason.split())}; its inputs are {operands}") from error
-    return [
-        from_proto(found[name]) if (name := f"o{i}") in found else unknown for i, v in enumerate(op.outputs) if v is not None
-    ]
+    return [from_proto(found[name]) if (name := f"o{i}") in found else unknown for i, v in enumerate(op.outputs) if v is not None]
 
 
 def function_body(op: OnnxOp) -> FunctionProto | None:
@@ -72,7 +70,9 @@ def function_body(op: OnnxOp) -> FunctionProto | None:
 
         versions = schema.context_dependent_function_opset_versions
         body = schema.get_context_dependent_function_with_opset_version(
-            max(versions), to_node(op).SerializeToString(), [to_proto(v.type).SerializeToString() if v is not None else b"" for v in op.inputs]
+            max(versions),
+            to_node(op).SerializeToString(),
+            [to_proto(v.type).SerializeToString() if v is not None else b"" for v in op.inputs],
         )
         if not body:
             return None

@@ -1,6 +1,6 @@
 """ONNX's types as attributes: tensors, and what only this level has: sequences, optionals, strings, types not known yet.
 
-    tensor<2x?xf32>   !onnx.sequence<tensor<?xi64>>   !onnx.optional<tensor<f32>>   tensor<3x!onnx.string>   !onnx.unknown
+tensor<2x?xf32>   !onnx.sequence<tensor<?xi64>>   !onnx.optional<tensor<f32>>   tensor<3x!onnx.string>   !onnx.unknown
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ class UnknownType(ParametrizedAttribute, TypeAttribute):
 
     name = "onnx.unknown"
 
+
+# Longer names first: `ai_onnx_ml_Scaler_1` is told apart by them.
+DOMAINS = ("ai.onnx.preview.training", "ai.onnx.preview", "ai.onnx.ml", "")
 
 TYPES = [OptionalType, SequenceType, StringType, UnknownType]
 

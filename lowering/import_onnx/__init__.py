@@ -1,12 +1,12 @@
 """A model file becomes an `onnx` module.
 
-    module = import_onnx("bert.onnx", dims={"batch": 1, "sequence": 128})
+module = import_onnx("bert.onnx", dims={"batch": 1, "sequence": 128})
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ def import_onnx(
     model: str | os.PathLike[str] | ModelProto,
     *,
     dims: Mapping[str, int] = {},
-    customs: Mapping[tuple[str, str], object] = {},
+    customs: Container[tuple[str, str]] = (),
     values: Mapping[str, NDArray[Any]] = {},
 ) -> ModuleOp:
     """The module of a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes of the function.
@@ -56,7 +56,7 @@ def _module(
     model: ModelProto,
     folder: Path | None,
     dims: Mapping[str, int],
-    customs: Mapping[tuple[str, str], object],
+    customs: Container[tuple[str, str]],
     values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
     graph = model.graph
@@ -74,6 +74,9 @@ def _module(
     initializers = builder.initializers(graph)
     if strange := [name for name in values if name not in {i.name for i in graph.input}]:
         raise PopulusError(f"there is no input '{strange[0]}' to make a constant; the inputs are {', '.join(i.name for i in graph.input)}")
+    for name, array in values.items():
+        if array.dtype.kind in "OSU":
+            raise PopulusError(f"the input '{name}' is of strings, which tiles cannot hold yet")
     initializers.update({name: (lambda array=array: array) for name, array in values.items()})
     inputs = [i for i in graph.input if i.name not in initializers]
     types = [_input_type(i, dims, used) for i in inputs]

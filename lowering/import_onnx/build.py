@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,13 @@ from populus.dialects.diagnostics import PopulusError, named
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, YieldOp
-from populus.dialects.onnx.types import from_proto, unknown
+from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
 from populus.lowering.import_onnx.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
-STANDARD_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 DEEPEST_CALL = 64  # functions within functions; more means that they call each other in a circle
 
 
@@ -72,7 +71,7 @@ class Builder:
 
     opsets: Mapping[str, int]  # by domain
     functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict)
-    customs: Mapping[tuple[str, str], object] = field(default_factory=dict)
+    customs: Container[tuple[str, str]] = ()
     types: Mapping[str, Attribute] = field(default_factory=dict)  # what the file states of values
     read_tensor: Callable[[TensorProto], NDArray[Any]] = lambda t: read_tensor(t, None)
     dimension: Callable[[str], int] = lambda name: -1
@@ -101,7 +100,7 @@ class Builder:
             self._call(function, node, name, scope, attributes)
             return
         inputs = [self._read(i, scope) for i in node.input]
-        if domain not in STANDARD_DOMAINS:
+        if domain not in DOMAINS:
             self._custom(node, domain, inputs, name, scope, attributes)
             return
         if (array := self._constant(node.op_type if not domain else "", inputs, attributes)) is not None:
@@ -118,7 +117,9 @@ class Builder:
                 properties[key] = read_attribute(attribute)
             else:
                 raise PopulusError(f"{kind.title()} has no attribute '{key}'")
-        if missing := [g for g in kind.GRAPHS if g not in regions and g in kind.schema().attributes and kind.schema().attributes[g].required]:
+        if missing := [
+            g for g in kind.GRAPHS if g not in regions and g in kind.schema().attributes and kind.schema().attributes[g].required
+        ]:
             raise PopulusError(f"{kind.title()} needs the attribute '{missing[0]}'")
         outputs = [self.types.get(o, unknown) if o else None for o in node.output]
         self._insert(kind.make(inputs, outputs, properties, regions), [o for o in node.output if o], name, scope)
@@ -195,9 +196,7 @@ class Builder:
                 copy.name = attribute.name
                 yield copy
 
-    def _call(
-        self, function: FunctionProto, node: NodeProto, name: str, scope: Scope, attributes: Mapping[str, AttributeProto]
-    ) -> None:
+    def _call(self, function: FunctionProto, node: NodeProto, name: str, scope: Scope, attributes: Mapping[str, AttributeProto]) -> None:
         """Writes a function's nodes in place of a call."""
         if self.depth >= DEEPEST_CALL:
             raise PopulusError(f"the functions that it calls are {DEEPEST_CALL} deep; they may not call themselves")
@@ -254,9 +253,7 @@ class Builder:
         )
         self._insert(op, node.output, name, scope)
 
-    def _constant(
-        self, op_type: str, inputs: Sequence[SSAValue | None], attributes: Mapping[str, AttributeProto]
-    ) -> NDArray[Any] | None:
+    def _constant(self, op_type: str, inputs: Sequence[SSAValue | None], attributes: Mapping[str, AttributeProto]) -> NDArray[Any] | None:
         """The array of a Constant, or of a ConstantOfShape whose shape is known; None for any other node."""
         import numpy as np
 

@@ -24,14 +24,15 @@ from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
+from populus.dialects.onnx.types import string
 from populus.dialects.popart import WhereOp
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
 from populus.lowering.onnx_to_popart import math, nn, reduction, tensor
-from populus.lowering.onnx_to_popart.refused import REFUSED
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
+from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
 RULES: Mapping[str, Rule] = {**math.RULES, **nn.RULES, **reduction.RULES, **tensor.RULES}
 
@@ -62,7 +63,8 @@ class Converter:
         for argument in block.args:
             type = argument.type
             if not isinstance(type, TensorType) or not is_known(type.element_type):
-                raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {type}, which tiles cannot hold yet")
+                reason = NO_STRINGS if string in (type, getattr(type, "element_type", None)) else "tiles cannot hold it yet"
+                raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {type}; {reason}")
         for op in list(block.ops):
             self.operation(op)
         self.finish()
@@ -70,7 +72,7 @@ class Converter:
         set_function_type(function)
 
     def finish(self) -> None:
-        """Erases the ops that were converted. """
+        """Erases the ops that were converted."""
         self.inference.finish()
         for op in reversed(self.converted):
             op.detach()
@@ -165,4 +167,3 @@ class Converter:
         conversion = Conversion(op, builder)
         condition = conversion.reshape(op.operands[0], ())
         return [conversion.insert(WhereOp(condition, a, b)) for a, b in zip(*found)]
-

@@ -156,7 +156,9 @@ def arg_index(c: Conversion, x: SSAValue, axis: int, largest: bool, last: bool) 
     n = shape(x)[axis]
     best = c.insert((popart.ReduceMaxOp if largest else popart.ReduceMinOp)(x, axes=(axis,), keep=True))
     indices = np.arange(n, dtype=np.int32).reshape([n if d == axis else 1 for d in range(len(shape(x)))])
-    candidates = c.insert(popart.WhereOp(c.insert(popart.EqualOp(x, best)), c.constant(indices), c.constant(np.array(-1 if last else n, np.int32))))
+    candidates = c.insert(
+        popart.WhereOp(c.insert(popart.EqualOp(x, best)), c.constant(indices), c.constant(np.array(-1 if last else n, np.int32)))
+    )
     return c.cast(c.insert((popart.ReduceMaxOp if last else popart.ReduceMinOp)(candidates, axes=(axis,), keep=True)), i64)
 
 
@@ -226,7 +228,6 @@ def erf(c: Conversion) -> Output:
     if is_float(element(x)):
         return c.insert(popart.ErfOp(x))
     return c.cast(c.insert(popart.ErfOp(c.cast(x, f32))), element(x))
-
 
 
 UNARY = {

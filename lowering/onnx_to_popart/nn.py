@@ -83,7 +83,10 @@ def max_pool(c: Conversion) -> Output | list[Output]:
     x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
-    return [c.insert(popart.MaxPoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=bool(c.get("ceil_mode")))), None]
+    return [
+        c.insert(popart.MaxPoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=bool(c.get("ceil_mode")))),
+        None,
+    ]
 
 
 def average_pool(c: Conversion) -> Output:
@@ -111,7 +114,7 @@ def lp_pool(c: Conversion) -> Output:
     return c.insert(popart.PowOp(total, c.scalar(1 / p, x)))
 
 
-def global_pool(kind: type[popart.ReduceMeanOp] | type[popart.ReduceMaxOp]) -> Rule:
+def global_pool(kind: type[popart.ReduceMeanOp | popart.ReduceMaxOp]) -> Rule:
     def rule(c: Conversion) -> Output:
         x = c.input(0)
         return c.insert(kind(x, axes=tuple(range(2, len(shape(x)))), keep=True))
@@ -129,7 +132,9 @@ def global_lp_pool(c: Conversion) -> Output:
 def batch_norm(c: Conversion) -> Output | list[Output]:
     """Inference only: statistics are inputs. Before opset 14 a node with one output infers, whatever `is_test` says."""
     if c.get("training_mode") or any(c.used(i) for i in range(1, len(c.op.outputs))):
-        raise PopulusError("it computes the statistics of its batch (training mode), which is not supported; export the model for inference")
+        raise PopulusError(
+            "it computes the statistics of its batch (training mode), which is not supported; export the model for inference"
+        )
     x, *rest = (c.input(i) for i in range(5))
     outputs: list[Output] = [None] * (len(c.op.outputs) - 1)
     if c.get("spatial") == 0:

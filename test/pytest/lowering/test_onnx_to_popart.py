@@ -1,0 +1,146 @@
+"""Models from ONNX to `popart`, compared with what ONNX packages as their results, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+from xdsl.context import Context
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.irdl import irdl_op_definition, prop_def
+
+from populus.dialects.diagnostics import PopulusError, verify
+from populus.dialects.popart.base import UnaryOp
+from populus.lowering.import_onnx import import_onnx
+from populus.lowering.onnx_fold_constants import OnnxFoldConstantsPass
+from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
+from populus.lowering.onnx_to_popart import OnnxToPopartPass
+from populus.runtime.interpreter import run_function
+
+DATA = Path(onnx.__file__).parent / "backend/test/data"
+MODELS = sorted(p.parent for kind in ("pytorch-converted", "pytorch-operator", "simple") for p in DATA.glob(f"{kind}/*/model.onnx"))
+REFUSED = {
+    "test_gradient_of_add": "gradients are taken by populus.vjp",
+    "test_gradient_of_add_and_mul": "gradients are taken by populus.vjp",
+    "test_strnorm": "strings are not supported on tiles yet",
+}
+
+
+def down(model, ctx=None, **more):
+    ctx = ctx or Context()
+    module = import_onnx(model, **more)
+    for step in (OnnxInferShapesPass(), OnnxFoldConstantsPass(), OnnxToPopartPass()):
+        step.apply(ctx, module)
+        verify(module)
+    assert "onnx." not in str(module)
+    return module
+
+
+def tensor(path):
+    return numpy_helper.to_array(T.FromString(path.read_bytes()))
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+def test_a_packaged_model_gives_its_packaged_results(folder):
+    model = onnx.load(folder / "model.onnx")
+    for start, reason in REFUSED.items():
+        if folder.name.startswith(start):
+            with pytest.raises(PopulusError, match=reason):
+                down(model)
+            return
+    initializers = {i.name for i in model.graph.initializer}
+    names = [i.name for i in model.graph.input if i.name not in initializers]
+    for data in sorted(folder.glob("test_data_set_*")):
+        inputs = {name: tensor(data / f"input_{i}.pb") for i, name in enumerate(names)}
+        dims = {"n": len(inputs["X"])} if folder.name == "test_sequence_model8" else {}
+        found = run_function(down(model, dims=dims), inputs)
+        for i, output in enumerate(model.graph.output):
+            wanted = tensor(data / f"output_{i}.pb")
+            assert found[output.name].dtype == wanted.dtype
+            np.testing.assert_allclose(found[output.name], wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_the_packaged_models_are_all_there():
+    assert len(MODELS) == 140
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("light/*.onnx")), ids=lambda p: p.stem)
+def test_a_light_net_becomes_popart(path):
+    down(path)
+
+
+def one(op_type, inputs, output, opset=17, **attributes):
+    """A model of one node; `inputs` by name: (shape, element type), or an array that is an initializer."""
+    arrays = [numpy_helper.from_array(v, k) for k, v in inputs.items() if isinstance(v, np.ndarray)]
+    infos = [helper.make_tensor_value_info(k, v[1], v[0]) for k, v in inputs.items() if not isinstance(v, np.ndarray)]
+    node = helper.make_node(op_type, list(inputs), ["y"], name="n", **attributes)
+    graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", output[1], output[0])], arrays)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("own", 1)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (one("Det", {"x": ((2, 2), T.FLOAT)}, ((), T.FLOAT)), "'n': Det-11: there is no conversion of Det (opset 11 of 'ai.onnx') yet"),
+        (one("NonZero", {"x": ((4,), T.FLOAT)}, ((1, None), T.INT64)), "'n': NonZero-13: the shape of its result %y depends on the values"),
+        (
+            one("ReduceSum", {"x": ((4, 2), T.FLOAT), "axes": ((1,), T.INT64)}, ((4, 1), T.FLOAT)),
+            "'n': ReduceSum-13: its input 'axes' is computed when the model runs; it has to be a constant here",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_with_node_and_reason(model, text):
+    with pytest.raises(PopulusError) as error:
+        down(model)
+    assert str(error.value).startswith(text)
+    assert "\n" not in str(error.value)
+
+
+@irdl_op_definition
+class ScaledOp(UnaryOp):
+    """`y = scale x`."""
+
+    name = "popart.scaled_in_test"
+    ONNX: ClassVar = ("own", "Scaled", 1)
+    scale = prop_def(FloatAttr)
+
+    def forward(self, x):
+        return self.scale.value.data * x
+
+
+def test_a_custom_node_becomes_the_op_that_states_it():
+    ctx = Context()
+    ctx.load_op(ScaledOp)
+    module = down(one("Scaled", {"x": ((2,), T.FLOAT)}, ((2,), T.FLOAT), domain="own", scale=3.0), ctx, customs={("own", "Scaled")})
+    assert run_function(module, {"x": np.array([1, 2], np.float32)})["y"].tolist() == [3, 6]
+
+
+def test_a_custom_node_with_another_attribute_is_refused():
+    ctx = Context()
+    ctx.load_op(ScaledOp)
+    with pytest.raises(PopulusError, match=r"'n': Scaled: popart.scaled_in_test has no property 'factor'; it has scale"):
+        down(one("Scaled", {"x": ((2,), T.FLOAT)}, ((2,), T.FLOAT), domain="own", factor=3.0), ctx, customs={("own", "Scaled")})
+
+
+def test_an_if_whose_condition_is_not_known_selects():
+    branches = {
+        key: helper.make_graph([helper.make_node(op, ["x"], [key])], key, [], [helper.make_tensor_value_info(key, T.FLOAT, [2])])
+        for key, op in (("then_branch", "Neg"), ("else_branch", "Relu"))
+    }
+    model = one("If", {"c": ((), T.BOOL)}, ((2,), T.FLOAT), **branches)
+    model.graph.input.append(helper.make_tensor_value_info("x", T.FLOAT, [2]))
+    module = down(model)
+    x = np.array([1, -2], np.float32)
+    assert run_function(module, {"x": x, "c": np.array(True)})["y"].tolist() == [-1, 2]
+    assert run_function(module, {"x": x, "c": np.array(False)})["y"].tolist() == [1, 0]
+
+
+def test_every_op_keeps_the_place_of_its_node():
+    module = down(one("MeanVarianceNormalization", {"x": ((2, 3, 4, 4), T.FLOAT)}, ((2, 3, 4, 4), T.FLOAT)))
+    places = {op.location.desc.data for op in module.walk() if op.name.startswith("popart.")}
+    assert places == {"n"}
