@@ -95,6 +95,8 @@ class FamilyOp(IRDLOperation):
 
     def _verify_fields(self) -> None:
         codelet = self.declaration
+        if (odd := next((f for f in self.fields.data if f.kind not in KINDS), None)) is not None:
+            raise VerifyException(f"{odd.name} is {odd.kind}, which is not one of {', '.join(KINDS)}")
         names = [f.name for f in self.fields.data]
         inputs = [f for f in self.fields.data if f.kind != "out"]
         if codelet.inputs and codelet.inputs[-1].endswith("*"):
@@ -111,8 +113,6 @@ class FamilyOp(IRDLOperation):
                 raise VerifyException(f"@{codelet.name} needs axis {axis} whole, but it has {split.parts} parts")
 
     def _verify_access(self, field: Field, value: SSAValue, view: View) -> None:
-        if field.kind not in KINDS:
-            raise VerifyException(f"{field.name} is {field.kind}, which is not one of {', '.join(KINDS)}")
         if len(field.access) != len(view.shape):
             raise VerifyException(f"{field.name}: {len(field.access)} accesses to the {len(view.shape)} dimensions of {text(view.shape)}")
         axes = dict(self.space.axes)

@@ -31,7 +31,7 @@ class Split:
     def problem(self) -> str | None:
         """Why this is no split, or None."""
         if self.n < 0 or self.grain < 1:
-            return f"{self} is not a number of elements by a positive grain"
+            return f"{self.n} by {self.grain} is not a number of elements by a positive grain"
         if not 1 <= self.parts <= max(-(-self.n // self.grain), 1):
             return f"{self.n} elements by {self.grain} have {-(-self.n // self.grain)} grains, too few for {self.parts} parts"
         return None
