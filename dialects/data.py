@@ -68,9 +68,12 @@ def store(array: NDArray[Any]) -> Blob:
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    digest = hashlib.sha256(array.dtype.name.encode())
-    digest.update(memoryview(flat))
-    return _blob(digest.hexdigest()[:16], flat)
+    return _blob(_key(flat), flat)
+
+
+def _key(bytes: NDArray[np.uint8]) -> str:
+    """The name of a content."""
+    return hashlib.sha256(memoryview(bytes)).hexdigest()[:16]
 
 
 @irdl_attr_definition
@@ -264,7 +267,10 @@ def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:
     try:
         with safe_open(path, framework="numpy") as file:
             for key in file.keys():  # noqa: SIM118, a safetensors handle is no mapping
-                blobs.append(_blob(key, file.get_tensor(key)))
+                content = file.get_tensor(key)
+                if content.dtype != "uint8" or _key(content) != key:
+                    raise PopulusError(f"{os.fspath(path)}: the content of '{key}' is not what it is named for; write the weights again")
+                blobs.append(_blob(key, content))
     except (SafetensorError, OSError) as error:
         raise PopulusError(f"{os.fspath(path)}: not a file of weights: {error}") from error
     return blobs

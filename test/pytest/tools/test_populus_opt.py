@@ -260,3 +260,12 @@ def test_the_weights_of_a_model_follow_its_dumps(populus_opt, populus, tmp_path)
     )
     assert got.status == 0
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "d" / "weights.safetensors").read_bytes()
+
+
+def test_weights_of_another_content_are_refused(populus_opt, module, tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file({"0123456789abcdef": np.zeros(4, np.uint8)}, tmp_path / "w.safetensors")
+    got = populus_opt(module, "--weights", tmp_path / "w.safetensors")
+    assert got.status == 1
+    assert got.err.endswith("w.safetensors: the content of '0123456789abcdef' is not what it is named for; write the weights again\n")
