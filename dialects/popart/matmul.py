@@ -20,18 +20,34 @@ from populus.dialects.poplin import MatMulOp as GroupedMatMulOp
 from populus.dialects.shapes import ShapeError
 
 
-def product(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
-    """NumPy's matmul of x and y, each of at least two dimensions: library calls with as few groups as possible."""
-    s, t = calls.shape(x), calls.shape(y)
+def product(
+    b: Builder,
+    x: SSAValue,
+    y: SSAValue,
+    left: Sequence[int] | None = None,
+    right: Sequence[int] | None = None,
+    to: Sequence[int] | None = None,
+) -> SSAValue:
+    """NumPy's matmul of x and y as a library call with as few groups as possible.
+
+    x and y count as of shapes `left` and `right`, each of at least two dimensions; the result is reshaped `to` a shape.
+    """
+    s, t = left or calls.shape(x), right or calls.shape(y)
     batch = shapes.broadcast(s[:-2], t[:-2])
     m, k, n = s[-2], s[-1], t[-1]
-    groups = math.prod(batch)
+    to = (*batch, m, n) if to is None else to
     if math.prod(t[:-2]) == 1:  # one right-hand side for all: its groups are more rows of the left-hand side
-        rows = calls.reshape(b, x, (1, math.prod(s[:-1]), k))
-        return calls.reshape(b, calls.insert(b, GroupedMatMulOp(rows, calls.reshape(b, y, (1, k, n)))), (*batch, m, n))
-    x = calls.reshape(b, calls.stretch(b, x, (*batch, m, k)), (groups, m, k))
-    y = calls.reshape(b, calls.stretch(b, y, (*batch, k, n)), (groups, k, n))
-    return calls.reshape(b, calls.insert(b, GroupedMatMulOp(x, y)), (*batch, m, n))
+        x, y = calls.reshape(b, x, (1, math.prod(s[:-1]), k)), calls.reshape(b, y, (1, k, n))
+    else:
+        groups = math.prod(batch)
+        x = calls.reshape(b, _stretched(b, x, s, (*batch, m, k)), (groups, m, k))
+        y = calls.reshape(b, _stretched(b, y, t, (*batch, k, n)), (groups, k, n))
+    return calls.reshape(b, calls.insert(b, GroupedMatMulOp(x, y)), to)
+
+
+def _stretched(b: Builder, x: SSAValue, shape: Sequence[int], to: Sequence[int]) -> SSAValue:
+    """x, of shape `shape`, broadcast where it has to be."""
+    return x if math.prod(shape) == math.prod(to) else calls.stretch(b, calls.reshape(b, x, shape), to)
 
 
 def transposed(b: Builder, x: SSAValue) -> SSAValue:
@@ -74,7 +90,7 @@ class MatMulOp(PopartOp):
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         left, right = self._matrices()
-        return [calls.reshape(b, product(b, calls.reshape(b, self.a, left), calls.reshape(b, self.b, right)), calls.shape(self.y))]
+        return [product(b, self.a, self.b, left, right, calls.shape(self.y))]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         left, right = self._matrices()

@@ -80,7 +80,13 @@ def convolution(x, w, strides, dilations, pads, groups):
     b, ic, oc = x.shape[0], w.shape[1], w.shape[0] // groups
     y = np.zeros((b, groups, oc, *out))
     for k in np.ndindex(*w.shape[2:]):
-        window = x[(slice(None), slice(None), *(slice(k[d] * dilations[d], k[d] * dilations[d] + (out[d] - 1) * strides[d] + 1, strides[d]) for d in range(n)))]
+        window = x[
+            (
+                slice(None),
+                slice(None),
+                *(slice(k[d] * dilations[d], k[d] * dilations[d] + (out[d] - 1) * strides[d] + 1, strides[d]) for d in range(n)),
+            )
+        ]
         window = window.reshape(b, groups, ic, *out)
         weight = w[(slice(None), slice(None), *k)].reshape(groups, oc, ic).astype("f8")
         y += np.einsum("bgi...,goi->bgo...", window, weight)
@@ -173,7 +179,9 @@ def test_conv_without_input_channels_is_zero():
 # -- matrix products ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "out"), [("f4", "f4"), ("f2", "f4"), ("f2", "f2"), ("i1", "i4"), ("i4", "i4"), ("f8", "f8"), ("u8", "u8")])
+@pytest.mark.parametrize(
+    ("dtype", "out"), [("f4", "f4"), ("f2", "f4"), ("f2", "f2"), ("i1", "i4"), ("i4", "i4"), ("f8", "f8"), ("u8", "u8")]
+)
 def test_matmul_is_a_product_per_group(dtype, out, monkeypatch):
     rng = np.random.default_rng(0)
     draw = rng.standard_normal if np.dtype(dtype).kind == "f" else lambda shape: rng.integers(0, 100, shape)
@@ -181,7 +189,9 @@ def test_matmul_is_a_product_per_group(dtype, out, monkeypatch):
     fields = {"a": "g, m, k", "b": "g, k, n", "c": "at k, g, m, n"}
     domain = "g = 3 in 2, m = 5 in 2 by 2, n = 4 in 2, k = 7 in 3"
     module = family_program("matmul", "", domain, fields, arrays, ((3, 3, 5, 4), out))
-    expected = np.stack([arrays["a"][:, :, s].astype("f8") @ arrays["b"][:, s].astype("f8") for s in (slice(0, 3), slice(3, 5), slice(5, 7))])
+    expected = np.stack(
+        [arrays["a"][:, :, s].astype("f8") @ arrays["b"][:, s].astype("f8") for s in (slice(0, 3), slice(3, 5), slice(5, 7))]
+    )
     whole, cut = run(module, arrays), run(module, arrays, monkeypatch)
     tolerance = {"f2": 2e-3, "f4": 1e-6, "f8": 1e-14}.get(out, 0)
     assert np.abs(whole - expected).max() <= tolerance * np.abs(expected).max()
@@ -190,7 +200,9 @@ def test_matmul_is_a_product_per_group(dtype, out, monkeypatch):
 
 def test_matmul_of_integers_wraps_around():
     arrays = {"a": np.full((1, 1, 2), 2**31 - 1, "i4"), "b": np.full((1, 2, 1), 2, "i4")}
-    module = family_program("matmul", "", "g = 1, m = 1, n = 1, k = 2", {"a": "g, m, k", "b": "g, k, n", "c": "g, m, n"}, arrays, ((1, 1, 1), "i4"))
+    module = family_program(
+        "matmul", "", "g = 1, m = 1, n = 1, k = 2", {"a": "g, m, k", "b": "g, k, n", "c": "g, m, n"}, arrays, ((1, 1, 1), "i4")
+    )
     assert run(module, arrays).item() == -4
 
 
@@ -322,7 +334,9 @@ def test_pool_is_its_definition_and_the_same_bits_however_it_is_cut(seed, monkey
 def test_pool_lets_nan_through_a_max():
     x = np.array([[[1, np.nan, 3, 4]]], "f4")
     params = '{kind = "max", strides = array<i64: 2>, dilations = array<i64: 1>, sizes = array<i64: 4>, pads = array<i64: 0, 0>, count_padding = false}'
-    module = family_program("pool", params, "n = 1, c = 1, o0 = 2, k0 = 2", {"x": "n, c, o0 * 2 + k0", "y": "n, c, o0"}, {"x": x}, ((1, 1, 2), "f4"))
+    module = family_program(
+        "pool", params, "n = 1, c = 1, o0 = 2, k0 = 2", {"x": "n, c, o0 * 2 + k0", "y": "n, c, o0"}, {"x": x}, ((1, 1, 2), "f4")
+    )
     y = run(module, {"x": x})
     assert np.isnan(y[0, 0, 0])
     assert y[0, 0, 1] == 4
@@ -354,7 +368,9 @@ def test_rows_are_their_formula_and_the_same_bits_however_they_are_cut(dtype, co
     module = family_program(name, params, domain, {"x": access, "y": access}, {"x": x}, (shape, dtype))
     whole = run(module, {"x": x})
     assert same_bits(whole, run(module, {"x": x}, monkeypatch))
-    np.testing.assert_allclose(whole.astype("f8"), expected, rtol=0, atol=(2e-5 if dtype == "f4" else 2e-2) * max(1, np.abs(expected).max()))
+    np.testing.assert_allclose(
+        whole.astype("f8"), expected, rtol=0, atol=(2e-5 if dtype == "f4" else 2e-2) * max(1, np.abs(expected).max())
+    )
 
 
 # -- slices, fills, random numbers -------------------------------------------------------------------------------------
@@ -410,7 +426,9 @@ def test_random_numbers_do_not_depend_on_the_cut(distribution, monkeypatch):
 def test_map_stretches_small_operands_and_gives_the_same_bits_however_it_is_cut(expression, monkeypatch):
     arrays = {"x1": normal(0, (5, 37, 9)), "x2": normal(1, (1, 37, 1)), "x3": normal(2, (1, 1, 9))}
     fields = {"x1": "d0, d1, d2", "x2": "0, d1, 0", "x3": "0, 0, d2", "y": "d0, d1, d2"}
-    module = family_program("map", f"{{expr = #expr.fn<{expression}>}}", "d0 = 5 in 3, d1 = 37 in 5, d2 = 9 in 2", fields, arrays, ((5, 37, 9), "f4"))
+    module = family_program(
+        "map", f"{{expr = #expr.fn<{expression}>}}", "d0 = 5 in 3, d1 = 37 in 5, d2 = 9 in 2", fields, arrays, ((5, 37, 9), "f4")
+    )
     assert same_bits(run(module, arrays), run(module, arrays, monkeypatch))
 
 

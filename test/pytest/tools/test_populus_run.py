@@ -178,3 +178,34 @@ def test_what_is_no_model_is_one_line(name, content, message, populus, tmp_path)
     assert got.status == 1
     assert got.err.count("\n") == 1
     assert message in got.err
+
+
+def test_an_op_of_the_user_is_loaded_and_run(populus, tmp_path):
+    (tmp_path / "own.py").write_text(
+        '"""A custom op."""\n'
+        "from typing import ClassVar\n"
+        "from xdsl.irdl import irdl_op_definition\n"
+        "from populus.dialects.popart.base import UnaryOp\n"
+        "@irdl_op_definition\n"
+        "class CubeOp(UnaryOp):\n"
+        '    name = "own.cube"\n'
+        '    ONNX: ClassVar = ("own", "Cube", 1)\n'
+        "    def forward(self, x):\n"
+        "        return x * x * x\n"
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Cube", ["x"], ["y"], domain="own")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("own", 1)], ir_version=8), tmp_path / "cube.onnx")
+    np.savez(tmp_path / "x.npz", x=X)
+    np.savez(tmp_path / "y.npz", y=X * X * X)
+    args = ["--inputs", tmp_path / "x.npz", "--expect", tmp_path / "y.npz", "--load", tmp_path / "own.py", "--engine", "strict"]
+    got = populus("run", tmp_path / "cube.onnx", *args, "--check-levels")
+    assert (got.status, got.err) == (0, "")
+    assert "onnx is not compared" in got.out
+    got = populus("run", tmp_path / "cube.onnx")
+    assert got.status == 1
+    assert "give the file that defines it with --load FILE.py" in got.err
