@@ -17,6 +17,7 @@ from xdsl.ir import Attribute
 
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of, element_of, tensor
+from populus.dialects.poplar.target import make_target
 from populus.dialects.table import context
 from populus.lowering import extensions
 from populus.lowering.files import read_module
@@ -48,6 +49,7 @@ def compile(
     level: str = "poplar",
     load: Sequence[str | os.PathLike[str]] = (),
     sample: int | None = None,
+    narrow: bool = False,
     progress: Callable[[int, str], None] | None = None,
 ) -> Program:
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
@@ -55,6 +57,7 @@ def compile(
     `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions. `pipeline`: a name, a file, or a Pipeline.
     `engine`: `numpy`, or `strict`, which checks every vertex. `level`: how far down to go before running (`popart`, `popops`, `poplar`).
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
+    `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
     `progress`: told the number and name of each pass as it begins.
     Raises PopulusError.
     """
@@ -66,6 +69,7 @@ def compile(
         raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
     if tiles is not None and tiles < 1:
         raise PopulusError(f"tiles = {tiles}; a machine has at least 1")
+    make_target(target, () if tiles is None else (("tiles", tiles),))
     if sample is not None and sample < 1:
         raise PopulusError(f"sample = {sample}; a family has at least 1 vertex to look at")
     loaded = [extensions.load(path) for path in load]
@@ -73,6 +77,8 @@ def compile(
     for extension in loaded:
         passes.update(extension.passes)
     chosen = pipeline if isinstance(pipeline, Pipeline) else Pipeline.read(pipeline, passes)
+    if narrow:
+        chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
     source = Source(model, dict(dims or {}), tuple(loaded))
     program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample)
     program.build(progress)
@@ -256,7 +262,7 @@ class Program:
         if list(LEVELS).index(found) > list(LEVELS).index(level):
             raise PopulusError(f"the module is at the level {found}, below {level}")
         passes = self.pipeline.from_level(found).down_to(level)
-        above = passes.down_to("popops")
+        above = passes.down_to("popart")  # where the types are still the model's
         above.run(ctx, module, timings=timings, progress=progress)
         if self._signature is None and found != "poplar":
             self._signature = Signature.of(module)
