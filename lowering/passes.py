@@ -14,6 +14,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "onnx-to-popart": lazily("populus.lowering.onnx_to_popart:OnnxToPopartPass"),
     "popart-to-popops": lazily("populus.lowering.popart_to_popops:PopartToPopopsPass"),
     "popops-fuse": lazily("populus.lowering.popops_fuse:PopopsFusePass"),
+    "popops-narrow": lazily("populus.lowering.popops_narrow:PopopsNarrowPass"),
     "poplin-to-poplar": lazily("populus.lowering.poplin_to_poplar:PoplinToPoplarPass"),
     "popnn-to-poplar": lazily("populus.lowering.popnn_to_poplar:PopnnToPoplarPass"),
     "poprand-to-poplar": lazily("populus.lowering.poprand_to_poplar:PoprandToPoplarPass"),

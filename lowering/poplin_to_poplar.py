@@ -14,6 +14,7 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.lowering.plan.contraction import Contraction, accumulator, plan, splits_of
 from populus.lowering.plan.reduction import reduce_partials
+from populus.lowering.plan.window import Windows, thinned
 from populus.lowering.to_poplar import Tiles, ToPoplarPass
 
 
@@ -47,13 +48,14 @@ def convolution(op: ConvolutionOp, t: Tiles) -> Sequence[SSAValue]:
     result = op.y.type
     batch, _, *windows = result.get_shape()
     groups, element = op.groups.value.data, x.type.element
-    _, in_all, *sizes = x.type.shape
     out_all, ic, *kernel = w.type.shape
     oc = out_all // groups
-    strides, pads, dilations = ints(op.strides), ints(op.pads), ints(op.dilations)
+    pads = ints(op.pads)
+    seen = Windows(x.type.shape[2:], ints(op.strides), ints(op.dilations), pads[: len(kernel)], pads[len(kernel) :])
     if 0 in result.get_shape():
         return [t.var(result.get_shape(), element)]
-    p = plan(Contraction(groups, batch, oc, ic, tuple(windows), tuple(kernel), strides), element, t.target)
+    x, seen = thinned(t, x, seen, windows, kernel)
+    p = plan(Contraction(groups, batch, oc, ic, tuple(windows), tuple(kernel), seen.strides), element, t.target)
     grain = p.channel_grain
     spatial = range(len(windows))
     outs, taps = [f"o{d}" for d in spatial], [f"k{d}" for d in spatial]
@@ -62,16 +64,16 @@ def convolution(op: ConvolutionOp, t: Tiles) -> Sequence[SSAValue]:
     if groups > 1:
         group = ["g"]
         splits["g"] = splits_of(groups, p.groups)
-        x = t.reshape(x, (batch, groups, ic, *sizes))
+        x = t.reshape(x, (batch, groups, ic, *seen.sizes))
         w = t.reshape(w, (groups, oc, ic, *kernel))
     splits |= {"oc": splits_of(oc, p.out_channels, grain)}
     splits |= {o: splits_of(n, parts) for o, n, parts in zip(outs, windows, p.windows)}
     splits |= {k: Split(n) for k, n in zip(taps[1:], kernel[1:])}
-    window = [along((outs[d], strides[d]), (taps[d], dilations[d]), offset=-pads[d]) for d in spatial]
+    window = [along((outs[d], seen.strides[d]), (taps[d], seen.dilations[d]), offset=-seen.before[d]) for d in spatial]
     ordered = {a: splits[a] for a in ("b", *group, "oc", "ic", *outs, *taps)}
     params: dict[str, Attribute] = {
-        "strides": DenseArrayBase.from_list(i64, list(strides)),
-        "dilations": DenseArrayBase.from_list(i64, list(dilations)),
+        "strides": DenseArrayBase.from_list(i64, list(seen.strides)),
+        "dilations": DenseArrayBase.from_list(i64, list(seen.dilations)),
     }
     channels = [along(a) for a in group]
     y = contract(

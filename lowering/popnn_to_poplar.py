@@ -15,6 +15,7 @@ from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
+from populus.lowering.plan.window import Windows, thinned
 from populus.lowering.to_poplar import Tiles, ToPoplarPass
 
 
@@ -25,21 +26,19 @@ def pool(op: PoolOp, t: Tiles) -> Sequence[SSAValue]:
     """One family over (n, c, o.., k..): channels are shared out first, then windows."""
     x = t.view(op.x)
     assert isinstance(x.type, TensorType)
-    batch, channels, *sizes = x.type.shape
-    shape = op.y.type.get_shape()
-    spatial = range(len(sizes))
-    kernel, strides, pads, dilations = ints(op.kernel), ints(op.strides), ints(op.pads), ints(op.dilations)
+    shape, kernel = op.y.type.get_shape(), ints(op.kernel)
+    spatial, pads = range(len(kernel)), ints(op.pads)
+    w = Windows(x.type.shape[2:], ints(op.strides), ints(op.dilations), pads[: len(kernel)], pads[len(kernel) :])
+    x, w = thinned(t, x, w, shape[2:], kernel)
+    assert isinstance(x.type, TensorType)
     grid = t.linear(shape, x.type.element)
     names = ["n", "c", *(f"o{d}" for d in spatial)]
     axes = {**dict(zip(names, grid.splits)), **{f"k{d}": Split(kernel[d]) for d in spatial}}
-    window = [along((f"o{d}", strides[d]), (f"k{d}", dilations[d]), offset=-pads[d]) for d in spatial]
+    window = [along((f"o{d}", w.strides[d]), (f"k{d}", w.dilations[d]), offset=-w.before[d]) for d in spatial]
     y = t.var(shape, x.type.element, grid)
     params: dict[str, Attribute] = {
         "kind": op.kind,
-        "strides": op.strides,
-        "dilations": op.dilations,
-        "sizes": DenseArrayBase.from_list(i64, sizes),
-        "pads": op.pads,
+        **{name: DenseArrayBase.from_list(i64, list(getattr(w, name))) for name in ("strides", "dilations", "sizes", "pads")},
         "count_padding": IntegerAttr(op.count_padding.value.data, i1),
     }
     t.execute(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr, UnknownLoc, UnrealizedConversionCastOp
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -21,7 +21,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, place, where
+from populus.dialects.diagnostics import PopulusError, named, place, where
 from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.poplar import (
     BroadcastOp,
@@ -108,14 +108,14 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
     inputs = names(function, "input_names", len(block.args))
     first = block.first_op
     assert first is not None
-    for name, argument in zip(inputs, list(block.args)):
+    for name, argument, host in zip(inputs, list(block.args), _host_types(function, "input_types", len(inputs))):
         _check_held(machine, argument.type, f"input '{name}'")
         variable = VarOp(name, poplar_type(argument.type))
         variable.result.name_hint = argument.name_hint
-        stream = StreamInOp(name, variable.result)
+        stream = StreamInOp(name, variable.result, host)
         cast = UnrealizedConversionCastOp.get([variable.result], [argument.type])
         for new in (variable, stream, cast):
-            new.location = argument.location
+            new.location = named(name) if isinstance(argument.location, UnknownLoc) else argument.location
             Rewriter.insert_op(new, InsertPoint.before(first))
         argument.replace_all_uses_with(cast.outputs[0])
     while block.args:
@@ -138,8 +138,10 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
             outputs = names(function, "output_names", len(op.operands))
             tiles = Tiles(machine)
             tiles.at(op)
-            for name, value in zip(outputs, list(op.operands)):
-                tiles.insert(StreamOutOp(tiles.view(value), name))
+            for name, value, host in zip(outputs, list(op.operands), _host_types(function, "output_types", len(outputs))):
+                stream = StreamOutOp(tiles.view(value), name, host)
+                tiles.insert(stream)
+                stream.location = named(name)
             Rewriter.erase_op(op)
     graph = GraphOp(function.sym_name.data, TargetAttr(spec), function.detach_region(function.body))
     graph.location = function.location
@@ -150,7 +152,7 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
 def _check_held(machine: Target, type: Attribute, what: str) -> None:
     element = element_type_of(type)
     if not machine.holds(element):
-        raise PopulusError(f"{what} is {element}, which target {machine.name} cannot hold; cast it in the model or take target host")
+        raise PopulusError(f"{what} is {element}, which target {machine.name} cannot hold; ask for narrower types (--narrow, popops-narrow) or take target host")
 
 
 def names(function: FuncOp, key: str, count: int) -> list[str]:
@@ -159,6 +161,12 @@ def names(function: FuncOp, key: str, count: int) -> list[str]:
     if isinstance(attribute, ArrayAttr) and len(attribute) == count:
         return [name.data for name in attribute if isinstance(name, StringAttr)]
     return [f"{key.split('_')[0]}{i}" for i in range(count)]
+
+
+def _host_types(function: FuncOp, key: str, count: int) -> list[Attribute | None]:
+    """The element types of the host's data, where `popops-narrow` has changed those of the function."""
+    attribute = function.attributes.get(key)
+    return list(attribute) if isinstance(attribute, ArrayAttr) else [None] * count
 
 
 def remove_casts(graph: GraphOp) -> None:

@@ -228,15 +228,27 @@ class CallOp(IRDLOperation):
 
 @irdl_op_definition
 class StreamInOp(IRDLOperation):
-    """Data from the host: `poplar.stream_in "x" to %x`. The name is that of the model's input."""
+    """Data from the host: `poplar.stream_in "x" to %x`. The name is that of the model's input.
+
+    `as f64`: the host's data has another element type than the tiles hold; a value that does not fit is an error.
+    """
 
     name = "poplar.stream_in"
     stream = prop_def(StringAttr)
+    host = opt_prop_def(Attribute)
     dst = operand_def(TensorType)
-    assembly_format = "$stream `to` $dst attr-dict `:` type($dst)"
+    assembly_format = "$stream (`as` $host^)? `to` $dst attr-dict `:` type($dst)"
 
-    def __init__(self, stream: str, dst: SSAValue):
-        super().__init__(operands=[dst], properties={"stream": StringAttr(stream)})
+    def __init__(self, stream: str, dst: SSAValue, host: Attribute | None = None):
+        properties: dict[str, Attribute] = {"stream": StringAttr(stream)}
+        if host is not None and host != element_of(dst):
+            properties["host"] = host
+        super().__init__(operands=[dst], properties=properties)
+
+    @property
+    def host_element(self) -> Attribute:
+        """The element type of the host's data."""
+        return element_of(self.dst) if self.host is None else self.host
 
     def verify_(self) -> None:
         _verify_writable(self.dst, "the destination")
@@ -244,15 +256,27 @@ class StreamInOp(IRDLOperation):
 
 @irdl_op_definition
 class StreamOutOp(IRDLOperation):
-    """Data to the host: `poplar.stream_out %y to "y"`. The name is that of the model's output."""
+    """Data to the host: `poplar.stream_out %y to "y"`. The name is that of the model's output.
+
+    `as f64`: the host gets another element type than the tiles hold.
+    """
 
     name = "poplar.stream_out"
     src = operand_def(TensorType)
     stream = prop_def(StringAttr)
-    assembly_format = "$src `to` $stream attr-dict `:` type($src)"
+    host = opt_prop_def(Attribute)
+    assembly_format = "$src `to` $stream (`as` $host^)? attr-dict `:` type($src)"
 
-    def __init__(self, src: SSAValue, stream: str):
-        super().__init__(operands=[src], properties={"stream": StringAttr(stream)})
+    def __init__(self, src: SSAValue, stream: str, host: Attribute | None = None):
+        properties: dict[str, Attribute] = {"stream": StringAttr(stream)}
+        if host is not None and host != element_of(src):
+            properties["host"] = host
+        super().__init__(operands=[src], properties=properties)
+
+    @property
+    def host_element(self) -> Attribute:
+        """The element type of the host's data."""
+        return element_of(self.src) if self.host is None else self.host
 
 
 @irdl_op_definition
@@ -278,6 +302,12 @@ class HostCallOp(IRDLOperation):
             raise VerifyException(f"{self.inputs.value.data} inputs among {len(self.views)} views")
         for view in self.views[self.inputs.value.data :]:
             _verify_writable(view, "an output")
+
+
+def element_of(value: SSAValue) -> Attribute:
+    """The element type of a view."""
+    assert isinstance(value.type, TensorType), value.type
+    return value.type.element
 
 
 def _verify_scalar(value: SSAValue, elements: tuple[Attribute, ...], what: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import length_hint
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import dtype_of
@@ -30,6 +31,7 @@ from populus.dialects.poplar.program import (
     StreamOutOp,
     SwitchOp,
     WhileOp,
+    element_of,
 )
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Run
@@ -89,7 +91,7 @@ class BlockNode(Node):
             for run in left:
                 run()
         except Exception as error:
-            op = self._ops[len(self._runs) - left.__length_hint__() - 1]
+            op = self._ops[len(self._runs) - length_hint(left) - 1]
             if op is None:
                 raise
             _raise_located(op, error)
@@ -145,9 +147,9 @@ class Program(ABC):
         self.outputs: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         for op in graph.walk():
             if isinstance(op, StreamInOp):
-                _declare(self.inputs, op, op.stream.data, op.dst)
+                _declare(self.inputs, op, op.stream.data, op.dst, op.host_element)
             elif isinstance(op, StreamOutOp):
-                _declare(self.outputs, op, op.stream.data, op.src)
+                _declare(self.outputs, op, op.stream.data, op.src, op.host_element)
         self.given: Arrays = {}
         self.results: Arrays = {}
         self._functions: dict[str, BlockNode] = {}
@@ -226,13 +228,13 @@ class Program(ABC):
 
     def _host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
         if isinstance(op, StreamInOp):
-            stream, write = op.stream.data, self.write(op, op.dst)
-            return StepNode(op, [lambda: write(self.given[stream])], [(op.dst, self.array(op.dst))])
+            stream, write, dtype = op.stream.data, self.write(op, op.dst), dtype_of(element_of(op.dst))
+            return StepNode(op, [lambda: write(_converted(self.given[stream], dtype, stream))], [(op.dst, self.array(op.dst))])
         if isinstance(op, StreamOutOp):
-            name, read = op.stream.data, self.read(op, op.src)
+            name, read, host = op.stream.data, self.read(op, op.src), dtype_of(op.host_element)
 
             def take() -> None:
-                self.results[name] = read().copy()
+                self.results[name] = read().astype(host)
 
             return StepNode(op, [take])
         function = HOST_FUNCTIONS.get(op.function.data)
@@ -256,10 +258,22 @@ HOST_FUNCTIONS: dict[str, HostFunction] = {}
 """What `poplar.host_call` can call, by name: from the op and its inputs' content to its outputs'."""
 
 
-def _declare(streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Operation, name: str, value: SSAValue) -> None:
+def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
+    """The host's data in the element type of the tiles. Raises PopulusError for a finite value that has no finite form there."""
+    if array.dtype == dtype:
+        return array
+    new = array.astype(dtype)
+    if (lost := np.isfinite(array) & ~np.isfinite(new)).any():
+        raise PopulusError(f"input '{stream}' has {array[lost].reshape(-1)[0]}, which {dtype} cannot hold; the program was narrowed to it")
+    return new
+
+
+def _declare(
+    streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Operation, name: str, value: SSAValue, host: Attribute
+) -> None:
     type = value.type
     assert isinstance(type, TensorType), type
-    found = type.shape, dtype_of(type.element)
+    found = type.shape, dtype_of(host)
     if streams.setdefault(name, found) != found:
         raise PopulusError(f"{where(op)}: stream '{name}' has two types, {streams[name]} and {found}; give one of them another name")
 

@@ -1,0 +1,1 @@
+"""Benchmarks: the models they run (`models`) and how they are timed (`speed`)."""

@@ -1,0 +1,172 @@
+"""The benchmark models: the `light` nets of the onnx wheel with random weights, and transformer layers built here.
+
+The light nets' weights are ConstantOfShape fills, which hide mistakes: every channel computes the same. `randomised` puts
+seeded random weights of the right scale (He et al., 2015) in their place, and keeps the net otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512")
+
+
+def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelProto:
+    """A light net with random weights as initializers.
+
+    `logits`: the output is what the final softmax reads, since a saturated softmax hides differences.
+    """
+    rng = np.random.default_rng(seed)
+    model = onnx.load(path)
+    graph = model.graph
+    shapes = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    readers: dict[str, tuple[onnx.NodeProto, int]] = {}
+    for node in graph.node:
+        for position, name in enumerate(node.input):
+            readers.setdefault(name, (node, position))
+    kept, weights = [], []
+    for node in graph.node:
+        if node.op_type != "ConstantOfShape":
+            kept.append(node)
+            continue
+        shape = tuple(int(n) for n in shapes[node.input[0]])
+        value = _weight(rng, shape, *readers.get(node.output[0], (None, 0)), readers)
+        weights.append(numpy_helper.from_array(value.astype(np.float32), node.output[0]))
+    used = {name for node in kept for name in node.input}
+    old = [i for i in graph.initializer if i.name in used]
+    initial = {i.name for i in graph.initializer}
+    inputs = [i for i in graph.input if i.name not in initial]
+    if logits and kept[-1].op_type == "Softmax":
+        graph.output[0].name = kept[-1].input[0]
+        graph.output[0].type.tensor_type.ClearField("shape")
+        kept.pop()
+    for field, values in ((graph.node, kept), (graph.initializer, old + weights), (graph.input, inputs)):
+        del field[:]
+        field.extend(values)
+    model.ir_version = max(model.ir_version, 8)
+    return model
+
+
+def _weight(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    reader: onnx.NodeProto | None,
+    position: int,
+    readers: dict[str, tuple[onnx.NodeProto, int]],
+) -> NDArray[Any]:
+    """Random values of the scale that keeps activations near 1, by who reads them."""
+    kind = "" if reader is None else reader.op_type
+    if kind == "BatchNormalization":
+        near_one = position in (1, 4)  # scale, variance
+        return rng.uniform(0.8, 1.2, shape) if near_one else 0.05 * rng.standard_normal(shape)
+    if kind in ("Conv", "Gemm") and position == 1:
+        assert reader is not None
+        transposed = any(a.name == "transB" and a.i for a in reader.attribute)
+        fan_in = int(np.prod(shape[1:])) if kind == "Conv" or transposed else shape[0]
+        return rng.standard_normal(shape, dtype=np.float32) * np.sqrt(2 / fan_in)
+    if kind == "Unsqueeze":  # a scale or a bias of its own, as Caffe has them
+        assert reader is not None
+        factor = readers[reader.output[0]][0].op_type == "Mul"
+        return rng.uniform(0.8, 1.2, shape) if factor else 0.05 * rng.standard_normal(shape)
+    return 0.05 * rng.standard_normal(shape)
+
+
+class Graph:
+    """Builds an ONNX graph node by node; every method returns the name of what it made."""
+
+    def __init__(self, seed: int = 0):
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        name = f"k{len(self.initializers)}"
+        self.initializers.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def weight(self, *shape: int, scale: float = 0.02) -> str:
+        return self.constant(self.rng.standard_normal(shape) * scale)
+
+    def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        names = [f"t{len(self.nodes)}" + (f"_{i}" if i else "") for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=f"{kind.lower()}_{len(self.nodes)}", **attributes))
+        return names[0]
+
+    def linear(self, x: str, inputs: int, outputs: int) -> str:
+        return self.op("Add", self.op("MatMul", x, self.weight(inputs, outputs)), self.weight(outputs))
+
+    def model(self, name: str, y: str, shape: list[int], opset: int = 17, inputs: list[int] | None = None) -> onnx.ModelProto:
+        """The graph from the float input `x` to the float output `y`, checked."""
+        self.nodes.append(helper.make_node("Identity", [y], ["y"], name="y"))
+        info = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            self.nodes, name, [info("x", TensorProto.FLOAT, inputs or shape)], [info("y", TensorProto.FLOAT, shape)], self.initializers
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+        onnx.checker.check_model(model)
+        return model
+
+
+def transformer(
+    layers: int = 1, sequence: int = 128, hidden: int = 768, heads: int = 12, feed_forward: int = 3072, causal: bool = False
+) -> onnx.ModelProto:
+    """Layers of BERT-base (norm after, erf gelu), or with `causal` of GPT-2 small (norm before, tanh gelu, causal mask)."""
+    g = Graph()
+    x = "x"
+    for _ in range(layers):
+        x = _layer(g, x, sequence, hidden, heads, feed_forward, causal)
+    return g.model("gpt" if causal else "bert", x, [1, sequence, hidden])
+
+
+def _layer(g: Graph, x: str, sequence: int, hidden: int, heads: int, feed_forward: int, causal: bool) -> str:
+    size = hidden // heads
+
+    def norm(t: str) -> str:
+        return g.op("LayerNormalization", t, g.constant(np.ones(hidden)), g.constant(np.zeros(hidden)), axis=-1, epsilon=1e-5)
+
+    def split(t: str, permutation: list[int]) -> str:
+        return g.op("Transpose", g.op("Reshape", t, g.constant([1, sequence, heads, size], np.int64)), perm=permutation)
+
+    source = norm(x) if causal else x
+    q, k, v = (g.linear(source, hidden, hidden) for _ in range(3))
+    scores = g.op("MatMul", split(q, [0, 2, 1, 3]), split(k, [0, 2, 3, 1]))
+    scores = g.op("Mul", scores, g.constant(size**-0.5))
+    if causal:
+        scores = g.op("Add", scores, g.constant(np.triu(np.full((sequence, sequence), -1e9), 1)[None, None]))
+    mixed = g.op("MatMul", g.op("Softmax", scores, axis=-1), split(v, [0, 2, 1, 3]))
+    merged = g.op("Reshape", g.op("Transpose", mixed, perm=[0, 2, 1, 3]), g.constant([1, sequence, hidden], np.int64))
+    x = g.op("Add", x, g.linear(merged, hidden, hidden))
+    x = x if causal else norm(x)
+    inner = g.linear(norm(x) if causal else x, hidden, feed_forward)
+    x = g.op("Add", x, g.linear(_gelu(g, inner, causal), feed_forward, hidden))
+    return x if causal else norm(x)
+
+
+def _gelu(g: Graph, x: str, tanh: bool) -> str:
+    """As exporters spell it before opset 20."""
+    if tanh:
+        cube = g.op("Mul", g.op("Mul", x, x), x)
+        inner = g.op("Mul", g.op("Add", x, g.op("Mul", cube, g.constant(0.044715))), g.constant(np.sqrt(2 / np.pi)))
+        return g.op("Mul", g.op("Mul", x, g.constant(0.5)), g.op("Add", g.op("Tanh", inner), g.constant(1.0)))
+    erf = g.op("Erf", g.op("Div", x, g.constant(np.sqrt(2))))
+    return g.op("Mul", g.op("Mul", x, g.op("Add", erf, g.constant(1.0))), g.constant(0.5))
+
+
+def _net(name: str) -> Callable[[], onnx.ModelProto]:
+    return lambda: randomised(LIGHT / f"light_{name}.onnx")
+
+
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+    **{name: _net(name) for name in NETS},
+    "bert_layer": transformer,
+    "gpt_layer": lambda: transformer(causal=True),
+    "bert_12": lambda: transformer(layers=12),
+}

@@ -1,0 +1,111 @@
+"""Element types that a target cannot hold become the nearest ones that it can, when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, bf16, f16, f32, f64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from populus.dialects import expr
+from populus.dialects.data import ConstantOp, array_attribute
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import dtype_of
+from populus.dialects.poplar.target import make_target
+
+# What takes the place of a type that a target cannot hold: the first of these that it can.
+INSTEAD: dict[Attribute, tuple[Attribute, ...]] = {f64: (f32, f16), bf16: (f32,), f32: (f16,)}
+
+
+@dataclass(frozen=True)
+class PopopsNarrowPass(ModulePass):
+    """Computes in types that the target holds: doubles in floats, for one. Never part of a pipeline unless asked for.
+
+    Streams keep the model's types: the host's data is converted on its way, and a value that does not fit is an error then,
+    a constant that does not fit is one now. `target`: whose types. Raises PopulusError.
+    """
+
+    name = "popops-narrow"
+    target: str | None = None
+
+    @cached_property
+    def _map(self) -> dict[Attribute, Attribute]:
+        machine = make_target(self.target or "host")
+        return {
+            type: next(t for t in instead if machine.holds(t))
+            for type, instead in INSTEAD.items()
+            if not machine.holds(type) and any(machine.holds(t) for t in instead)
+        }
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not self._map:
+            return
+        for function in op.body.block.ops:
+            if isinstance(function, FuncOp):
+                self._function(function)
+
+    def _function(self, function: FuncOp) -> None:
+        block = function.body.block
+        last = block.last_op
+        assert last is not None
+        for key, values in (("input_types", block.args), ("output_types", last.operands)):
+            if key not in function.attributes:
+                function.attributes[key] = ArrayAttr([_element(v) for v in values])
+        for argument in list(block.args):
+            self._retype(argument)
+        for op in block.ops:
+            if isinstance(op, ConstantOp):
+                self._constant(op)
+                continue
+            for name, attribute in list(op.properties.items()):
+                op.properties[name] = self._attribute(attribute)
+            for result in list(op.results):
+                self._retype(result)
+        function.update_function_type()
+
+    def _retype(self, value: SSAValue) -> None:
+        type = value.type
+        if isinstance(type, TensorType) and type.element_type in self._map:
+            Rewriter.replace_value_with_new_type(value, TensorType(self._map[type.element_type], type.get_shape()))
+
+    def _attribute(self, attribute: Attribute) -> Attribute:
+        if isinstance(attribute, expr.ExprAttr):
+            return expr.ExprAttr(self._expr(attribute.data))
+        return self._map.get(attribute, attribute)
+
+    def _expr(self, e: expr.Expr) -> expr.Expr:
+        match e:
+            case expr.Cast(x, type):
+                return expr.Cast(self._expr(x), self._map.get(type, type))
+            case expr.Call(function, args):
+                return expr.Call(function, tuple(map(self._expr, args)))
+            case _:
+                return e
+
+    def _constant(self, op: ConstantOp) -> None:
+        element = _element(op.result)
+        if element not in self._map:
+            return
+        array, narrow = op.array(), dtype_of(self._map[element])
+        with np.errstate(over="ignore"):
+            new = array.astype(narrow)
+        if lost := _overflow(array, new):
+            raise PopulusError(f"{where(op)}: the constant {lost} does not fit {self._map[element]}, which target {self.target} holds instead")
+        op.value = array_attribute(new)
+        self._retype(op.result)
+
+
+def _overflow(old: np.ndarray, new: np.ndarray) -> str | None:
+    bad = np.isfinite(old) & ~np.isfinite(new)
+    return str(old[bad].reshape(-1)[0]) if bad.any() else None
+
+
+def _element(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, TensorType), value.type
+    return value.type.element_type
