@@ -113,10 +113,16 @@ def _bind(tape: Tape, inputs: list[Array], out: Array) -> list[Bound]:
     whole = len(tape.steps) == 1 and slots == [] and all(_direct(tape.steps[0], [a]) for a in (*inputs, out))
     limit = out.size if whole else min(BLOCK, out.size)
     scratch = [np.empty(limit, dtype) for dtype in slots]
-    spare: dict[tuple[int, DType], Array] = {}  # for operands of rounded steps that are not contiguous
+    spare: dict[tuple[int, DType], Array] = {}  # for what a rounded step cannot read or write where it is
     calls: list[Bound] = []
     for index in _blocks(out.shape, limit):
         target = out[index]
+
+        def room(i: int, dtype: DType, shape: tuple[int, ...] = target.shape, size: int = target.size) -> Array:
+            # Of a single element NumPy takes a scalar loop: two are computed, and one kept.
+            buffer = spare.setdefault((i, dtype), np.empty(max(limit, 2), dtype))
+            return buffer[:2] if size == 1 else buffer[:size].reshape(shape)
+
         values: list[Array] = [a[index] for a in inputs] + list(tape.literals)
         packed: dict[int, Array] = {}
         for step, home in zip(tape.steps, homes):
@@ -126,17 +132,13 @@ def _bind(tape: Tape, inputs: list[Array], out: Array) -> list[Bound]:
                 for position, i in enumerate(step.args):
                     if not _plain(values[i]):
                         if i not in packed:
-                            room = spare.setdefault((i, values[i].dtype), np.empty(limit, values[i].dtype))
-                            packed[i] = room[: target.size].reshape(target.shape)
+                            packed[i] = room(i, values[i].dtype)
                             calls.append((_copy, (values[i], packed[i])))
                         args[position] = packed[i]
-            place = result
-            if not _direct(step, [result]):
-                room = spare.setdefault((-1, step.dtype), np.empty(limit, step.dtype))
-                place = room[: target.size].reshape(target.shape)
+            place = result if _direct(step, [result]) else room(-1, step.dtype)
             calls.append(_bound(step, args, place))
             if place is not result:
-                calls.append((_copy, (place, result)))
+                calls.append((_copy, (place if target.size > 1 else place[:1].reshape(target.shape), result)))
             values.append(result)
         if homes[-1] is not None:
             calls.append((_copy, (values[tape.result], target)))
@@ -148,7 +150,8 @@ def _copy(source: Array, target: Array) -> None:
 
 
 def _plain(a: Array) -> bool:
-    return a.ndim == 0 or a.flags.c_contiguous
+    """Whether NumPy takes its vector loops: a literal, or two elements or more side by side."""
+    return a.ndim == 0 or (a.flags.c_contiguous and a.size > 1)
 
 
 def _direct(step: Step, arrays: Sequence[Array]) -> bool:
