@@ -208,7 +208,7 @@ class _Conv:
 
     def _unfolded(self) -> Run:
         """y = w columns for each image, the columns being a copy of the windows, some rows of outputs at a time."""
-        task, (batch, g, ic) = self.task, self.x.shape[:3]
+        task, (batch, g) = self.task, self.x.shape[:2]
         once: list[Run] = []
         w = self._matrix(once)
         oc, depth = w.shape[1], w.shape[2]
@@ -226,9 +226,9 @@ class _Conv:
             for begin in range(0, self.out[0], rows):
                 end = min(begin + rows, self.out[0])
                 area = (end - begin) * row
-                source = windows[(slice(None),) * (2 + len(self.kernel)) + (slice(begin, end),)]
+                source = _along(windows, 2 + len(self.kernel), begin, end)
                 matrix = columns[: g * depth * area]
-                steps.append(_copier(matrix.reshape(source.shape), source))
+                steps.append(_copier(_shaped(matrix, source), source))
                 y = self.y[image][:, :, begin:end]
                 into = seen_as(y, (g, oc, area)) if result is None else None
                 if into is None:
@@ -237,7 +237,7 @@ class _Conv:
                 left, right, out = _merged(w, matrix.reshape(g, depth, area), into)
                 steps.append(_multiplier(left, right, out))
                 if result is not None:
-                    steps.append(_copier(y, into.reshape(y.shape)))
+                    steps.append(_copier(y, _shaped(into, y)))
         return sequence(steps)
 
     def _direct(self) -> bool:
@@ -287,6 +287,14 @@ class _Conv:
             if total is not None:
                 steps.append(_copier(y[image, part], out))
         return sequence(steps)
+
+
+def _shaped(array: Array, like: Array) -> Array:
+    return array.reshape(like.shape)
+
+
+def _along(array: Array, dim: int, begin: int, end: int) -> Array:
+    return array[(slice(None),) * dim + (slice(begin, end),)]
 
 
 def _copier(to: Array, source: Array) -> Run:

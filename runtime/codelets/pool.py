@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,7 @@ class _Axis:
         for k in range(self.kernel):
             low, high, begin = self._span(k, source.shape[dim])
             if k == 0 and (low, high) != (0, self.count):
-                initial = _lowest(target.dtype) if ufunc is np.maximum else 0
-                steps.append(lambda: target.fill(initial))
+                steps.append(partial(target.fill, _lowest(target.dtype) if ufunc is np.maximum else 0))
             if low < high:
                 part = _along(source, dim, slice(begin, begin + (high - low - 1) * self.stride + 1, self.stride))
                 out = _along(target, dim, slice(low, high))

@@ -1,6 +1,6 @@
 """What a kernel works on: one box of a family's iteration space, with a piece of each field.
 
-    def bind(task: Task) -> Callable[[], None]:
+    def bind(task: Task) -> Run:
         x, y = task["x"], task["y"]
         return lambda: np.negative(x, out=y)
 
@@ -21,7 +21,7 @@ from populus.dialects.expr import Expr
 from populus.dialects.poplar.partition import Access, Box
 
 Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[], None]
+Run: TypeAlias = Callable[[], object]
 Param: TypeAlias = "bool | int | float | str | Expr | tuple[Param, ...]"
 
 

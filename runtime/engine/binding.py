@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, i1
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, IntegerType, StringAttr, i1
 from xdsl.ir import Attribute
 
 from populus.dialects.diagnostics import PopulusError, where
@@ -36,7 +36,7 @@ def value_of(attribute: Attribute) -> Param:
         case ExprAttr():
             return attribute.data
         case DenseArrayBase():
-            return tuple(attribute.get_values())
+            return tuple(cast("DenseArrayBase[IntegerType]", attribute).get_values())
         case ArrayAttr():
             return tuple(value_of(a) for a in attribute.data)
         case _:

@@ -77,6 +77,6 @@ def _compare(result: Result) -> None:
     if not close.all():
         worst = float(np.nanmax(np.abs(alone - whole)[~close], initial=0))
         raise PlacedError(
-            f"{place(family.family)}: {family.name(result.vertex)} alone gives other values than the numpy engine for {int((~close).sum())} "
-            f"elements of {c.variable} ({c.field.name}), by up to {worst:.3g}"
+            f"{place(family.family)}: {family.name(result.vertex)} alone gives other values than the numpy engine for "
+            f"{int((~close).sum())} elements of {c.variable} ({c.field.name}), by up to {worst:.3g}"
         )

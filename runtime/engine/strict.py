@@ -24,7 +24,7 @@ from populus.dialects.poplar.program import GraphOp
 from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
 from populus.runtime.codelets import KERNELS
-from populus.runtime.codelets.task import Piece, Run, Task, Workspace
+from populus.runtime.codelets.task import Piece, Task, Workspace
 from populus.runtime.engine.binding import PlacedError, params_of, slices_of, view_array
 from populus.runtime.engine.program import Observer, Program, StepNode
 from populus.runtime.memory import summary
@@ -119,7 +119,8 @@ class StrictProgram(Program):
 
         def read() -> Array:
             if not store.complete and not (marks := view_array(store.defined, view)).all():
-                raise PopulusError(f"{op.name} reads {_elements(int(marks.size - marks.sum()))} of '{store.op.label.data}' that nothing wrote")
+                missing = _elements(int(marks.size - marks.sum()))
+                raise PopulusError(f"{op.name} reads {missing} of '{store.op.label.data}' that nothing wrote")
             return array
 
         return read
@@ -161,7 +162,8 @@ class Vertices:
         self._parts = [[(b[i], b[i + 1], i) for i in range(s.parts)] for _, s in axes for b in (s.bounds(),)]
         # A field's piece depends on the cut axes that its access names.
         self._named = [
-            [i for i, (a, s) in enumerate(axes) if s.parts > 1 and any(a == b for x in c.field.access for b, _ in x.terms)] for c in connections
+            [i for i, (axis, split) in enumerate(axes) if split.parts > 1 and any(axis == a for x in c.field.access for a, _ in x.terms)]
+            for c in connections
         ]
         self._slices: list[dict[tuple[int, ...], tuple[Slices, tuple[tuple[int, int], ...]]]] = [{} for _ in connections]
         self._check_bounds()
@@ -377,7 +379,7 @@ def execute_vertex(
                 array = poisoned(c.array[(*slices, ...)], attempt) if c.field.kind == "out" else inputs[number].copy()
                 results.append(Result(family, vertex, c, slices, array))
             pieces[c.field.name] = Piece(array, c.field.access, pads, isinstance(c.store.op, ConstOp))
-        _run(family, vertex, lambda: family.kernel(family.task(index, pieces))())
+        _run(family, vertex, index, pieces)
         unwritten = [
             (r, marks) for r in results if r.connection.field.kind == "out" and (marks := poison(r.array, attempt)).any()
         ]
@@ -386,15 +388,15 @@ def execute_vertex(
         if attempt:
             r, marks = unwritten[0]
             raise PlacedError(
-                f"{place(family.family)}: {family.name(vertex)} leaves {_elements(int(marks.sum()))} of {r.connection.field.name} unwritten, "
-                f"in {r.connection.variable}"
+                f"{place(family.family)}: {family.name(vertex)} leaves {_elements(int(marks.sum()))} of {r.connection.field.name} "
+                f"unwritten, in {r.connection.variable}"
             )
     raise AssertionError(vertex)
 
 
-def _run(family: Vertices, vertex: int, run: Run) -> None:
+def _run(family: Vertices, vertex: int, index: tuple[int, ...], pieces: dict[str, Piece]) -> None:
     try:
-        run()
+        family.kernel(family.task(index, pieces))()
     except PopulusError as error:
         raise PlacedError(f"{place(family.family)}: {family.name(vertex)}: {error}") from error
     except ValueError as error:
@@ -414,17 +416,25 @@ def check_defined(family: Vertices, number: int, slices: Slices, vertex: int) ->
         box = family.box(vertex)
         rows: list[NDArray[np.int64]] = []
         for access, s, n in zip(c.field.access, slices, c.view.shape):
-            touched = np.array([access.offset])
+            touched: NDArray[np.int64] = np.array([access.offset])
             for axis, coefficient in access.terms:
                 first, end, _ = box[axis]
-                touched = (touched[:, None] + coefficient * np.arange(first, end)).ravel()
-            rows.append(np.arange(s.start, s.stop) if access.part or access.whole else np.unique(touched[(touched >= 0) & (touched < n)]))
+                touched = np.asarray(np.add.outer(touched, coefficient * np.arange(first, end)), np.int64).ravel()
+            if access.part or access.whole:
+                rows.append(np.arange(int(s.start), int(s.stop)))
+            else:
+                rows.append(_once(touched, n))
         part = marks[np.ix_(*rows)]
     if not part.all():
         missing = int(part.size - part.sum())
         raise PlacedError(
             f"{place(family.family)}: {family.name(vertex)} reads {_elements(missing)} of {c.variable} ({c.field.name}) that nothing wrote"
         )
+
+
+def _once(indices: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Each index within 0..n once."""
+    return np.flatnonzero(np.bincount(indices[(indices >= 0) & (indices < n)], minlength=n))
 
 
 def immutable(array: Array) -> Array:

@@ -19,7 +19,7 @@ def tensor(shape, dtype):
 
 def family_program(codelet, params, domain, fields, arrays, out):
     """A program of one family: `fields` maps a name to its access, `arrays` are its inputs, `out` is (shape, dtype)."""
-    storage, connections = [], []
+    storage, connections, last = [], [], ("", "")
     for name, access in fields.items():
         output = name not in arrays
         shape, dtype = out if output else (arrays[name].shape, arrays[name].dtype)
@@ -333,7 +333,10 @@ def test_pool_is_its_definition_and_the_same_bits_however_it_is_cut(seed, monkey
 
 def test_pool_lets_nan_through_a_max():
     x = np.array([[[1, np.nan, 3, 4]]], "f4")
-    params = '{kind = "max", strides = array<i64: 2>, dilations = array<i64: 1>, sizes = array<i64: 4>, pads = array<i64: 0, 0>, count_padding = false}'
+    params = (
+        '{kind = "max", strides = array<i64: 2>, dilations = array<i64: 1>, sizes = array<i64: 4>, pads = array<i64: 0, 0>, '
+        "count_padding = false}"
+    )
     module = family_program(
         "pool", params, "n = 1, c = 1, o0 = 2, k0 = 2", {"x": "n, c, o0 * 2 + k0", "y": "n, c, o0"}, {"x": x}, ((1, 1, 2), "f4")
     )

@@ -1,15 +1,17 @@
 """Programs: control flow, streams, shared memory, views; on the numpy engine, and equal on the strict one."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
-from populus.dialects.poplar import ExecuteOp
+from populus.dialects.poplar import ExecuteOp, GraphOp
 from populus.dialects.table import context
 from populus.runtime.engine import program
 from populus.runtime.engine.arena import place
+from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.session import Session
 
 ENGINES = ("numpy", "strict")
@@ -164,15 +166,17 @@ def test_host_calls_run_on_the_host(monkeypatch):
 def chain(length):
     names = [f"v{i}" for i in range(length)]
     text = "".join(map(var, names)) + f'poplar.stream_in "x" to %v0 {F}\n'
-    for a, b in zip(names, names[1:]):
+    for a, b in pairwise(names):
         text += map_("add(_1, 1.0)", b, a)
     return text + f'poplar.stream_out %{names[-1]} to "y" {F}\n'
 
 
 def test_variables_that_are_never_needed_at_one_time_share_memory():
-    session = Session(module(chain(20)))
-    assert session.run({"x": X})["y"].tolist() == (X + 19).tolist()
-    assert session._program.arena_bytes == 2 * 64
+    [graph] = module(chain(20)).body.block.ops
+    assert isinstance(graph, GraphOp)
+    loaded = NumpyProgram(graph)
+    assert loaded.run({"x": X})["y"].tolist() == (X + 19).tolist()
+    assert loaded.arena_bytes == 2 * 64
 
 
 def test_places_overlap_in_memory_or_in_time_but_not_in_both():
@@ -180,11 +184,11 @@ def test_places_overlap_in_memory_or_in_time_but_not_in_both():
     sizes = {i: rng.randint(0, 1000) for i in range(80)}
     spans = {i: (a, a + rng.randint(0, 10)) for i in sizes for a in (rng.randint(0, 40),)}
     offsets, total = place(sizes, spans)
-    for i in sizes:
+    for i, size in sizes.items():
         assert offsets[i] % 64 == 0
-        assert offsets[i] + sizes[i] <= total
+        assert offsets[i] + size <= total
         for j in range(i):
-            apart = offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
+            apart = offsets[i] + size <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
             assert apart or spans[i][1] < spans[j][0] or spans[j][1] < spans[i][0]
 
 
