@@ -30,11 +30,21 @@ from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
-from populus.lowering.onnx_to_popart import math, nn, reduction, tensor
+from populus.lowering.onnx_to_popart import einsum, math, nn, quantization, random, reduction, resize, rnn, tensor
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
-RULES: Mapping[str, Rule] = {**math.RULES, **nn.RULES, **reduction.RULES, **tensor.RULES}
+RULES: Mapping[str, Rule] = {
+    **einsum.RULES,
+    **math.RULES,
+    **nn.RULES,
+    **quantization.RULES,
+    **random.RULES,
+    **reduction.RULES,
+    **resize.RULES,
+    **rnn.RULES,
+    **tensor.RULES,
+}
 
 
 @dataclass(frozen=True)

@@ -100,18 +100,6 @@ def gemm(c: Conversion) -> Output:
     return c.insert(popart.GemmOp(a, b, bias, **settings))
 
 
-def matmul_integer(c: Conversion) -> Output:
-    """Products of 8-bit integers, less their zero points, in i32. Source: ONNX MatMulInteger-10."""
-    a, b = (c.cast(c.input(i), i32) for i in (0, 1))
-    if c.has(2):
-        zero = c.cast(c.input(2), i32)
-        rows = (*shape(zero), 1) if len(shape(zero)) == 1 and len(shape(a)) > 1 else shape(zero)
-        a = c.insert(popart.SubOp(a, c.reshape(zero, rows)))
-    if c.has(3):
-        b = c.insert(popart.SubOp(b, c.cast(c.input(3), i32)))
-    return c.insert(popart.MatMulOp(a, b))
-
-
 def cast(c: Conversion) -> Output:
     to = c.get("to")
     target = element_numbered(CAST_1[to.upper()] if isinstance(to, str) else to)
@@ -309,7 +297,6 @@ RULES: Rules = {
     "IsInf": isinf,
     "LogSoftmax": softmax(popart.LogSoftmaxOp),
     "MatMul": regular(popart.MatMulOp),
-    "MatMulInteger": matmul_integer,
     "Max": variadic(popart.MaxOp),
     "Mean": mean,
     "Min": variadic(popart.MinOp),

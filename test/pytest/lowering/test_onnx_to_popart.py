@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
@@ -144,3 +145,51 @@ def test_every_op_keeps_the_place_of_its_node():
     module = down(one("MeanVarianceNormalization", {"x": ((2, 3, 4, 4), T.FLOAT)}, ((2, 3, 4, 4), T.FLOAT)))
     places = {op.location.desc.data for op in module.walk() if op.name.startswith("popart.")}
     assert places == {"n"}
+
+
+R = np.random.default_rng(0)
+NORMAL = {name: (R.standard_normal(shape) * 0.5).astype(np.float32) for name, shape in {
+    "x": (5, 2, 3), "image": (1, 2, 5, 4), "w3": (2, 9, 3), "r3": (2, 9, 3), "b3": (2, 18), "w4": (2, 12, 3), "r4": (2, 12, 3),
+    "b4": (2, 24), "h": (2, 2, 3), "c": (2, 2, 3), "p": (2, 9), "m": (4, 3, 2), "n": (4, 2, 5),
+}.items()}  # fmt: skip
+LENGTHS = np.array([5, 5], np.int32)
+BYTES = R.integers(0, 255, (1, 2, 5, 4)).astype(np.uint8)
+SCALE, ZERO = np.array(0.02, np.float32), np.array(120, np.uint8)
+ROWS = [
+    ("GRU", ["x", "w3", "r3", "b3", LENGTHS, "h"], {"hidden_size": 3, "direction": "bidirectional"}),
+    ("GRU", ["x", "w3", "r3", "b3"], {"hidden_size": 3, "direction": "bidirectional", "linear_before_reset": 1}),
+    ("LSTM", ["x", "w4", "r4", "b4", LENGTHS, "h", "c", "p"], {"hidden_size": 3, "direction": "bidirectional"}),
+    ("Resize", ["image", "", np.array([1, 1, 2, 0.5], np.float32)], {"mode": "cubic"}),
+    ("Resize", ["image", "", "", np.array([1, 2, 7, 9])], {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
+    ("Resize", ["image", "", "", np.array([1, 2, 7, 9])], {"mode": "nearest", "nearest_mode": "ceil"}),
+    ("Einsum", ["m", "n"], {"equation": "bij,bjk->bik"}),
+    ("Einsum", ["m"], {"equation": "ijk->kj"}),
+    ("Einsum", ["m", "n", "m"], {"equation": "abc,acd,abe->de"}),
+    ("QuantizeLinear", ["image", SCALE, ZERO], {}),
+    ("DequantizeLinear", [BYTES, SCALE, ZERO], {}),
+    ("QLinearConv", [BYTES, SCALE, ZERO, BYTES[:, :, :2, :2].reshape(1, 2, 2, 2), SCALE, ZERO, np.array(0.9, np.float32), ZERO], {}),
+    ("CumSum", ["m", np.array(1)], {"reverse": 1, "exclusive": 1}),
+    ("GatherND", ["m", np.array([[0, 1], [-1, 2]])], {}),
+    ("GatherElements", ["m", np.array([[[0, 1], [1, -1], [0, 0]]] * 4)], {"axis": 2}),
+    ("ConvTranspose", ["image", NORMAL["w3"].reshape(2, 3, 3, 3)], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ("LpPool", ["image"], {"kernel_shape": [2, 2], "pads": [1, 0, 0, 1]}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "inputs", "attributes"), ROWS, ids=lambda v: v if isinstance(v, str) else None)
+def test_a_node_gives_what_onnxruntime_gives(op_type, inputs, attributes):
+    names = [v if isinstance(v, str) else f"given{i}" for i, v in enumerate(inputs)]
+    arrays = {name: NORMAL[v] if isinstance(v, str) else v for name, v in zip(names, inputs) if name}
+    outputs = {"GRU": 2, "LSTM": 3}.get(op_type, 1)
+    node = helper.make_node(op_type, names, [f"y{i}" for i in range(outputs)], **attributes)
+    live = [name for name in arrays if name in NORMAL]
+    fixed = [numpy_helper.from_array(a, name) for name, a in arrays.items() if name not in NORMAL]
+    infos = [helper.make_tensor_value_info(name, T.FLOAT, arrays[name].shape) for name in live]
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info(o) for o in node.output], fixed)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    typed = onnx.shape_inference.infer_shapes(model)
+    inputs = {name: arrays[name] for name in live}
+    session = onnxruntime.InferenceSession(typed.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = run_function(down(model), inputs)
+    for name, wanted in zip(node.output, session.run(None, inputs)):
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,155 @@
+"""ONNX's `quantization` category, and products of quantized integers."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import f32, i32
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of, is_float, is_integer, ui8
+from populus.dialects.onnx.types import element_numbered
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx_to_popart.nn import padding, spatial
+
+
+def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
+    """A scale or zero point in a shape that broadcasts to x: one for all, for each index of `axis`, or for each block of it."""
+    rank = len(shape(x))
+    if shape(value) in ((), (1,)):
+        return c.reshape(value, ())
+    axis = c.axis(rank, 1)
+    if len(shape(value)) == 1:
+        return c.reshape(value, [shape(value)[0] if d == axis else 1 for d in range(rank)])
+    block = c.get("block_size")
+    if not block or len(shape(value)) != rank:
+        raise PopulusError(f"a scale is {shapes.text(shape(value))}, x is {shapes.text(shape(x))}; one, one for each index or each block is expected")
+    before, n, behind = shape(value)[:axis], shape(value)[axis], shape(value)[axis + 1 :]
+    repeated = c.expand(c.reshape(value, (*before, n, 1, *behind)), (*before, n, block, *behind))
+    whole = c.reshape(repeated, (*before, n * block, *behind))
+    if n * block == shape(x)[axis]:
+        return whole
+    ends = [shape(x)[axis] if d == axis else m for d, m in enumerate(shape(whole))]
+    return c.insert(popart.SliceOp(whole, begins=[0] * rank, ends=ends, steps=[1] * rank))
+
+
+def dequantize(c: Conversion) -> Output:
+    """`(x - zero point) scale`. Source: ONNX DequantizeLinear-25."""
+    x, scale = c.input(0), c.input(1)
+    target = element_numbered(c.get("output_dtype")) if c.get("output_dtype") else element(scale)
+    assert target is not None, c.get("output_dtype")
+    wide = element(scale)
+    if c.has(2) and is_integer(element(x)):
+        difference = c.insert(popart.SubOp(c.cast(x, i32), c.cast(spread(c, c.input(2), x), i32)))
+        value = c.cast(difference, wide)
+    else:  # the zero point of a float is 0
+        value = c.cast(x, wide)
+    return c.cast(c.insert(popart.MulOp(value, spread(c, scale, x))), target)
+
+
+def quantize(c: Conversion) -> Output:
+    """`round(x / scale) + zero point`, within the range of the result's type. Source: ONNX QuantizeLinear-25."""
+    x, scale = c.input(0), c.input(1)
+    target = element(c.input(2)) if c.has(2) else element_numbered(c.get("output_dtype")) if c.get("output_dtype") else ui8
+    assert target is not None, c.get("output_dtype")
+    if c.get("precision"):
+        raise PopulusError("precision is not supported")
+    if is_float(target):
+        if c.get("saturate") == 0:
+            raise PopulusError("saturate = 0 is not supported")
+        return c.cast(c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), target)
+    ratio = c.cast(c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), f32)
+    zero = c.cast(spread(c, c.input(2), x), f32) if c.has(2) else None
+    return saturated(c, ratio, zero, target)
+
+
+def saturated(c: Conversion, x: SSAValue, zero: SSAValue | None, target: Attribute) -> SSAValue:
+    """x (f32) rounded to even, plus a zero point (f32), within the range of an integer type."""
+    import numpy as np
+
+    limits = np.iinfo(dtype_of(target))
+    rounded = c.insert(popart.RoundOp(x))
+    moved = rounded if zero is None else c.insert(popart.AddOp(rounded, zero))
+    low = c.insert(popart.MaxOp(moved, c.scalar(int(limits.min), moved)))
+    return c.cast(c.insert(popart.MinOp(low, c.scalar(int(limits.max), moved))), target)
+
+
+def centred(c: Conversion, x: SSAValue, zero: SSAValue | None, ranks: tuple[int, ...]) -> SSAValue:
+    """x less its zero point, in i32. `ranks`: the shape that a zero point for several rows or channels has."""
+    x = c.cast(x, i32)
+    if zero is None:
+        return x
+    zero = c.cast(zero, i32)
+    return c.insert(popart.SubOp(x, c.reshape(zero, () if shape(zero) in ((), (1,)) else ranks)))
+
+
+def rows(value: SSAValue, x: SSAValue) -> tuple[int, ...]:
+    """The shape of one value for each row of a matrix."""
+    return (*shape(value), 1) if len(shape(value)) == 1 and len(shape(x)) > 1 else shape(value)
+
+
+def matmul_integer(c: Conversion) -> Output:
+    """Products of 8-bit integers, less their zero points, in i32. Source: ONNX MatMulInteger-10."""
+    a, b, a_zero, b_zero = c.input(0), c.input(1), c.optional(2), c.optional(3)
+    left = centred(c, a, a_zero, rows(a_zero, a) if a_zero is not None else ())
+    return c.insert(popart.MatMulOp(left, centred(c, b, b_zero, shape(b_zero) if b_zero is not None else ())))
+
+
+def scales(c: Conversion, *positions: int) -> SSAValue:
+    """The scale of inputs over that of the result, in f32: the first two multiplied, divided by the third."""
+    a, b, y = (c.cast(c.input(i), f32) for i in positions)
+    a, y = (c.reshape(v, ()) if shape(v) in ((), (1,)) else v for v in (a, y))
+    return c.insert(popart.DivOp(c.insert(popart.MulOp(a, b)), y))
+
+
+def qlinear_matmul(c: Conversion) -> Output:
+    """Exact in i32, then scaled. Source: ONNX QLinearMatMul-21."""
+    a, b = c.input(0), c.input(3)
+    if any(shape(c.input(i)) not in ((), (1,)) for i in (1, 2, 4, 5, 6, 7)):
+        raise PopulusError("scales and zero points of rows and columns are not supported; one for each matrix is")
+    product = c.insert(popart.MatMulOp(centred(c, a, c.input(2), ()), centred(c, b, c.input(5), ())))
+    factor = c.reshape(scales(c, 1, 4, 6), ())
+    zero = c.reshape(c.cast(c.input(7), f32), ())
+    return saturated(c, c.insert(popart.MulOp(c.cast(product, f32), factor)), zero, element(c.input(7)))
+
+
+def convolved(c: Conversion, x: SSAValue, w: SSAValue) -> SSAValue:
+    """The convolution of i32 values, as the node's attributes say."""
+    kernel = shape(w)[2:]
+    strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
+    pads = padding(c, shape(x)[2:], kernel, strides, dilations)
+    return c.insert(popart.ConvOp(x, w, None, strides=strides, pads=pads, dilations=dilations, group=c.get("group")))
+
+
+def channels(value: SSAValue, x: SSAValue, first: bool) -> tuple[int, ...]:
+    """The shape of one value for each channel: the first dimension of weights, the second of activations."""
+    rest = len(shape(x)) - 1
+    return (*shape(value), *(1,) * rest) if first else (1, *shape(value), *(1,) * (rest - 1))
+
+
+def conv_integer(c: Conversion) -> Output:
+    """Padding counts as the zero point. Source: ONNX ConvInteger-10."""
+    x, w, x_zero, w_zero = c.input(0), c.input(1), c.optional(2), c.optional(3)
+    return convolved(c, centred(c, x, x_zero, ()), centred(c, w, w_zero, channels(w_zero, w, True) if w_zero is not None else ()))
+
+
+def qlinear_conv(c: Conversion) -> Output:
+    """Exact in i32, then scaled; the bias has the scale of the product. Source: ONNX QLinearConv-10."""
+    x, w = c.input(0), c.input(3)
+    y = convolved(c, centred(c, x, c.input(2), ()), centred(c, w, c.input(5), channels(c.input(5), w, True)))
+    if c.has(8):
+        y = c.insert(popart.AddOp(y, c.reshape(c.input(8), channels(c.input(8), y, False))))
+    factor = scales(c, 1, 4, 6)
+    factor = c.reshape(factor, () if shape(factor) in ((), (1,)) else channels(factor, y, False))
+    zero = c.reshape(c.cast(c.input(7), f32), ())
+    return saturated(c, c.insert(popart.MulOp(c.cast(y, f32), factor)), zero, element(c.input(7)))
+
+
+RULES: Rules = {
+    "ConvInteger": conv_integer,
+    "DequantizeLinear": dequantize,
+    "MatMulInteger": matmul_integer,
+    "QLinearConv": qlinear_conv,
+    "QLinearMatMul": qlinear_matmul,
+    "QuantizeLinear": quantize,
+}

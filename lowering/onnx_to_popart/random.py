@@ -1,0 +1,43 @@
+"""Random numbers: each node is a stream of its own, so that models with several draw different ones."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute
+
+from populus.dialects import popart
+from populus.dialects.diagnostics import where
+from populus.dialects.onnx.types import element_numbered
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+
+
+def random(distribution: str, a: str, b: str) -> Rule:
+    """The shape is an attribute, or that of the input; `a` and `b` name the attributes of the distribution."""
+
+    def rule(c: Conversion) -> Output:
+        import numpy as np
+
+        like = c.optional(0)
+        dtype = c.get("dtype")
+        target: Attribute | None = element_numbered(dtype) if dtype else f32 if like is None else element(like)
+        assert target is not None, dtype
+        size = [int(n) for n in c.get("shape")] if like is None else list(shape(like))
+        # A seed is a float in ONNX; without one the numbers are the same in each run.
+        bits = np.array([c.get("seed") or 0.0], np.float32).view(np.uint32)[0]
+        seed = c.constant(np.array([bits, 0], np.uint32))
+        stream = crc32(where(c.op).encode())
+        return c.insert(
+            popart.RandomOp(seed, distribution=distribution, a=c.get(a), b=c.get(b), stream=stream, shape=size, element=target)
+        )
+
+    return rule
+
+
+RULES: Rules = {
+    "RandomNormal": random("normal", "mean", "scale"),
+    "RandomNormalLike": random("normal", "mean", "scale"),
+    "RandomUniform": random("uniform", "low", "high"),
+    "RandomUniformLike": random("uniform", "low", "high"),
+}

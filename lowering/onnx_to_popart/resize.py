@@ -1,0 +1,170 @@
+"""Resize and Upsample: dimension by dimension, elements picked (nearest) or a product with a matrix of weights (linear, cubic)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of, is_float
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx_to_popart.tensor import gathered
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def upsample(c: Conversion) -> Output:
+    """Source: ONNX Upsample-9, -7 with scales as an attribute."""
+    x = c.input(0)
+    factors = c.get("scales") or [float(v) for v in c.known(1)]
+    for d, factor in enumerate(factors):
+        n = shape(x)[d]
+        out = math.floor(n * factor)
+        x = _along(c, x, d, out, [i / factor for i in range(out)], c.get("mode"), "floor", factor)
+    return x
+
+
+def resize(c: Conversion) -> Output:
+    """Source: ONNX Resize-19; -10 counts coordinates from the corner and rounds down."""
+    x = c.input(0)
+    rank = len(shape(x))
+    output = c.op.output(0)
+    assert output is not None
+    axes = [shapes.axis(a, rank) for a in c.get("axes") or range(rank)]
+    sizes, given = shape(output), _scales(c, len(axes))
+    how = c.get("coordinate_transformation_mode") or "asymmetric"
+    rounding = c.get("nearest_mode") or "floor"
+    region = [float(v) for v in c.known(1)] if how == "tf_crop_and_resize" and c.has(1) else [0.0] * len(axes) + [1.0] * len(axes)
+    outside: list[tuple[int, list[bool]]] = []
+    factors = given or _policy(c, [sizes[a] / shape(x)[a] if shape(x)[a] else 1.0 for a in axes], axes, shape(x))
+    for k, d in enumerate(axes):
+        n, out = shape(x)[d], sizes[d]
+        at = [_coordinate(how, i, n, out, factors[k], region[k], region[k + len(axes)]) for i in range(out)]
+        if how == "tf_crop_and_resize":
+            outside.append((d, [not 0 <= v <= n - 1 for v in at]))
+        if how == "tf_crop_and_resize" or n != out or factors[k] != 1:
+            x = _along(c, x, d, out, at, c.get("mode"), rounding, factors[k])
+    return _filled(c, x, outside)
+
+
+def _scales(c: Conversion, count: int) -> list[float] | None:
+    """The scales that the node gives, None if it gives sizes."""
+    position = 1 if c.version == 10 else 2
+    found = [float(v) for v in c.known(position)] if c.has(position) else []
+    if found and len(found) != count:
+        raise PopulusError(f"there are {len(found)} scales for {count} dimensions")
+    return found or None
+
+
+def _policy(c: Conversion, factors: list[float], axes: list[int], size: tuple[int, ...]) -> list[float]:
+    """One scale for all dimensions where the node keeps the aspect ratio."""
+    policy = c.get("keep_aspect_ratio_policy") or "stretch"
+    if policy == "stretch":
+        return factors
+    stated = [float(v) for v in c.known(3)]
+    found = [s / size[a] for s, a in zip(stated, axes)]
+    return [min(found) if policy == "not_larger" else max(found)] * len(axes)
+
+
+def _coordinate(how: str, i: int, n: int, out: int, scale: float, start: float, end: float) -> float:
+    """Where element i of the result lies in the input. Source: ONNX Resize-19, coordinate_transformation_mode."""
+    length = scale * n  # which scales that are given need not make a whole number
+    match how:
+        case "half_pixel":
+            return (i + 0.5) / scale - 0.5
+        case "half_pixel_symmetric":
+            adjustment = out / length
+            return n / 2 * (1 - adjustment) + (i + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (i + 0.5) / scale - 0.5 if out > 1 else 0.0
+        case "align_corners":
+            return i * (n - 1) / (length - 1) if length != 1 else 0.0
+        case "asymmetric":
+            return i / scale
+        case "tf_half_pixel_for_nn":
+            return (i + 0.5) / scale
+        case "tf_crop_and_resize":
+            return start * (n - 1) + i * (end - start) * (n - 1) / (length - 1) if length != 1 else 0.5 * (start + end) * (n - 1)
+        case _:
+            raise PopulusError(f"coordinate_transformation_mode is '{how}', which Resize does not have")
+
+
+def _along(c: Conversion, x: SSAValue, d: int, out: int, at: list[float], mode: str, rounding: str, scale: float) -> SSAValue:
+    """x with `out` elements in dimension d, those at the coordinates `at`."""
+    n = shape(x)[d]
+    if mode == "nearest":
+        return gathered(c, x, [min(max(_nearest(v, rounding), 0), n - 1) for v in at], d)
+    weights = _weights(c, n, at, mode, min(scale, 1.0) if c.get("antialias") else 1.0)
+    kind = element(x) if is_float(element(x)) else f32
+    last = len(shape(x)) - 1
+    order = [e for e in range(last + 1) if e != d] + [d]
+    moved = c.cast(c.transpose(x, order), kind)
+    product = c.insert(popart.MatMulOp(moved, c.constant(weights.T.astype(dtype_of(kind)))))
+    back = [order.index(e) for e in range(last + 1)]
+    y = c.transpose(product, back)
+    return y if kind == element(x) else c.cast(c.insert(popart.RoundOp(y)), element(x))
+
+
+def _nearest(at: float, rounding: str) -> int:
+    match rounding:
+        case "round_prefer_floor":
+            return math.ceil(at - 0.5)
+        case "round_prefer_ceil":
+            return math.floor(at + 0.5)
+        case "floor":
+            return math.floor(at)
+        case "ceil":
+            return math.ceil(at)
+        case _:
+            raise PopulusError(f"nearest_mode is '{rounding}', which Resize does not have")
+
+
+def _weights(c: Conversion, n: int, at: list[float], mode: str, narrow: float) -> NDArray[Any]:
+    """weights[i, j]: how much of input j is in output i. `narrow`: the scale below 1 by which antialiasing widens the filter."""
+    import numpy as np
+
+    cubic = mode == "cubic"
+    if mode not in ("linear", "bilinear", "trilinear", "cubic"):
+        raise PopulusError(f"mode is '{mode}'; nearest, linear or cubic is expected")
+    reach = (2 if cubic else 1) / narrow
+    a = c.get("cubic_coeff_a") if c.get("cubic_coeff_a") is not None else -0.75
+    weights = np.zeros((len(at), n))
+    for i, v in enumerate(at):
+        taps = np.arange(math.floor(v - reach), math.ceil(v + reach) + 1)
+        w = _cubic((taps - v) * narrow, a) if cubic else np.clip(1 - np.abs((taps - v) * narrow), 0, 1)
+        if c.get("exclude_outside"):
+            w = np.where((taps >= 0) & (taps < n), w, 0)
+        if narrow < 1 or c.get("exclude_outside"):
+            w = w / w.sum()
+        np.add.at(weights[i], np.clip(taps, 0, n - 1), w)
+    return weights
+
+
+def _cubic(t: NDArray[Any], a: float) -> NDArray[Any]:
+    """Keys' kernel. Source: ONNX Resize-19, cubic_coeff_a."""
+    import numpy as np
+
+    t = np.abs(t)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+
+
+def _filled(c: Conversion, x: SSAValue, outside: list[tuple[int, list[bool]]]) -> SSAValue:
+    """x with the node's extrapolation value where a coordinate lies outside the input."""
+    import numpy as np
+
+    mask = np.zeros((1,) * len(shape(x)), np.bool_)
+    for d, flags in outside:
+        mask = mask | np.array(flags).reshape([len(flags) if e == d else 1 for e in range(len(shape(x)))])
+    if not mask.any():
+        return x
+    return c.insert(popart.WhereOp(c.constant(mask), c.scalar(c.get("extrapolation_value"), x), x))
+
+
+RULES: Rules = {"Resize": resize, "Upsample": upsample}

@@ -1,0 +1,231 @@
+"""ONNX's `rnn` category: one step after the other, written out; the inputs of all steps are multiplied at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.ops import TensorOp
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+from populus.lowering.onnx_to_popart.tensor import sliced
+
+State: TypeAlias = "list[SSAValue]"  # h, and c of an LSTM; each [batch, hidden]
+Gate: TypeAlias = Callable[[SSAValue], SSAValue]
+
+DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+# Activations: the op, and ONNX's defaults for alpha and beta. Source: ONNX LSTM-22.
+ACTIVATIONS: dict[str, tuple[type[TensorOp], dict[str, float]]] = {
+    "Elu": (popart.EluOp, {"alpha": 1.0}),
+    "HardSigmoid": (popart.HardSigmoidOp, {"alpha": 0.2, "beta": 0.5}),
+    "LeakyRelu": (popart.LeakyReluOp, {"alpha": 0.01}),
+    "Relu": (popart.ReluOp, {}),
+    "Sigmoid": (popart.SigmoidOp, {}),
+    "Softplus": (popart.SoftplusOp, {}),
+    "Softsign": (popart.SoftsignOp, {}),
+    "Tanh": (popart.TanhOp, {}),
+    "ThresholdedRelu": (popart.ThresholdedReluOp, {"alpha": 1.0}),
+}
+
+
+class _Layer:
+    """A node, with the helpers that its three kinds share."""
+
+    def __init__(self, c: Conversion):
+        self.c = c
+        self.states = 2 if c.op.OP_TYPE == "LSTM" else 1
+        self.hidden = shape(c.input(2))[-1]
+        self.batch_first = bool(c.get("layout"))
+        x = c.input(0)
+        self.x = c.transpose(x, (1, 0, 2)) if self.batch_first else x
+        self.steps, self.batch, _ = shape(self.x)
+
+    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.c.insert(popart.AddOp(a, b))
+
+    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.c.insert(popart.MulOp(a, b))
+
+    def part(self, value: SSAValue, axis: int, i: int, size: int) -> SSAValue:
+        """Part i of `size` elements along an axis."""
+        return sliced(self.c, value, {axis: (i * size, (i + 1) * size, 1)})
+
+    def one(self, value: SSAValue, i: int) -> SSAValue:
+        """value[i]."""
+        return self.c.reshape(self.part(value, 0, i, 1), shape(value)[1:])
+
+    def activations(self, direction: int) -> list[Gate]:
+        names = self.c.get("activations") or []
+        given = names or list(DEFAULTS[self.c.op.OP_TYPE]) * (direction + 1)
+        count = len(DEFAULTS[self.c.op.OP_TYPE])
+        alphas, betas = list(self.c.get("activation_alpha") or []), list(self.c.get("activation_beta") or [])
+        gates: list[Gate] = []
+        for i, name in enumerate(given[: (direction + 1) * count]):
+            known = {n.lower(): n for n in ACTIVATIONS}.get(name.lower())
+            if known is None:
+                raise PopulusError(f"the activation '{name}' is not one of {', '.join(ACTIVATIONS)}")
+            kind, settings = ACTIVATIONS[known]
+            # The lists have entries for those activations that take them, in order.
+            settings = {key: (alphas if key == "alpha" else betas).pop(0) if (alphas if key == "alpha" else betas) else default
+                        for key, default in settings.items()}  # fmt: skip
+            if i >= direction * count:
+                gates.append(self._gate(kind, settings))
+        return gates
+
+    def _gate(self, kind: type[TensorOp], settings: dict[str, float]) -> Gate:
+        limit = self.c.get("clip")
+
+        def gate(x: SSAValue) -> SSAValue:
+            if limit:
+                x = self.c.insert(popart.MaxOp(x, self.c.scalar(-limit, x)))
+                x = self.c.insert(popart.MinOp(x, self.c.scalar(limit, x)))
+            return self.c.insert(kind(x, **settings))
+
+        return gate
+
+    def initial(self, position: int, direction: int) -> SSAValue:
+        """The state before the first step: an input, or zeros."""
+        import numpy as np
+
+        from populus.dialects.element_types import dtype_of
+
+        if not self.c.has(position):
+            return self.c.constant(np.zeros((self.batch, self.hidden), dtype_of(element(self.x))))
+        value = self.c.input(position)
+        return self.one(self.c.transpose(value, (1, 0, 2)) if self.batch_first else value, direction)
+
+    def inputs(self, direction: int) -> tuple[SSAValue, SSAValue, SSAValue | None, SSAValue | None]:
+        """x W' + bias of all steps: [steps, batch, gates * hidden]; R': [hidden, gates * hidden]; both biases."""
+        w, r = self.one(self.c.input(1), direction), self.one(self.c.input(2), direction)
+        product = self.c.insert(popart.MatMulOp(self.x, self.c.transpose(w, (1, 0))))
+        if not self.c.has(3):
+            return product, self.c.transpose(r, (1, 0)), None, None
+        bias = self.one(self.c.input(3), direction)
+        size = shape(bias)[0] // 2
+        return product, self.c.transpose(r, (1, 0)), self.part(bias, 0, 0, size), self.part(bias, 0, 1, size)
+
+
+def _rnn(layer: _Layer, direction: int) -> Callable[[int, State], State]:
+    (f,) = layer.activations(direction)
+    x, r, wb, rb = layer.inputs(direction)
+
+    def step(t: int, state: State) -> State:
+        total = layer.add(layer.one(x, t), layer.c.insert(popart.MatMulOp(state[0], r)))
+        for bias in (wb, rb):
+            total = total if bias is None else layer.add(total, bias)
+        return [f(total)]
+
+    return step
+
+
+def _gru(layer: _Layer, direction: int) -> Callable[[int, State], State]:
+    """Gates z, r, h. Source: ONNX GRU-22."""
+    f, g = layer.activations(direction)
+    x, r, wb, rb = layer.inputs(direction)
+    n = layer.hidden
+
+    def step(t: int, state: State) -> State:
+        (h,) = state
+        here = layer.one(x, t) if wb is None else layer.add(layer.one(x, t), wb)
+        both = layer.c.insert(popart.MatMulOp(h, layer.part(r, 1, 0, 2 * n)))
+        if rb is not None:
+            both = layer.add(both, layer.part(rb, 0, 0, 2 * n))
+        gates = layer.add(layer.part(here, 1, 0, 2 * n), both)
+        z, reset = f(layer.part(gates, 1, 0, n)), f(layer.part(gates, 1, 1, n))
+        last, bias = layer.part(r, 1, 2, n), None if rb is None else layer.part(rb, 0, 2, n)
+        if layer.c.get("linear_before_reset"):
+            inner = layer.c.insert(popart.MatMulOp(h, last))
+            inner = layer.mul(reset, inner if bias is None else layer.add(inner, bias))
+        else:
+            inner = layer.c.insert(popart.MatMulOp(layer.mul(reset, h), last))
+            inner = inner if bias is None else layer.add(inner, bias)
+        new = g(layer.add(layer.part(here, 1, 2, n), inner))
+        # (1 - z) new + z h
+        return [layer.add(new, layer.mul(z, layer.c.insert(popart.SubOp(h, new))))]
+
+    return step
+
+
+def _lstm(layer: _Layer, direction: int) -> Callable[[int, State], State]:
+    """Gates i, o, f, c. Source: ONNX LSTM-22."""
+    f, g, out = layer.activations(direction)
+    x, r, wb, rb = layer.inputs(direction)
+    n = layer.hidden
+    peepholes = layer.one(layer.c.input(7), direction) if layer.c.has(7) else None
+    coupled = bool(layer.c.get("input_forget"))
+
+    def seen(value: SSAValue, cell: SSAValue, i: int) -> SSAValue:
+        return value if peepholes is None else layer.add(value, layer.mul(layer.part(peepholes, 0, i, n), cell))
+
+    def step(t: int, state: State) -> State:
+        h, cell = state
+        total = layer.add(layer.one(x, t), layer.c.insert(popart.MatMulOp(h, r)))
+        for bias in (wb, rb):
+            total = total if bias is None else layer.add(total, bias)
+        i = f(seen(layer.part(total, 1, 0, n), cell, 0))
+        forget = f(seen(layer.part(total, 1, 2, n), cell, 2))
+        if coupled:
+            forget = layer.c.insert(popart.SubOp(layer.c.scalar(1, i), i))
+        new = layer.add(layer.mul(forget, cell), layer.mul(i, g(layer.part(total, 1, 3, n))))
+        o = f(seen(layer.part(total, 1, 1, n), new, 1))
+        return [layer.mul(o, out(new)), new]
+
+    return step
+
+
+def recurrent(kind: Callable[[_Layer, int], Callable[[int, State], State]]) -> Rule:
+    """Y: [steps, directions, batch, hidden], then the last states: [directions, batch, hidden]."""
+
+    def rule(c: Conversion) -> Output | list[Output]:
+        layer = _Layer(c)
+        way = c.get("direction") or "forward"
+        backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
+        rows: list[list[SSAValue]] = []
+        finals: list[State] = []
+        for direction, back in enumerate(backwards):
+            outputs, final = _run(layer, kind(layer, direction), direction, back)
+            rows.append(outputs)
+            finals.append(final)
+        steps = [c.reshape(v, (1, 1, layer.batch, layer.hidden)) for row in rows for v in row]
+        by_direction = [_joined(c, steps[i * layer.steps : (i + 1) * layer.steps], 0) for i in range(len(rows))]
+        y = _joined(c, by_direction, 1)
+        last = [_joined(c, [c.reshape(f[s], (1, layer.batch, layer.hidden)) for f in finals], 0) for s in range(layer.states)]
+        if layer.batch_first:
+            y, last = c.transpose(y, (2, 0, 1, 3)), [c.transpose(v, (1, 0, 2)) for v in last]
+        return [y, *last]
+
+    return rule
+
+
+def _run(layer: _Layer, step: Callable[[int, State], State], direction: int, back: bool) -> tuple[list[SSAValue], State]:
+    """The outputs by step and the state behind the last. A sequence that is over keeps its state and gives 0."""
+    import numpy as np
+
+    c = layer.c
+    state = [layer.initial(5 + s, direction) for s in range(layer.states)]
+    lengths = c.input(4) if c.has(4) else None
+    if lengths is not None and back:
+        if not (c.known(4) == layer.steps).all():
+            raise PopulusError("sequences of several lengths are not supported backwards")
+        lengths = None
+    outputs: list[SSAValue] = []
+    for t in reversed(range(layer.steps)) if back else range(layer.steps):
+        new = step(t, state)
+        y = new[0]
+        if lengths is not None:
+            going = c.reshape(c.insert(popart.GreaterOp(lengths, c.constant(np.array(t, np.int32)))), (layer.batch, 1))
+            new = [c.insert(popart.WhereOp(going, a, b)) for a, b in zip(new, state)]
+            y = c.insert(popart.WhereOp(going, y, c.scalar(0, y)))
+        state = new
+        outputs.append(y)
+    return (outputs[::-1] if back else outputs), state
+
+
+def _joined(c: Conversion, parts: Sequence[SSAValue], axis: int) -> SSAValue:
+    return parts[0] if len(parts) == 1 else c.insert(popart.ConcatOp(*parts, axis=axis))
+
+
+RULES: Rules = {"GRU": recurrent(_gru), "LSTM": recurrent(_lstm), "RNN": recurrent(_rnn)}
