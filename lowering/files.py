@@ -34,6 +34,18 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
         partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def in_file(path: str | os.PathLike[str] | None) -> Generator[None, None, None]:
+    """What is wrong inside is said to be in this file, unless the message begins with it anyway."""
+    try:
+        yield
+    except PopulusError as error:
+        if path is None or str(error).startswith(os.fspath(path)):
+            raise
+        error.args = (f"{os.fspath(path)}: {error}",)  # it stays the error that it is, for those who catch one kind
+        raise
+
+
 def text_of(module: ModuleOp, *, locations: bool) -> str:
     """The module's text. With `locations`, each op says which ONNX node (or line) it came from."""
     stream = io.StringIO()

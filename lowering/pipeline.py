@@ -226,6 +226,9 @@ def _named(name: str) -> Generator[None, None, None]:
     """What fails inside says that it did so in pass `name`."""
     try:
         yield
+    except PopulusError as error:
+        error.args = (f"{' '.join(str(error).split())} (in {name})",)
+        raise
     except DiagnosticException as error:
         raise PopulusError(f"{' '.join(str(error).split())} (in {name})") from error
     except Exception as error:

@@ -20,7 +20,7 @@ from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.dialects.poplar.target import make_target
 from populus.dialects.table import context
 from populus.lowering import extensions
-from populus.lowering.files import read_module
+from populus.lowering.files import in_file, read_module
 from populus.lowering.passes import PASSES
 from populus.lowering.pipeline import LEVELS, Pipeline, Timing
 
@@ -257,7 +257,17 @@ class Program:
         self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None
     ) -> ModuleOp:
         ctx = self.source.context()
-        module = self.source.module(ctx)
+        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
+            return self._lowered(ctx, self.source.module(ctx), level, timings, progress)
+
+    def _lowered(
+        self,
+        ctx: Context,
+        module: ModuleOp,
+        level: str,
+        timings: list[Timing] | None,
+        progress: Callable[[int, str], None] | None,
+    ) -> ModuleOp:
         self._top = found = level_of(module)
         if list(LEVELS).index(found) > list(LEVELS).index(level):
             raise PopulusError(f"the module is at the level {found}, below {level}")

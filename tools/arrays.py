@@ -78,9 +78,10 @@ def _agreement(name: str, found: NDArray[Any], expected: NDArray[Any], rtol: flo
         return Agreement(name, nothing, nothing, problem)
     if found.dtype.kind in "iub":
         wide = np.dtype(object) if found.dtype.itemsize == 8 else np.dtype(np.int64)
-        a, b = found.astype(wide), expected.astype(wide)
     else:
-        a, b = found.astype(np.float64), expected.astype(np.float64)
+        wide = np.dtype(np.float64)
+    # Flat, since NumPy makes Python numbers of what it computes from an object array without dimensions.
+    a, b = found.reshape(-1).astype(wide), expected.reshape(-1).astype(wide)
     with np.errstate(invalid="ignore", divide="ignore"):
         same = (a == b) | ((a != a) & (b != b))  # what differs from itself is NaN
         difference = np.where(same, 0, np.abs(a - b)).astype(np.float64)
@@ -92,7 +93,7 @@ def _agreement(name: str, found: NDArray[Any], expected: NDArray[Any], rtol: flo
     worst = float(known.max(initial=0))
     if not beyond.any():
         return Agreement(name, absolute, worst, None)
-    at = tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), beyond.shape))
+    at = tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), found.shape))
     problem = (
         f"'{name}' does not agree: {int(beyond.sum())} of {beyond.size} elements are beyond rtol {rtol:g}, atol {atol:g}; "
         f"the first at {list(at)}: {found[at]}, expected {expected[at]}"

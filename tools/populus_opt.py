@@ -19,7 +19,7 @@ from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
 from populus.dialects.table import DIALECTS
 from populus.lowering import extensions
-from populus.lowering.files import decode, parse_message, replacing, text_of, weights_beside, write_module
+from populus.lowering.files import decode, in_file, parse_message, replacing, text_of, weights_beside, write_module
 from populus.lowering.passes import PASSES
 from populus.lowering.pipeline import Pipeline, Timing
 from populus.tools.command import ArgumentParser, dims_of, reporting
@@ -142,6 +142,10 @@ class PopulusOpt(xDSLOptMain):
         return sys.stdout if self.args.output_file is None else self.text
 
     def apply_passes(self, prog: ModuleOp) -> None:
+        with in_file(self.args.input_file):
+            self._apply_passes(prog)
+
+    def _apply_passes(self, prog: ModuleOp) -> None:
         verify(prog)
         self.passes.run(self.ctx, prog, verify_each=self.args.verify_each, dump=self.args.dump_dir, timings=self.timings)
         try:

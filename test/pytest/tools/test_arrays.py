@@ -51,6 +51,13 @@ def test_64_bit_integers_are_compared_exactly():
     assert problem(np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64), rtol=0, atol=0) is not None
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "uint64", "float16", "float32", "float64"])
+def test_scalars_are_compared_too(dtype):
+    one, zero = np.ones((), dtype), np.zeros((), dtype)
+    assert problem(one, one) is None
+    assert problem(one, zero) is not None
+
+
 def test_the_relative_difference_is_of_the_expected_value():
     (a,) = compare({"y": X * np.float32(1.5)}, {"y": X}, 1, 0)
     assert (a.absolute, a.relative, a.problem) == (2.0, 0.5, None)
