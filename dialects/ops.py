@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i64
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue
-from xdsl.irdl import IRDLOperation, OperandDef, OptOperandDef, ParsePropInAttrDict, VarOperandDef, traits_def
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
+from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation, OptOperandDef, ParsePropInAttrDict, VarOperandDef, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -62,32 +62,29 @@ class TensorOp(IRDLOperation, ABC):
 
     def __init__(self, *operands: Value | None, **properties: Plain | None):
         definition = type(self).get_irdl_definition()
-        unknown = properties.keys() - {d for d in definition.properties}
+        unknown = properties.keys() - definition.properties
         assert not unknown, f"{self.name} has no property {', '.join(sorted(unknown))}"
         given = [None if v is None else SSAValue.get(v) for v in operands]
-        grouped: list[SSAValue | Sequence[SSAValue]] = []
+        found: list[SSAValue] = []
+        sizes: list[int] = []
         for _, operand in definition.operands:
-            match operand:
-                case OptOperandDef():  # before VarOperandDef, its base class
-                    value = given.pop(0) if given else None
-                    grouped.append([] if value is None else [value])
-                case VarOperandDef():
-                    grouped.append([v for v in given if v is not None])
-                    given = []
-                case OperandDef():
-                    assert given and given[0] is not None, f"{self.name} needs more operands"
-                    grouped.append(given.pop(0))  # pyright: ignore[reportArgumentType]
+            before = len(found)
+            if isinstance(operand, VarOperandDef):  # OptOperandDef is one too
+                count = min(len(given), 1) if isinstance(operand, OptOperandDef) else len(given)
+                found.extend(v for v in given[:count] if v is not None)
+                del given[:count]
+            else:
+                value = given.pop(0) if given else None
+                assert value is not None, f"{self.name} needs more operands"
+                found.append(value)
+            sizes.append(len(found) - before)
         assert not given, f"{self.name} takes fewer operands"
-        super().__init__(
-            operands=grouped,
-            result_types=[placeholder] * len(definition.results) if not self._variadic_results() else [[]],
-            properties={name: attribute(value) for name, value in properties.items() if value is not None},
-        )
-        self.results = tuple(OpResult(t, self, i) for i, t in enumerate(self.infer()))  # pyright: ignore[reportAttributeAccessIssue]
-
-    @classmethod
-    def _variadic_results(cls) -> bool:
-        return any(isinstance(r, VarOperandDef) or type(r).__name__ == "VarResultDef" for _, r in cls.get_irdl_definition().results)
+        attributes = {name: attribute(value) for name, value in properties.items() if value is not None}
+        if any(isinstance(option, AttrSizedOperandSegments) for option in definition.options):
+            attributes[AttrSizedOperandSegments.attribute_name] = DenseArrayBase.from_list(i32, sizes)
+        # Not IRDLOperation's: it would build and check the same lists a second time, for a third of an op's cost.
+        Operation.__init__(self, operands=found, properties=attributes)
+        self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(self.infer()))
 
     @abstractmethod
     def infer(self) -> Sequence[TensorType[Attribute]]:
@@ -100,7 +97,6 @@ class TensorOp(IRDLOperation, ABC):
         inferred = list(self.infer())
         found = [r.type for r in self.results]
         if inferred != found:
-            raise VerifyException(f"the result is {', '.join(map(str, found))}; operands and attributes give {', '.join(map(str, inferred))}")
-
-
-placeholder = TensorType(f32, [])
+            raise VerifyException(
+                f"the result is {', '.join(map(str, found))}; operands and attributes give {', '.join(map(str, inferred))}"
+            )
