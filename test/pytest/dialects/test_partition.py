@@ -164,7 +164,8 @@ def test_injective_coefficients_give_each_point_its_own_place():
 
 
 @pytest.mark.parametrize(
-    ("shape", "tiles", "grain"), [((64, 56, 56), 1472, 2), ((1000,), 64, 4), ((7,), 16, 2), ((3, 5, 7), 4, 1), ((), 8, 2), ((1, 512), 16, 2)]
+    ("shape", "tiles", "grain"),
+    [((64, 56, 56), 1472, 2), ((1000,), 64, 4), ((7,), 16, 2), ((3, 5, 7), 4, 1), ((), 8, 2), ((1, 512), 16, 2)],
 )
 def test_a_linear_grid_is_a_layout_in_grains(shape: tuple[int, ...], tiles: int, grain: int):
     grid = linear(shape, tiles, grain)

@@ -1,0 +1,285 @@
+"""Liveness, bytes on tiles, and addresses: random programs against what the definitions say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from time import perf_counter
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar import ExecuteOp, GraphOp, RepeatOp, StorageOp, StreamInOp, StreamOutOp
+from populus.dialects.poplar.memory import storage_of
+from populus.dialects.table import context
+from populus.lowering.files import parse_text
+from populus.lowering.poplar_allocate import allocate, first_fit
+from populus.runtime.liveness import liveness
+from populus.runtime.memory import Tenant, summary, tenants, usage
+
+
+def graph(body: str, target: str = "gc200, tiles = 16") -> GraphOp:
+    module = parse_text(context(), f"poplar.graph @main target <{target}> {{\n{body}\n}}", "test.mlir")
+    found = module.body.block.first_op
+    assert isinstance(found, GraphOp)
+    return found
+
+
+def var(name: str, tiles: int = 4, start: int = 0) -> str:
+    """A variable of `tiles` x 4 floats, 16 bytes on each tile."""
+    begin = f" start {start}" if start else ""
+    cut = f"{4 * tiles} in {tiles}" if tiles > 1 else f"{4 * tiles}"
+    return f'%{name} = poplar.var "{name}" on [{cut}] order [{"0" if tiles > 1 else ""}]{begin} : !poplar.tensor<{4 * tiles}xf32>\n'
+
+
+def step(to: str, *sources: str) -> str:
+    """A map from variables of 16 floats to another, each in place on its tile."""
+    fields = "".join(f"in x{i + 1} = %{s}[i] : !poplar.tensor<16xf32> " for i, s in enumerate(sources))
+    expr = "_1" if len(sources) < 2 else "add(_1, _2)"
+    return (
+        f'poplar.execute "{to}" {{ poplar.family @map {{expr = #expr.fn<{expr}>}} for (i = 16 in 4) on (i) '
+        f"{fields} out y = %{to}[i] : !poplar.tensor<16xf32> }}\n"
+    )
+
+
+def stream_in(to: str) -> str:
+    return f'poplar.stream_in "{to}" to %{to} : !poplar.tensor<16xf32>\n'
+
+
+def stream_out(source: str) -> str:
+    return f'poplar.stream_out %{source} to "{source}" : !poplar.tensor<16xf32>\n'
+
+
+def spans(body: str) -> dict[str, tuple[int, int]]:
+    return {op.label.data: span for op, span in liveness(graph(body)).span.items()}
+
+
+def test_a_variable_is_needed_from_its_first_write_to_its_last_read():
+    body = var("a") + var("b") + var("c") + stream_in("a") + step("b", "a") + step("c", "b") + stream_out("c")
+    assert spans(body) == {"a": (0, 1), "b": (1, 2), "c": (2, 3)}
+
+
+def test_what_is_read_before_it_is_written_is_always_needed():
+    body = var("state") + var("b") + step("b", "state") + stream_out("b") + step("state", "b")
+    assert spans(body) == {"state": (0, 2), "b": (0, 2)}
+
+
+def test_constants_are_always_needed():
+    constant = '%k = poplar.const "k" dense<1.0> : tensor<16xf32> on [16 in 4] order [0] : !poplar.tensor<16xf32>\n'
+    body = constant + var("a") + var("b") + stream_in("a") + step("b", "a", "k") + stream_out("b")
+    assert spans(body)["k"] == (0, 2)
+
+
+def test_a_loop_holds_what_it_reads_from_before():
+    body = var("a") + var("b") + var("c") + stream_in("a") + "poplar.repeat 3 {" + step("b", "a") + step("c", "b") + "}" + stream_out("c")
+    assert spans(body) == {"a": (0, 2), "b": (1, 2), "c": (2, 3)}
+
+
+def test_a_loop_holds_what_it_carries_to_the_next_round():
+    body = var("a") + var("b") + stream_in("a") + "poplar.repeat 3 {" + step("b", "a") + step("a", "b") + "}" + stream_out("a")
+    assert spans(body) == {"a": (0, 3), "b": (1, 2)}
+
+
+def test_what_a_branch_in_a_loop_may_leave_alone_is_held_through_the_loop():
+    inside = step("b", "a") + "poplar.if %p : !poplar.tensor<1xi1> {" + step("c", "b") + "} else {}"
+    predicate = '%p = poplar.var "p" on [1] : !poplar.tensor<1xi1>\npoplar.stream_in "p" to %p : !poplar.tensor<1xi1>\n'
+    body = predicate + var("a") + var("b") + var("c") + stream_in("a") + "poplar.repeat 3 {" + inside + "}" + stream_out("c")
+    found = spans(body)
+    assert found["b"] == (2, 4)
+    assert found["c"] == (0, 5)  # nothing may have been written at all
+    assert found["p"] == (0, 4)
+
+
+def test_a_while_holds_what_its_body_writes_for_its_predicate():
+    before = (
+        'poplar.execute "p" { poplar.family @map {expr = #expr.fn<gt(_1, 0.0)>} for (i = 1) '
+        "in x1 = %a[0] : !poplar.tensor<16xf32> out y = %p[i] : !poplar.tensor<1xi1> }\n"
+    )
+    body = (
+        '%p = poplar.var "p" on [1] : !poplar.tensor<1xi1>\n'
+        + var("a") + var("b") + stream_in("a")
+        + "poplar.while %p : !poplar.tensor<1xi1> before {" + before + "} do {" + step("b", "a") + step("a", "b") + "}"
+        + stream_out("a")
+    )  # fmt: skip
+    assert spans(body) == {"a": (0, 5), "p": (1, 2), "b": (3, 4)}
+
+
+def test_parts_of_a_concatenation_add_up_to_a_whole_write():
+    slices = "".join(
+        f"%s{i} = poplar.slice %c[{8 * i}:{8 * i + 8}] : !poplar.tensor<16xf32> -> !poplar.tensor<8xf32>\n"
+        f"%t{i} = poplar.slice %a[{8 * i}:{8 * i + 8}] : !poplar.tensor<16xf32> -> !poplar.tensor<8xf32>\n"
+        f"poplar.copy %t{i} to %s{i} : !poplar.tensor<8xf32>\n"
+        for i in range(2)
+    )
+    body = var("a") + var("c") + var("d") + stream_in("a") + slices + step("d", "c") + stream_out("d")
+    assert spans(body) == {"a": (0, 2), "c": (1, 3), "d": (3, 4)}
+
+
+def test_a_function_is_live_where_it_is_called():
+    body = (
+        var("a") + var("b") + var("c") + stream_in("a") + "poplar.call @f\n" + step("c", "b") + stream_out("c")
+        + "poplar.func @f {" + step("b", "a") + "}"
+    )  # fmt: skip
+    assert spans(body) == {"a": (0, 1), "b": (1, 2), "c": (2, 3)}
+
+
+def test_the_fullest_tile_is_found_with_what_lies_on_it():
+    body = var("a") + var("b", 1, 2) + var("c") + stream_in("a") + step("c", "a")
+    copy = (
+        "%h = poplar.slice %c[0:4] : !poplar.tensor<16xf32> -> !poplar.tensor<4xf32>\n"
+        "poplar.copy %h to %b : !poplar.tensor<4xf32>\n"
+        'poplar.stream_out %b to "b" : !poplar.tensor<4xf32>\n'
+    )
+    used = summary(graph(body + copy + stream_out("a")))
+    assert (used.peak_bytes, used.tile, used.step) == (48, 2, 2)
+    assert used.largest == (("a", 16), ("c", 16), ("b", 16))
+    assert used.bytes_by_step == (16, 32, 48, 32, 16)
+
+
+def test_what_a_step_brings_from_other_tiles_takes_memory():
+    body = var("a") + var("b", 4, 1) + stream_in("a") + step("b", "a") + stream_out("b")
+    used = summary(graph(body))
+    assert used.label == "b"
+    assert used.peak_bytes == 48
+    assert dict(used.largest) == {"a": 16, "b": 16, "b (exchanged)": 16}
+
+
+def test_a_variable_without_layout_is_refused():
+    with pytest.raises(PopulusError, match=r"test.mlir:2:1: 'a' is on no tile; poplar-map gives every variable a layout"):
+        summary(graph('%a = poplar.var "a" : !poplar.tensor<16xf32>\n' + stream_in("a")))
+
+
+def random_program(rng: random.Random) -> str:
+    names = [f"v{i}" for i in range(rng.randint(3, 9))]
+    body = "".join(var(n, 4, rng.randint(0, 15)) for n in names)
+    known: list[str] = [names[0]]
+    body += stream_in(names[0])
+    depth = 0
+    for _ in range(rng.randint(3, 14)):
+        to = rng.choice(names)
+        sources = [n for n in rng.sample(known, min(len(known), rng.randint(1, 2))) if n != to]
+        if sources:
+            body += step(to, *sources)
+            known.append(to) if to not in known else None
+        if rng.random() < 0.25 and depth < 2:
+            body, depth = body + "poplar.repeat 2 {\n", depth + 1
+        elif rng.random() < 0.2 and depth:
+            body, depth = body + "}\n", depth - 1
+    return body + "}\n" * depth + stream_out(known[-1])
+
+
+def address_and_end(tenant: Tenant, tile: int) -> tuple[int, int]:
+    assert isinstance(tenant.op, StorageOp)
+    assert tenant.op.address is not None
+    address = tenant.op.address.value.data
+    return address, address + tenant.on(tile, 16)
+
+
+def test_addresses_of_what_lives_together_on_a_tile_do_not_overlap():
+    rng = random.Random(0)
+    for _ in range(60):
+        program = graph(random_program(rng))
+        allocate(program)
+        found, steps = tenants(program)
+        top = 0
+        for a, b in itertools.combinations([t for t in found if isinstance(t.op, StorageOp)], 2):
+            if a.first > b.last or b.first > a.last:
+                continue
+            for tile in range(16):
+                if a.on(tile, 16) and b.on(tile, 16):
+                    (a0, a1), (b0, b1) = (address_and_end(t, tile) for t in (a, b))
+                    assert a1 <= b0 or b1 <= a0, (a.label, b.label, tile)
+                    assert a0 % 8 == b0 % 8 == 0
+                    top = max(top, a1, b1)
+        assert top <= 2 * usage(found, steps, program.machine).peak_bytes + 64
+
+
+def test_a_reader_of_the_program_finds_what_it_wrote():
+    """Each step's sources, read from addresses on each tile while the program runs with loops taken, are what was last written."""
+    rng = random.Random(1)
+    for _ in range(40):
+        program = graph(random_program(rng))
+        allocate(program)
+        run(program)
+
+
+def run(program: GraphOp) -> None:
+    """Runs the steps on a memory of tiles by address; values are the numbers of writes."""
+    memory: dict[tuple[int, int], int] = {}
+    values: dict[StorageOp, int] = {}
+    writes = itertools.count(1)
+
+    def places(op: StorageOp) -> list[tuple[int, int]]:
+        assert op.address is not None
+        assert op.layout is not None
+        return [((op.layout.start + t) % 16, op.address.value.data + b) for t in range(4) for b in range(0, 16, 4)]
+
+    def read(value: SSAValue) -> None:
+        op = storage_of(value)
+        assert all(memory[place] == values[op] for place in places(op)), op
+
+    def write(value: SSAValue) -> None:
+        op = storage_of(value)
+        values[op] = next(writes)
+        for place in places(op):
+            memory[place] = values[op]
+
+    def take(ops: Iterable[Operation]) -> None:
+        for op in ops:
+            match op:
+                case RepeatOp():
+                    for _ in range(2):
+                        take(op.body.block.ops)
+                case ExecuteOp():
+                    *sources, to = op.families()[0].views
+                    for source in sources:
+                        read(source)
+                    write(to)
+                case StreamInOp():
+                    write(op.dst)
+                case StreamOutOp():
+                    read(op.src)
+                case _:
+                    pass
+
+    take(program.body.block.ops)
+
+
+def tenant(bytes: int, first: int, last: int, start: int = 0, cells: int = 16) -> Tenant:
+    return Tenant("t", ModuleOp([]), np.full(cells, bytes, np.int64), start, first, last)
+
+
+def test_first_fit_fills_a_gap_and_round_the_ring_of_tiles():
+    a, b, c = tenant(64, 0, 9), tenant(32, 0, 2), tenant(64, 3, 9)
+    d, e = tenant(32, 3, 5), tenant(8, 0, 9, 14, 4)
+    assert list(first_fit([a, b, c, d, e], 16).values()) == [0, 64, 64, 128, 160]
+    ring = [tenant(8, 0, 9, 14, 4), tenant(8, 0, 9, 2, 4), tenant(8, 0, 9, 1, 1)]
+    assert list(first_fit(ring, 16).values()) == [0, 0, 8]
+
+
+def test_a_model_that_does_not_fit_is_told_in_one_line():
+    def holding(columns: int) -> GraphOp:
+        type, shape = f"!poplar.tensor<16x{columns}xf32>", f"tensor<16x{columns}xf32>"
+        constant = f'%w = poplar.const "conv/W" dense<1.0> : {shape} on [16 in 16, {columns}] order [0] : {type}\n'
+        return graph(constant + f'poplar.stream_out %w to "w" : {type}\n')
+
+    allocate(holding(100000))
+    with pytest.raises(PopulusError) as error:
+        allocate(holding(200000))
+    assert str(error.value) == (
+        "the model needs 782 KiB on tile 0 at step 'w', gc200 has 620 KiB; largest: 'conv/W' 782 KiB; "
+        "use more tiles or a target with more memory"
+    )
+
+
+def test_many_variables_on_many_tiles_are_placed_in_no_time():
+    rng = random.Random(2)
+    births = [rng.randint(0, 700) for _ in range(800)]
+    found = [tenant(8 * rng.randint(1, 500), b, b + rng.randint(0, 60), rng.randint(0, 5887), 5888) for b in births]
+    begin = perf_counter()
+    first_fit(found, 5888)
+    assert perf_counter() - begin < 0.5
