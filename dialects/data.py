@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 from weakref import WeakValueDictionary
 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, TensorType
@@ -30,6 +30,8 @@ from populus.dialects.element_types import dtype_of, element_of, element_type_of
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Dense: TypeAlias = "DenseIntOrFPElementsAttr[Any]"
 
 INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
 
@@ -73,7 +75,7 @@ def store(array: NDArray[Any]) -> Blob:
 
 def _key(bytes: NDArray[np.uint8]) -> str:
     """The name of a content."""
-    return hashlib.sha256(memoryview(bytes)).hexdigest()[:16]
+    return hashlib.sha256(bytes.data).hexdigest()[:16]
 
 
 @irdl_attr_definition
@@ -92,6 +94,11 @@ class StoredAttr(Data[Blob]):
             printer.print_string_literal(self.data.key)
 
 
+def is_dense(value: Attribute) -> TypeGuard[Dense]:
+    """Whether the elements are in the attribute itself."""
+    return isinstance(value, DenseIntOrFPElementsAttr)
+
+
 def print_value(printer: Printer, value: Attribute) -> None:
     """A dense or stored attribute. Dense floats that are not finite are printed as their bytes.
 
@@ -99,7 +106,7 @@ def print_value(printer: Printer, value: Attribute) -> None:
     """
     import numpy as np
 
-    if isinstance(value, DenseIntOrFPElementsAttr) and is_float(element_type_of(value.type)):
+    if is_dense(value) and is_float(element_type_of(value.type)):
         elements = np.frombuffer(value.data.data, dtype_of(element_type_of(value.type)))
         if not np.isfinite(elements.astype(np.float64)).all():
             printer.print_string(f'dense<"0x{value.data.data.hex().upper()}"> : ')
@@ -126,7 +133,7 @@ class ConstantOp(IRDLOperation):
     def parse(cls, parser: Parser) -> ConstantOp:
         attributes = parser.parse_optional_attr_dict()
         value = parser.parse_attribute()
-        if isinstance(value, DenseIntOrFPElementsAttr):  # its text ends with its type
+        if is_dense(value):  # its text ends with its type
             type = value.type
         else:
             parser.parse_punctuation(":")
@@ -137,12 +144,12 @@ class ConstantOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
         printer.print_string(" ")
         print_value(printer, self.value)
-        if not isinstance(self.value, DenseIntOrFPElementsAttr):
+        if not is_dense(self.value):
             printer.print_string(" : ")
             printer.print_attribute(self.result.type)
 
     def verify_(self) -> None:
-        if isinstance(self.value, DenseIntOrFPElementsAttr):
+        if is_dense(self.value):
             if self.value.type != self.result.type:
                 raise VerifyException(f"the value is {self.value.type}, the result {self.result.type}")
         elif isinstance(self.value, StoredAttr):
@@ -176,7 +183,7 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
             )
         array = value.data.bytes.view(dtype).reshape(shape)
     else:
-        assert isinstance(value, DenseIntOrFPElementsAttr), value
+        assert is_dense(value), value
         data = value.data.data
         if dtype == np.bool_:
             array = _booleans(value, shape)
@@ -189,7 +196,7 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
     return array
 
 
-def _booleans(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> NDArray[Any]:
+def _booleans(value: Dense, shape: tuple[int, ...]) -> NDArray[Any]:
     import numpy as np
 
     elements = np.array([bool(v) for v in value.get_values()], np.bool_)
@@ -200,7 +207,7 @@ def array_attribute(array: NDArray[Any]) -> Attribute:
     """The attribute for an array: dense for up to 64 elements or equal elements, else stored."""
     import numpy as np
 
-    type = TensorType(element_of(array.dtype), list(array.shape))
+    type: TensorType[Any] = TensorType(element_of(array.dtype), list(array.shape))
     uniform = array.size > 1 and (all(s == 0 for s in array.strides) or _all_equal(array))
     if array.dtype.name.startswith("float8") or array.size == 0 or (array.size > INLINE_ELEMENTS and not uniform):
         return StoredAttr(store(array))
@@ -247,12 +254,12 @@ def blobs_of(module: ModuleOp) -> dict[str, Blob]:
 
 def save_blobs(blobs: ModuleOp | Mapping[str, Blob], path: str | os.PathLike[str]) -> None:
     """Writes stored constants (a module's, or these) to a safetensors file, each as its bytes. Complete or not at all."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
 
     blobs = blobs_of(blobs) if isinstance(blobs, ModuleOp) else blobs
     arrays = {key: blob.bytes for key, blob in blobs.items() if blob.bytes is not None}
     partial = Path(f"{path}.partial")
-    save_file(arrays, partial)
+    save_file(arrays, os.fspath(partial))
     partial.replace(path)
 
 
@@ -261,20 +268,17 @@ def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:
 
     Raises PopulusError if the file is not a safetensors file or a constant's hash has other content.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file  # pyright: ignore[reportUnknownVariableType]
 
-    blobs: list[Blob] = []
     try:
-        with safe_open(path, framework="numpy") as file:
-            for key in file.keys():  # noqa: SIM118, a safetensors handle is no mapping
-                content = file.get_tensor(key)
-                if content.dtype != "uint8" or _key(content) != key:
-                    raise PopulusError(f"{os.fspath(path)}: the content of '{key}' is not what it is named for; write the weights again")
-                blobs.append(_blob(key, content))
+        arrays = load_file(os.fspath(path))
     except (SafetensorError, OSError) as error:
         raise PopulusError(f"{os.fspath(path)}: not a file of weights: {error}") from error
-    return blobs
-
+    for key, content in arrays.items():
+        if content.dtype != "uint8" or _key(content) != key:
+            raise PopulusError(f"{os.fspath(path)}: the content of '{key}' is not what it is named for; write the weights again")
+    return [_blob(key, content) for key, content in arrays.items()]
 
 
 DATA = Dialect("data", [ConstantOp], [StoredAttr])

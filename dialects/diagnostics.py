@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import cast
 
-from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, LocationAttr, ModuleOp, NameLoc, NoneAttr, StringAttr, UnknownLoc
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FusedLoc, IntAttr, LocationAttr, ModuleOp, NameLoc, NoneAttr, StringAttr, UnknownLoc
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.parser import Parser
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -31,7 +32,7 @@ def place(location: LocationAttr) -> str | None:
         case FileLineColLoc():
             return f"{location.filename.data}:{location.line.data}:{location.column.data}"
         case FusedLoc():
-            places = [place(part) for part in location.locations if isinstance(part, LocationAttr)]
+            places = [place(part) for part in _parts(location)]
             return " + ".join(dict.fromkeys(p for p in places if p is not None)) or None
         case _:
             return None
@@ -50,15 +51,20 @@ def fused(*locations: LocationAttr) -> LocationAttr:
     """One location for an op made of several: the distinct known ones, flattened."""
     flat: dict[LocationAttr, None] = {}
     for location in locations:
-        parts = location.locations if isinstance(location, FusedLoc) else (location,)
-        flat.update({part: None for part in parts if isinstance(part, LocationAttr) and not isinstance(part, UnknownLoc)})
+        parts = _parts(location) if isinstance(location, FusedLoc) else [location]
+        flat.update({part: None for part in parts if not isinstance(part, UnknownLoc)})
     match list(flat):
         case []:
             return UnknownLoc()
         case [only]:
             return only
         case several:
-            return FusedLoc(several, NoneAttr())
+            return FusedLoc(tuple(several), NoneAttr())
+
+
+def _parts(location: FusedLoc) -> list[LocationAttr]:
+    locations = cast("ArrayAttr[Attribute]", location.locations)
+    return [part for part in locations if isinstance(part, LocationAttr)]
 
 
 @dataclass(eq=False, repr=False)
