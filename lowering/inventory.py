@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
@@ -15,9 +14,9 @@ from populus.dialects.data import ConstantOp, constant
 from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp
-from populus.dialects.onnx.types import SequenceType, is_static, spelled, string
+from populus.dialects.onnx.types import SequenceType, as_tensor, is_static, spelled, string
 from populus.lowering.import_onnx import import_onnx
-from populus.lowering.onnx_custom import Customs
+from populus.lowering.onnx_custom import NO_CUSTOMS, Customs
 from populus.lowering.onnx_infer_shapes import bind_dims
 from populus.lowering.onnx_inference import Inference
 from populus.lowering.onnx_to_popart import Converter
@@ -40,7 +39,7 @@ class Row:
     reason: str  # why it is missing; "" if it is not
 
 
-def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, int] = {}, customs: Customs = {}) -> list[Row]:
+def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, int] = {}, customs: Customs = NO_CUSTOMS) -> list[Row]:
     """A row for each node, in order. Each is typed and converted by itself: what fails says why.
 
     Dimensions that `dims` leaves open are taken to be 1. A node that reads what a missing node gives may not be judged; it counts as
@@ -79,7 +78,7 @@ class _Survey:
         """Why an op cannot run; "" if it can."""
         if isinstance(op, OnnxOp) and op.OP_TYPE in REFUSED:
             return REFUSED[op.OP_TYPE]
-        if any(isinstance(v.type, TensorType) and v.type.element_type == string for v in op.operands):
+        if any((t := as_tensor(v.type)) is not None and t.element_type == string for v in op.operands):
             return NO_STRINGS
         if unjudged := [v for v in op.operands if not _judged(v, self.inference)]:
             return f"what it reads, %{unjudged[0].name_hint}, is given by a node that is missing"

@@ -8,10 +8,11 @@ class Twice(PopartOp):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, f32, i1, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation
 from xdsl.utils.exceptions import VerifyException
@@ -20,12 +21,14 @@ from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.structure import CustomOp
 
-Customs = Mapping[tuple[str, str], type[Operation]]
+Customs: TypeAlias = Mapping[tuple[str, str], type[Operation]]
+NO_CUSTOMS: Customs = MappingProxyType({})
 
 
 def custom_ops(ctx: Context) -> dict[tuple[str, str], type[Operation]]:
     """The op classes of a context that state which ONNX node they are, by (domain, op type)."""
-    return {(c.ONNX[0], c.ONNX[1]): c for c in ctx.loaded_ops if isinstance(getattr(c, "ONNX", None), tuple)}  # pyright: ignore
+    stated = [(getattr(c, "ONNX", None), c) for c in ctx.loaded_ops]
+    return {(entry[0], entry[1]): c for entry, c in stated if isinstance(entry, tuple)}
 
 
 def build_custom(op: CustomOp, customs: Customs) -> Operation:
@@ -43,7 +46,7 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
     assert issubclass(found, IRDLOperation), found
     definition = found.get_irdl_definition()
     given = op.node_attributes.data
-    known = {d.attr_name if hasattr(d, "attr_name") else name for name, d in definition.properties.items()}  # pyright: ignore
+    known = set(definition.properties)
     if unknown := sorted(set(given) - known):
         raise PopulusError(f"{found.name} has no property '{unknown[0]}'; it has {', '.join(sorted(known)) or 'none'}")
     try:
@@ -52,11 +55,10 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
         raise PopulusError(f"{found.name}: {error}") from error
 
 
-def _value(value: Attribute, constraint: Any) -> Any:
-    """An ONNX attribute as a class takes it: booleans are integers in ONNX."""
-    if isinstance(value, IntegerAttr) and value.type == i64:
-        boolean = IntegerAttr(int(value.value.data != 0), i1)
-        return boolean if constraint.verifies(boolean) and not constraint.verifies(value) else value
-    if isinstance(value, FloatAttr) and value.type == f32:
-        return value
-    return [float(v) for v in value.get_values()] if isinstance(value, DenseArrayBase) and value.elt_type == f32 else plain(value)
+def _value(value: Attribute, constraint: Any) -> object:
+    """An ONNX attribute as a class takes it: numbers stay attributes, booleans are integers in ONNX."""
+    if isinstance(value, IntegerAttr) and not constraint.verifies(value):
+        return IntegerAttr(int(value.value.data != 0), i1)
+    if isinstance(value, IntegerAttr | FloatAttr):
+        return cast("Attribute", value)
+    return plain(value)

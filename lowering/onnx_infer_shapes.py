@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.onnx.types import OptionalType, SequenceType
+from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
 from populus.lowering.onnx_custom import custom_ops
 from populus.lowering.onnx_inference import Inference, set_function_type, set_type
 
@@ -52,22 +54,26 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = 
 
     Raises PopulusError naming an argument and dimension that stay open, and how to bind it.
     """
-    names = function.attributes.pop("dim_names", None)
-    inputs = function.attributes.get("input_names")
+    names = _texts(function.attributes.pop("dim_names", None))
+    inputs = _texts(function.attributes.get("input_names"))
     for i, argument in enumerate(list(function.body.block.args)):
-        name = inputs.data[i] if isinstance(inputs, ArrayAttr) else None
-        title = f"input '{name.data}'" if isinstance(name, StringAttr) else f"argument {i}"
+        title = f"input '{inputs[i][0]}'" if inputs else f"argument {i}"
         if isinstance(argument.type, SequenceType | OptionalType):
             raise PopulusError(f"{title} is {argument.type}; tiles hold tensors only")
-        if not isinstance(argument.type, TensorType):
+        if (type := as_tensor(argument.type)) is None:
             raise PopulusError(f"{title} is {argument.type}: its shape has to be stated in the model")
-        shape = list(argument.type.get_shape())
+        shape = list(type.get_shape())
         for d in [d for d, n in enumerate(shape) if n < 0]:
-            listed = names.data[i] if isinstance(names, ArrayAttr) else None
-            entry = listed.data[d] if isinstance(listed, ArrayAttr) else None
-            dimension = entry.data if isinstance(entry, StringAttr) and entry.data else f"{i}.{d}"
+            dimension = names[i][d] if names else f"{i}.{d}"
             if dimension not in sizes and default is None:
-                raise PopulusError(f"{title} is {argument.type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
+                raise PopulusError(f"{title} is {type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
             shape[d] = sizes.get(dimension, default or 0)
-        if shape != list(argument.type.get_shape()):
-            set_type(argument, TensorType(argument.type.element_type, shape))
+        set_type(argument, TensorType(type.element_type, shape))
+
+
+def _texts(attribute: Attribute | None) -> list[list[str]]:
+    """The strings of an array of strings or of arrays of them; none for None."""
+    if isinstance(attribute, StringAttr):
+        return [[attribute.data]]
+    found = cast("ArrayAttr[Attribute]", attribute).data if isinstance(attribute, ArrayAttr) else ()
+    return [[text for inner in _texts(entry) for text in inner] for entry in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import FunctionType, TensorType
+from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
@@ -16,7 +16,7 @@ from populus.dialects.element_types import element_of, tensor
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.structure import CustomOp, YieldOp
-from populus.dialects.onnx.types import UnknownType, is_static
+from populus.dialects.onnx.types import UnknownType, as_tensor, is_static
 from populus.lowering.onnx_custom import Customs, build_custom
 from populus.lowering.onnx_shape_arithmetic import evaluate
 from populus.lowering.onnx_structure import Elements, resolve
@@ -128,8 +128,8 @@ class Inference:
         """The values of the results, if they follow from what is known."""
         import numpy as np
 
-        first = op.operands[0].type if op.operands else None
-        if not op.DOMAIN and op.OP_TYPE in ("Shape", "Size") and isinstance(first, TensorType) and is_static(first):
+        first = as_tensor(op.operands[0].type) if op.operands else None
+        if not op.DOMAIN and op.OP_TYPE in ("Shape", "Size") and first is not None and is_static(first):
             shape = first.get_shape()
             if op.OP_TYPE == "Size":
                 return [np.array(np.prod(shape, dtype=np.int64))]
@@ -144,7 +144,9 @@ class Inference:
 
     def inferred(self, op: OnnxOp) -> list[Attribute]:
         types = infer_types(op, self.known)
-        merged = [r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)]
+        merged = [
+            r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)
+        ]
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):
                 data = ", ".join(str(v.type) for v in op.operands)
@@ -171,17 +173,18 @@ class Inference:
             assert isinstance(last, YieldOp), last
             found.append([v.type for v in last.operands])
         if found[0] != found[-1]:
+            then, other = (", ".join(map(str, types)) for types in found)
             raise PopulusError(
-                f"its branches give {', '.join(map(str, found[0]))} and {', '.join(map(str, found[-1]))}, and which one is taken is decided "
-                "when the model runs; tiles need equal shapes"
+                f"its branches give {then} and {other}; which one is taken is decided when the model runs, so they have to agree"
             )
         self.assign(op, found[0])
 
 
 def _disagree(stated: Attribute, found: Attribute) -> bool:
     """Whether two tensor types contradict each other; what is open in one contradicts nothing."""
-    if not isinstance(stated, TensorType) or not isinstance(found, TensorType):
+    a, b = as_tensor(stated), as_tensor(found)
+    if a is None or b is None:
         return False
-    if stated.element_type != found.element_type or stated.get_num_dims() != found.get_num_dims():
+    if a.element_type != b.element_type or a.get_num_dims() != b.get_num_dims():
         return True
-    return any(a != b and a >= 0 and b >= 0 for a, b in zip(stated.get_shape(), found.get_shape()))
+    return any(m != n and m >= 0 and n >= 0 for m, n in zip(a.get_shape(), b.get_shape()))

@@ -41,7 +41,8 @@ def _binary(f: Callable[[Array, Array], Any]) -> Callable[[OnnxOp, Inputs], Arra
         import numpy as np
 
         a, b = inputs
-        assert a is not None and b is not None
+        assert a is not None
+        assert b is not None
         if op.property("axis") is not None or op.property("broadcast"):  # opset 6 and older
             return None
         return np.asarray(f(a, b))
@@ -87,7 +88,8 @@ def _gather(op: OnnxOp, inputs: Inputs) -> Array | None:
     import numpy as np
 
     x, indices = inputs
-    assert x is not None and indices is not None
+    assert x is not None
+    assert indices is not None
     axis = op.property("axis") or 0
     if indices.size and not (-x.shape[axis] <= indices.min() and indices.max() < x.shape[axis]):
         return None
@@ -198,7 +200,8 @@ def _expand(op: OnnxOp, inputs: Inputs) -> Array:
     import numpy as np
 
     x, shape = inputs
-    assert x is not None and shape is not None
+    assert x is not None
+    assert shape is not None
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(n) for n in shape)))
 
 
@@ -214,7 +217,9 @@ def _where(op: OnnxOp, inputs: Inputs) -> Array:
     import numpy as np
 
     condition, a, b = inputs
-    assert condition is not None and a is not None and b is not None
+    assert condition is not None
+    assert a is not None
+    assert b is not None
     return np.where(condition, a, b)
 
 
@@ -261,7 +266,8 @@ def _mod(op: OnnxOp, inputs: Inputs) -> Array | None:
     import numpy as np
 
     a, b = inputs
-    assert a is not None and b is not None
+    assert a is not None
+    assert b is not None
     if b.dtype.kind in "iu" and not np.all(b):
         return None
     return np.fmod(a, b) if op.property("fmod") else np.mod(a, b)

@@ -301,7 +301,7 @@ def _optional(p: _Place) -> bool:
     if not p.inputs:
         return p.gives(())
     value = p.input(0)
-    return p.gives(p.walk.lists[value] if value in p.walk.lists else (value,))
+    return p.gives(p.walk.lists.get(value, (value,)))
 
 
 def _has_element(p: _Place) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def run_reference(model: str | os.PathLike[str] | ModelProto, inputs: Mapping[st
     import onnx
     from onnx import numpy_helper
 
-    proto = model if isinstance(model, onnx.ModelProto) else onnx.load(model)
+    proto = model if isinstance(model, onnx.ModelProto) else _load(model)
     values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
     values.update(inputs)
     opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
@@ -40,7 +40,13 @@ def run_reference(model: str | os.PathLike[str] | ModelProto, inputs: Mapping[st
             name = node.name or next(iter(node.output), node.op_type)
             raise PopulusError(f"'{name}': {node.op_type}: ONNX's reference cannot run it: {type(error).__name__}: {error}") from error
         values.update({name: value for name, value in zip(node.output, results) if name})
-    return {name: np.asarray(value) for name, value in values.items() if isinstance(value, np.ndarray | np.generic)}
+    return {name: np.asarray(value) for name, value in values.items() if hasattr(value, "dtype")}
+
+
+def _load(path: str | os.PathLike[str]) -> ModelProto:
+    import onnx
+
+    return cast("Any", onnx).load(os.fspath(path))
 
 
 def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
@@ -66,7 +72,8 @@ def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | N
     )
     functions = [] if model is None else list(model.functions)
     single = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], functions=functions)
-    found = iter(ReferenceEvaluator(single).run(None, {name: values[name] for name in names}))
+    evaluator: Any = ReferenceEvaluator(single)
+    found = iter(evaluator.run(None, {name: values[name] for name in names}))
     return [next(found) if name else None for name in node.output]
 
 
@@ -118,7 +125,7 @@ def _log_softmax(rows: Array) -> Array:
 
 
 def _hardmax(rows: Array) -> Array:
-    return np.equal(np.arange(rows.shape[1]), rows.argmax(1)[:, None])
+    return cast("Array", np.equal(np.arange(rows.shape[1]), rows.argmax(1)[:, None]))
 
 
 def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 from populus.dialects.onnx.schema import OnnxOp, Parameter, all_classes, field_name
 
@@ -27,7 +28,7 @@ from xdsl.irdl import VarOperand, VarOpResult
 
 from populus.dialects.onnx.schema import OnnxOp
 
-def __getattr__(name: str) -> type[OnnxOp]: ...
+def __getattr__(name: str) -> type[OnnxOp]: ...  # pyright: ignore[reportIncompleteStub]
 '''
 
 
@@ -52,7 +53,7 @@ def _class(kind: type[OnnxOp]) -> str:
     for parameters, types in ((kind.INPUTS, ("SSAValue", "VarOperand")), (kind.OUTPUTS, ("OpResult", "VarOpResult"))):
         for p in parameters:
             lines[field_name(p.name, lines)] = _value(p, *types)
-    attributes = kind.schema().attributes
+    attributes = cast("dict[str, Any]", kind.schema().attributes)
     for name in sorted(attributes):
         type = "Region" if name in kind.GRAPHS else PROPERTY_TYPES.get(attributes[name].type.name, "Attribute")
         sure = attributes[name].required or name in kind.DEFAULTS or name in kind.GRAPHS

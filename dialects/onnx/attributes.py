@@ -13,13 +13,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, StringAttr, f32, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
-from populus.dialects.data import array_attribute, attribute_array
+from populus.dialects.data import StoredAttr, array_attribute, attribute_array
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import element_of
 from populus.dialects.element_types import tensor as tensor_type
@@ -42,9 +42,14 @@ class TensorAttr(ParametrizedAttribute):
 def tensor_attribute(array: NDArray[Any]) -> Attribute:
     """The property for a tensor attribute of a node."""
     value = array_attribute(array)
-    if isinstance(value, DenseIntOrFPElementsAttr):
+    if not isinstance(value, StoredAttr):
         return value
     return TensorAttr(value, tensor_type(array.shape, element_of(array.dtype)))
+
+
+def numbers(value: Attribute) -> list[Any]:
+    """The elements of an `array<..>` property."""
+    return list(cast("DenseArrayBase[Any]", value).get_values())
 
 
 def floats(values: Sequence[float]) -> Attribute:
@@ -105,10 +110,10 @@ def write_attribute(node: NodeProto, name: str, value: Attribute) -> None:
             proto.type, proto.s = A.STRING, value.data.encode()
         case DenseArrayBase() if value.elt_type == i64:
             proto.type = A.INTS
-            proto.ints.extend([int(v) for v in value.get_values()])
+            proto.ints.extend(numbers(value))
         case DenseArrayBase():
             proto.type = A.FLOATS
-            proto.floats.extend([float(v) for v in value.get_values()])
+            proto.floats.extend(numbers(value))
         case ArrayAttr():
             proto.type = A.STRINGS
             proto.strings.extend([v.data.encode() for v in value.data if isinstance(v, StringAttr)])
@@ -135,7 +140,7 @@ def plain(value: Attribute) -> Any:
         case StringAttr():
             return value.data
         case DenseArrayBase():
-            return list(value.get_values())
+            return numbers(value)
         case ArrayAttr():
             return [plain(v) for v in value.data]
         case DenseIntOrFPElementsAttr():

@@ -6,7 +6,7 @@ from xdsl.irdl import VarOperand, VarOpResult
 
 from populus.dialects.onnx.schema import OnnxOp
 
-def __getattr__(name: str) -> type[OnnxOp]: ...
+def __getattr__(name: str) -> type[OnnxOp]: ...  # pyright: ignore[reportIncompleteStub]
 
 class Abs_13(OnnxOp):
     X: SSAValue

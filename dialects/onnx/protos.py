@@ -64,7 +64,7 @@ def function_body(op: OnnxOp) -> FunctionProto | None:
 
     Its inputs and outputs have the schema's names.
     """
-    schema = op.schema()
+    schema: Any = op.schema()
     if schema.has_context_dependent_function:
         from onnx import FunctionProto
 

@@ -87,6 +87,8 @@ class OnnxOp(IRDLOperation, ABC):
     OUTPUTS: ClassVar[tuple[Parameter, ...]]
     GRAPHS: ClassVar[tuple[str, ...]]  # attributes that are regions, in the order of `regions`
     DEFAULTS: ClassVar[Mapping[str, Attribute]]
+    KINDS: ClassVar[Mapping[str, str]]  # ONNX's type of each attribute: INT, FLOATS, GRAPH, ..
+    REQUIRED: ClassVar[tuple[str, ...]]  # the attributes that have to be given
 
     traits = traits_def(Pure())
 
@@ -294,7 +296,7 @@ def op_class(domain: str, op_type: str, opset: int) -> type[OnnxOp]:
 def _make(domain: str, op_type: str, version: int) -> type[OnnxOp]:
     import onnx.defs
 
-    schema = onnx.defs.get_schema(op_type, version, domain)
+    schema: Any = onnx.defs.get_schema(op_type, version, domain)
     types = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
     inputs, outputs = ([_parameter(p) for p in ps] for ps in (schema.inputs, schema.outputs))
     graphs = tuple(sorted(n for n, a in schema.attributes.items() if a.type == onnx.defs.OpSchema.AttrType.GRAPH))
@@ -312,6 +314,8 @@ def _make(domain: str, op_type: str, version: int) -> type[OnnxOp]:
         "OUTPUTS": tuple(outputs),
         "GRAPHS": graphs,
         "DEFAULTS": defaults,
+        "KINDS": {name: a.type.name for name, a in schema.attributes.items()},
+        "REQUIRED": tuple(sorted(name for name, a in schema.attributes.items() if a.required)),
         "__annotations__": dict(OnnxOp.__annotations__),  # what tells xDSL that the constants are no fields
         "__module__": "populus.dialects.onnx.ops",
         "__doc__": schema.doc,
@@ -353,8 +357,8 @@ def field_name(name: str, taken: Iterable[str]) -> str:
     return result
 
 
-def _parameter(p: OpSchema.FormalParameter) -> Parameter:
-    kind = p.option.name.lower()
+def _parameter(p: Any) -> Parameter:
+    kind: str = p.option.name.lower()
     return Parameter(p.name, kind, p.type_str, kind != "variadic" or p.is_homogeneous)
 
 

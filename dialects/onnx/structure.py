@@ -25,7 +25,8 @@ class YieldOp(IRDLOperation):
 class CustomOp(IRDLOperation):
     """A node of a domain that ONNX doesn't define; `node_attributes` are its attributes by name.
 
-        %y = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}} : (tensor<2xf32>) -> !onnx.unknown
+        %y = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}}
+               : (tensor<2xf32>) -> !onnx.unknown
 
     What it means is told by a popart op class that states `ONNX = ("my.domain", "Twice", 1)`.
     """

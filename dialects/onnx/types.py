@@ -6,7 +6,7 @@ tensor<2x?xf32>   !onnx.sequence<tensor<?xi64>>   !onnx.optional<tensor<f32>>   
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -21,8 +21,6 @@ from xdsl.dialects.builtin import (
     Float8E5M2Type,
     Float8E8M0FNUType,
     Float16Type,
-    Float32Type,
-    Float64Type,
     IntegerType,
     Signedness,
     TensorType,
@@ -112,17 +110,14 @@ _ELEMENTS: list[tuple[str, int, Attribute]] = [
     ("float6e3m2", 28, Float6E3M2FNType()),
 ]
 
-_BY_NAME = {name: element for name, _, element in _ELEMENTS}
 _BY_NUMBER = {number: element for _, number, element in _ELEMENTS}
 _NUMBER = {element: number for _, number, element in _ELEMENTS}
 _NAME = {element: name for name, _, element in _ELEMENTS}
 
-assert Float32Type() == f32 and Float64Type() == f64
 
-
-def element_named(name: str) -> Attribute | None:
-    """The element type that ONNX's schemas spell `name`; None for one that has no attribute here."""
-    return _BY_NAME.get(name)
+def as_tensor(type: Attribute) -> TensorType[Attribute] | None:
+    """A ranked tensor type as one; None for any other."""
+    return cast("TensorType[Attribute]", type) if isinstance(type, TensorType) else None
 
 
 def element_numbered(number: int) -> Attribute | None:

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
 
 from populus.dialects.diagnostics import PopulusError, named
-from populus.dialects.onnx.types import from_proto
+from populus.dialects.onnx.types import as_tensor, from_proto
 from populus.lowering.import_onnx.build import Builder, Scope, hint, standard
 from populus.lowering.import_onnx.read import read_model, read_tensor
 
@@ -114,11 +114,11 @@ def _name(value: ValueInfoProto, d: int) -> str:
 def _input_type(value: ValueInfoProto, dims: Mapping[str, int], used: set[str]) -> Attribute:
     """The type of a graph input with `dims` bound. Adds the names of its open dimensions to `used`."""
     type = from_proto(value.type)
-    if isinstance(type, TensorType):
-        shape = list(type.get_shape())
+    if (ranked := as_tensor(type)) is not None:
+        shape = list(ranked.get_shape())
         for d, n in enumerate(shape):
             if n < 0:
                 used.add(_name(value, d))
                 shape[d] = dims.get(_name(value, d), DYNAMIC_INDEX)
-        return TensorType(type.element_type, shape)
+        return TensorType(ranked.element_type, shape)
     return type

@@ -70,9 +70,9 @@ class Builder:
     """Builds the ops of a model's nodes at the end of a scope's block."""
 
     opsets: Mapping[str, int]  # by domain
-    functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict)
+    functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict[tuple[str, str], Any])
     customs: Container[tuple[str, str]] = ()
-    types: Mapping[str, Attribute] = field(default_factory=dict)  # what the file states of values
+    types: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])  # what the file states of values
     read_tensor: Callable[[TensorProto], NDArray[Any]] = lambda t: read_tensor(t, None)
     dimension: Callable[[str], int] = lambda name: -1
     location: str | None = None  # of all ops; else each has its node's name
@@ -93,6 +93,8 @@ class Builder:
                 raise NodeError(f"'{name}': {node.op_type}: {error}") from error
 
     def node(self, node: NodeProto, name: str, scope: Scope, given: Mapping[str, AttributeProto]) -> None:
+        from onnx import AttributeProto
+
         domain = standard(node.domain)
         attributes = {a.name: a for a in self._attributes(node, given)}
         function = self.functions.get((domain, node.op_type))
@@ -107,19 +109,19 @@ class Builder:
             self._insert(constant(array), node.output, name, scope)
             return
         kind = op_class(domain, node.op_type, self.opset(domain))
-        known = kind.get_irdl_definition().properties
         properties: dict[str, Attribute] = {}
         regions: dict[str, Region] = {}
         for key, attribute in attributes.items():
+            expected, found = kind.KINDS.get(key), AttributeProto.AttributeType.Name(attribute.type)
+            if expected is None:
+                raise PopulusError(f"{kind.title()} has no attribute '{key}'")
+            if found != expected:
+                raise PopulusError(f"{kind.title()}'s attribute '{key}' is of type {found}; {expected} is expected")
             if key in kind.GRAPHS:
                 regions[key] = self.graph(attribute.g, scope, given, f"{name}/")
-            elif key in known:
-                properties[key] = read_attribute(attribute)
             else:
-                raise PopulusError(f"{kind.title()} has no attribute '{key}'")
-        if missing := [
-            g for g in kind.GRAPHS if g not in regions and g in kind.schema().attributes and kind.schema().attributes[g].required
-        ]:
+                properties[key] = read_attribute(attribute)
+        if missing := [key for key in kind.REQUIRED if key not in attributes]:
             raise PopulusError(f"{kind.title()} needs the attribute '{missing[0]}'")
         outputs = [self.types.get(o, unknown) if o else None for o in node.output]
         self._insert(kind.make(inputs, outputs, properties, regions), [o for o in node.output if o], name, scope)

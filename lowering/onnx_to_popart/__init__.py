@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -24,7 +24,7 @@ from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
-from populus.dialects.onnx.types import string
+from populus.dialects.onnx.types import as_tensor, string
 from populus.dialects.popart import WhereOp
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
@@ -71,10 +71,10 @@ class Converter:
     def function(self, function: FuncOp) -> None:
         block = function.body.block
         for argument in block.args:
-            type = argument.type
-            if not isinstance(type, TensorType) or not is_known(type.element_type):
-                reason = NO_STRINGS if string in (type, getattr(type, "element_type", None)) else "tiles cannot hold it yet"
-                raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {type}; {reason}")
+            type = as_tensor(argument.type)
+            if type is None or not is_known(type.element_type):
+                reason = NO_STRINGS if type is not None and type.element_type == string else "tiles cannot hold it yet"
+                raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {argument.type}; {reason}")
         for op in list(block.ops):
             self.operation(op)
         self.finish()

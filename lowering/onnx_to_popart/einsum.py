@@ -48,7 +48,7 @@ def _parsed(c: Conversion, equation: str, values: Sequence[SSAValue]) -> tuple[l
         letters = [label for t in terms for label in t.labels if label[0] != "."]
         result = dots + sorted(label for label in set(letters) if letters.count(label) == 1)
     if unknown := set(result) - {label for t in terms for label in t.labels}:
-        raise PopulusError(f"the equation '{equation}' gives '{sorted(unknown)[0]}', which no operand has")
+        raise PopulusError(f"the equation '{equation}' gives '{min(unknown)}', which no operand has")
     return terms, result
 
 
@@ -106,7 +106,6 @@ def _unstretched(c: Conversion, t: Term, other: Term) -> Term:
     sizes = dict(zip(other.labels, shape(other.value)))
     kept = [(label, n) for label, n in zip(t.labels, shape(t.value)) if not (n == 1 and sizes.get(label, 1) > 1)]
     return Term(c.reshape(t.value, [n for _, n in kept]), [label for label, _ in kept])
-
 
 
 RULES: Rules = {"Einsum": einsum}

@@ -23,7 +23,9 @@ def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
         return c.reshape(value, [shape(value)[0] if d == axis else 1 for d in range(rank)])
     block = c.get("block_size")
     if not block or len(shape(value)) != rank:
-        raise PopulusError(f"a scale is {shapes.text(shape(value))}, x is {shapes.text(shape(x))}; one, one for each index or each block is expected")
+        raise PopulusError(
+            f"a scale is {shapes.text(shape(value))}, x is {shapes.text(shape(x))}; one, one for each index or each block is expected"
+        )
     before, n, behind = shape(value)[:axis], shape(value)[axis], shape(value)[axis + 1 :]
     repeated = c.expand(c.reshape(value, (*before, n, 1, *behind)), (*before, n, block, *behind))
     whole = c.reshape(repeated, (*before, n * block, *behind))

@@ -28,9 +28,7 @@ def random(distribution: str, a: str, b: str) -> Rule:
         bits = np.array([c.get("seed") or 0.0], np.float32).view(np.uint32)[0]
         seed = c.constant(np.array([bits, 0], np.uint32))
         stream = crc32(where(c.op).encode())
-        return c.insert(
-            popart.RandomOp(seed, distribution=distribution, a=c.get(a), b=c.get(b), stream=stream, shape=size, element=target)
-        )
+        return c.insert(popart.RandomOp(seed, distribution=distribution, a=c.get(a), b=c.get(b), stream=stream, shape=size, element=target))
 
     return rule
 

@@ -58,7 +58,7 @@ class _Layer:
         return self.c.reshape(self.part(value, 0, i, 1), shape(value)[1:])
 
     def activations(self, direction: int) -> list[Gate]:
-        names = self.c.get("activations") or []
+        names: list[str] | None = self.c.get("activations")
         given = names or list(DEFAULTS[self.c.op.OP_TYPE]) * (direction + 1)
         count = len(DEFAULTS[self.c.op.OP_TYPE])
         alphas, betas = list(self.c.get("activation_alpha") or []), list(self.c.get("activation_beta") or [])

@@ -28,6 +28,7 @@ def test_old_nodes_have_their_own_meaning(op_type, opset, attributes):
 def test_every_nodes_outputs_are_there():
     nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
     infos = [helper.make_tensor_value_info(name, T.FLOAT, [2]) for name in ("x", "y")]
-    model = helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     found = run_reference(model, {"x": np.array([1, -2], np.float32)})
     assert {name: value.tolist() for name, value in found.items()} == {"x": [1, -2], "a": [-1, 2], "y": [0, 2]}
