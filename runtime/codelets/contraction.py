@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from populus.dialects.poplar.view import row_major
 from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, nothing, seen_as, sequence
 
 COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of cache, and a bound on memory for large images
@@ -253,7 +254,12 @@ class _Conv:
         steps: list[Run] = []
         g = self.y.shape[1]
         padded = self._padded(slice(None), steps)  # [b, g, 1, size..]
-        w = self.w.reshape(g, *self.kernel)
+        y = self.y.reshape(self.y.shape[0], g, *self.out, copy=False)
+        runs = seen_as(padded, (*padded.shape[:2], math.prod(padded.shape[3:]))) if all(t == 1 for t in self.strides) else None
+        if runs is not None and runs.strides[-1] == runs.itemsize:
+            w = self._matrix(steps)
+            return sequence([*steps, *self._runs(runs, padded.shape[3:], w, y)])
+        w = self.w.reshape(g, *self.kernel, copy=False)
         if w.dtype != self.dtype:
             if self.constant:
                 w = w.astype(self.dtype)
@@ -261,32 +267,49 @@ class _Conv:
                 copy, source = self.task.scratch(w.shape, self.dtype), w
                 steps.append(_copier(copy, source))
                 w = copy
-        y = self.y.reshape(self.y.shape[0], g, *self.out, copy=False)
-        direct = y.dtype == self.dtype
-        area = math.prod(self.out)
-        groups = max(1, TAP_BYTES // (area * self.dtype.itemsize))
-        product = self.task.scratch((min(groups, g), *self.out), self.dtype)
-        total = None if direct else self.task.scratch((min(groups, g), *self.out), self.dtype)
+        groups = min(g, max(1, TAP_BYTES // (math.prod(self.out) * self.dtype.itemsize)))
+        product = self.task.scratch((groups, *self.out), self.dtype)
+        total = None if y.dtype == self.dtype else self.task.scratch((groups, *self.out), self.dtype)
         for image, begin in itertools.product(range(y.shape[0]), range(0, g, groups)):
             part = slice(begin, min(begin + groups, g))
             n = part.stop - begin
             out = y[image, part] if total is None else total[:n]
-            source, weights = padded[image, part, 0], w[part]
             for number, k in enumerate(np.ndindex(*self.kernel)):
-                window = source[
-                    (
-                        slice(None),
-                        *(
-                            slice(i * d, i * d + (o - 1) * s + 1, s)
-                            for i, d, o, s in zip(k, self.dilations, self.out, self.strides)
-                        ),
-                    )
-                ]
-                weight = weights[(slice(None), *k)].reshape(n, *(1,) * len(self.out))
-                steps.append(_tap(window, weight, product[:n], out, number == 0))
+                weight = w[(part, *k)].reshape(n, *(1,) * len(self.out))
+                steps.append(_tap(padded[(image, part, 0, *self._shifted(k))], weight, product[:n], out, number == 0))
             if total is not None:
                 steps.append(_copier(y[image, part], out))
         return sequence(steps)
+
+    def _runs(self, x: Array, sizes: tuple[int, ...], w: Array, y: Array) -> list[Run]:
+        """The same for strides of 1, with the rows of an image as one run: what falls between the output's rows is dropped.
+
+        x: [b, g, elements of a padded image of `sizes`], w: [g, 1, elements of the kernel]. The kernel's elements are rows of
+        a matrix then, each a copy of one run.
+        """
+        batch, g, _ = x.shape
+        distance, item = row_major(sizes), self.dtype.itemsize
+        length = sum((o - 1) * t for o, t in zip(self.out, distance)) + 1
+        taps, room = math.prod(self.kernel), self.out[0] * distance[0]
+        groups = min(g, max(1, COLUMN_BYTES // 4 // (taps * length * item)))
+        columns = self.task.scratch((groups, *self.kernel, length), self.dtype)
+        result = self.task.scratch((groups, room), self.dtype)
+        steps: list[Run] = []
+        for image, begin in itertools.product(range(batch), range(0, g, groups)):
+            n = min(groups, g - begin)
+            source = x[image, begin : begin + n]
+            shifts = (source.strides[0], *(d * t * item for d, t in zip(self.dilations, distance)), item)
+            steps.append(_copier(columns[:n], as_strided(source, (n, *self.kernel, length), shifts, writeable=False)))
+            steps.append(_multiplier(w[begin : begin + n], columns[:n].reshape(n, taps, length), result[:n, None, :length]))
+            rows = result[:n].reshape(n, self.out[0], *sizes[1:])[(slice(None), *(slice(0, o) for o in self.out))]
+            steps.append(_copier(y[image, begin : begin + n], rows))
+        return steps
+
+    def _shifted(self, k: tuple[int, ...]) -> tuple[slice, ...]:
+        """The elements of a padded image that element k of the kernel meets."""
+        return tuple(
+            slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, o, s in zip(k, self.dilations, self.out, self.strides)
+        )
 
 
 def _shaped(array: Array, like: Array) -> Array:

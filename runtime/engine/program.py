@@ -259,11 +259,15 @@ HOST_FUNCTIONS: dict[str, HostFunction] = {}
 
 
 def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
-    """The host's data in the element type of the tiles. Raises PopulusError for a finite value that has no finite form there."""
+    """The host's data in the element type of the tiles.
+
+    Raises PopulusError for an integer that is not the same there, and for a finite number that is not finite there.
+    """
     if array.dtype == dtype:
         return array
     new = array.astype(dtype)
-    if (lost := np.isfinite(array) & ~np.isfinite(new)).any():
+    lost = new.astype(array.dtype) != array if array.dtype.kind in "iu" else np.isfinite(array) & ~np.isfinite(new)
+    if lost.any():
         raise PopulusError(f"input '{stream}' has {array[lost].reshape(-1)[0]}, which {dtype} cannot hold; the program was narrowed to it")
     return new
 

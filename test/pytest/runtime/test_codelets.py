@@ -93,11 +93,13 @@ def convolution(x, w, strides, dilations, pads, groups):
     return y.reshape(b, groups * oc, *out)
 
 
-def conv_case(seed):
+def conv_case(seed, depthwise=False):
     rng = random.Random(seed)
     n = rng.choice([1, 2, 2, 2, 3])
     groups = rng.choice([1, 1, 1, 2, 5])
     b, ic, oc = rng.choice([1, 2, 3]), rng.choice([1, 1, 3, 5]), rng.choice([1, 1, 4, 6])
+    if depthwise:
+        groups, ic, oc = 5, 1, 1
     kernel = [rng.choice([1, 1, 2, 3]) for _ in range(n)]
     strides = [rng.choice([1, 1, 2, 3]) for _ in range(n)]
     dilations = [rng.choice([1, 1, 2]) for _ in range(n)]
@@ -142,6 +144,18 @@ def test_conv_is_its_definition_however_it_is_cut(seed, monkeypatch):
     total = whole.astype("f8").sum(tuple(range(parts))).reshape(expected.shape)
     assert np.abs(total - expected).max() <= 1e-5 * scale
     assert np.abs(whole - cut).max() <= 1e-6 * scale
+
+
+@pytest.mark.parametrize("seed", range(300, 340))
+def test_depthwise_conv_is_its_definition_however_it_is_cut(seed, monkeypatch):
+    params, domain, fields, arrays, shape, expected, parts = conv_case(seed, depthwise=True)
+    for dtype, tolerance in (("f4", 1e-6), ("f2", 1e-2)):
+        given = {name: a.astype(dtype) for name, a in arrays.items()}
+        module = family_program("conv", params, domain, fields, given, (shape, dtype))
+        whole, cut = run(module, given), run(module, given, monkeypatch)
+        total = whole.astype("f8").sum(tuple(range(parts))).reshape(expected.shape)
+        assert np.abs(total - expected).max() <= 5 * tolerance * max(1.0, np.abs(expected).max())
+        assert np.abs(whole - cut).max() <= tolerance * max(1.0, np.abs(expected).max())
 
 
 @pytest.mark.parametrize("seed", range(200, 220))
