@@ -125,7 +125,8 @@ def _log_softmax(rows: Array) -> Array:
 
 
 def _hardmax(rows: Array) -> Array:
-    return cast("Array", np.equal(np.arange(rows.shape[1]), rows.argmax(1)[:, None]))
+    positions: Any = np.arange(rows.shape[1])
+    return positions == np.argmax(rows, 1, keepdims=True)
 
 
 def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:
