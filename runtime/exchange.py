@@ -49,7 +49,7 @@ class Moved:
         return {"in": self.home, "out": self.away, "inout": self.away + self.home}[kind]
 
 
-@lru_cache(512)
+@lru_cache(1024)
 def field_exchange(domain: Domain, accesses: tuple[Access, ...], view: View, grid: Grid, tiles: int) -> Moved:
     """What a field of a family moves: it accesses `view` of a variable which is laid out as `grid`.
 
@@ -285,6 +285,9 @@ def _moved(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
     read = np.ones(tiles, np.int64)
     exact, named = True, set[int]()
     for dim in dims:
+        if (all_touch := _same_for_all(boxes, dim)) is not None:
+            box, local, mine, read = (n * all_touch for n in (box, local, mine, read))
+            continue
         image = _image(boxes, dim, view, *_cell_bounds(dim, dims, rank))
         if image is None:
             return _bound(boxes, view, grid, tiles)
@@ -301,6 +304,16 @@ def _moved(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
     if exact and all(n == 1 or i in named for i, n in enumerate(shape)):
         read[tile.ravel()] -= mine.ravel()
     return Moved(away, np.where(rank >= 0, read, 0), exact)
+
+
+def _same_for_all(boxes: _Boxes, dim: _Dim) -> int | None:
+    """How much of a dimension that is not cut every vertex touches, where all touch the same; None where they may not."""
+    if dim.split.parts > 1 or len(dim.shown) > 1:
+        return None
+    if not dim.shown:
+        return 1
+    first, end = boxes.intervals[dim.shown[0][0]]
+    return int((end - first).item()) if first.size == 1 else None
 
 
 def _bound(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
