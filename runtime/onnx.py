@@ -125,8 +125,9 @@ def _log_softmax(rows: Array) -> Array:
 
 
 def _hardmax(rows: Array) -> Array:
-    positions: Any = np.arange(rows.shape[1])
-    return positions == np.argmax(rows, 1, keepdims=True)
+    ones = np.zeros_like(rows)
+    ones[range(len(rows)), rows.argmax(1)] = 1
+    return ones
 
 
 def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:
