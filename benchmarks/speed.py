@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ import numpy as np
 
 import populus
 from populus.dialects.element_types import size_in_bytes
-from populus.dialects.poplar.memory import ConstOp
+from populus.dialects.poplar.memory import ConstOp, VarOp
 from populus.dialects.poplar.program import GraphOp
-from populus.runtime.engine.lifetimes import Lifetimes
+from populus.runtime.liveness import liveness
 
 ROWS = (
     ("resnet50", "host", 16),
@@ -54,7 +55,7 @@ def measure(path: Path, target: str, tiles: int, rounds: int) -> dict[str, Any]:
     program = populus.compile(path, target=target, tiles=tiles)
     compiled = time.perf_counter()
     rng = np.random.default_rng(0)
-    inputs = {name: rng.standard_normal(t.get_shape()).astype(np.float32) for name, t in program.inputs.items()}
+    inputs = {name: rng.standard_normal(t.get_shape()).astype(np.float32) for name, t in program.signature.inputs.items()}
     outputs = program.run(inputs)
     first = time.perf_counter()
     peak = _peak_mib() - base
@@ -91,13 +92,12 @@ def measure(path: Path, target: str, tiles: int, rounds: int) -> dict[str, Any]:
 
 def live_bytes(graph: GraphOp) -> int:
     """Bytes of the variables alive at once, at the widest step."""
-    lives = Lifetimes(graph)
-    alive = [0] * (lives.steps + 1)
-    for variable, life in lives.of.items():
-        elements = math.prod(variable.type.shape)
-        for step in range(life.first, life.last + 1):
-            alive[step] += elements * size_in_bytes(variable.type.element)
-    return max(alive)
+    alive: Counter[int] = Counter()
+    for variable, (first, last) in liveness(graph).span.items():
+        if isinstance(variable, VarOp):
+            size = math.prod(variable.type.shape) * size_in_bytes(variable.type.element)
+            alive.update(dict.fromkeys(range(first, last + 1), size))
+    return max(alive.values())
 
 
 def _peak_mib() -> float:

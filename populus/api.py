@@ -290,9 +290,10 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
         model = program.source.model
         if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
             raise PopulusError("the level onnx is run by ONNX's reference, which needs the .onnx model, not a module")
-        from populus.oracle import run_reference
+        from populus.runtime.onnx import run_reference
 
-        return run_reference(model, inputs)
+        values = run_reference(model, inputs)
+        return {name: values[name] for name in program.signature.outputs if name in values}
     from populus.runtime.interpreter import run_function
 
     return run_function(program.module(level), inputs)

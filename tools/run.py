@@ -14,6 +14,7 @@ from rich.table import Table
 
 from populus.api import ENGINES, Program, compile
 from populus.dialects.diagnostics import PopulusError
+from populus.levels import compare_levels
 from populus.lowering.pipeline import LEVELS
 from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays, write_npz
 from populus.tools.command import dims_of
@@ -105,32 +106,20 @@ def execute(args: argparse.Namespace) -> int:
         console.print(agreement_table([("", a) for a in agreements], "expected"))
         failed += [a.problem for a in agreements if a.problem]
     if args.check_levels:
-        failed += check_levels(program, inputs, args.rtol, args.atol, console)
+        failed += check_levels(program, inputs, args.rtol, console)
     for line in failed:
         print(f"populus: {args.model}: {line}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def check_levels(program: Program, inputs: Arrays, rtol: float, atol: float, console: Console) -> list[str]:
-    """Runs every level that the model goes through and compares each with the one above; what did not agree."""
-    rows: list[tuple[str, Agreement]] = []
-    above: tuple[str, Arrays] | None = None
-    for level in program.levels:
-        if level == "onnx" and not str(program.source.model).endswith(".onnx"):
-            continue  # ONNX's reference cannot run a module
-        try:
-            with working(f"running the level {level}"):
-                found = program.run_at(level, inputs)
-        except PopulusError as error:
-            if level != "onnx":
-                raise
-            console.print(f"onnx is not compared: {error}", style="dim")  # a custom op, or more than the oracle knows
-            continue
-        if above is not None:
-            rows += [(f"{level} / {above[0]}", a) for a in compare(found, above[1], rtol, atol)]
-        above = level, found
-    console.print(agreement_table(rows, "levels"))
-    return [f"{levels}: {a.problem}" for levels, a in rows if a.problem]
+def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console) -> list[str]:
+    """Runs every level that the model goes through and compares each with the one above, op by op; what did not agree."""
+    failed: list[str] = []
+    for comparison in compare_levels(program, inputs, rtol):
+        console.print(f"[{'red' if comparison.first else 'green'}]levels[/]  {escape(str(comparison))}")
+        if comparison.first is not None:
+            failed.append(str(comparison))
+    return failed
 
 
 def outputs_table(outputs: Arrays) -> Table:
