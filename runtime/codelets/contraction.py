@@ -54,7 +54,7 @@ def _merged(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
     """One matrix product instead of several where they share the right-hand side, or are the only one."""
     if a.ndim == 3 and a.shape[0] == b.shape[0] == 1:
         return a[0], b[0], c[0]
-    if a.ndim == 3 and b.strides[0] == 0:
+    if a.ndim == 3 and (b.shape[0] == 1 or b.strides[0] == 0):
         rows = (a.shape[0] * a.shape[1], a.shape[2])
         left, into = seen_as(a, rows), seen_as(c, (rows[0], c.shape[2]))
         if left is not None and into is not None and _suits_blas(left) and _suits_blas(into):
@@ -74,7 +74,10 @@ def _rows(n: int, outer: int, inner: int, item: int) -> bool:
 
 def _operand(task: Task, piece: Piece, dtype: np.dtype[Any], steps: list[Run]) -> Array:
     """The piece in `dtype` and with strides for BLAS: itself, or a copy made now (constants) or by a step."""
-    return _prepared(task, piece.array, piece.constant, dtype, steps)
+    array = piece.array
+    if array.shape[0] > 1 and array.strides[0] == 0:  # groups that share it
+        return np.broadcast_to(_prepared(task, array[:1], piece.constant, dtype, steps), array.shape)
+    return _prepared(task, array, piece.constant, dtype, steps)
 
 
 def _prepared(task: Task, array: Array, constant: bool, dtype: np.dtype[Any], steps: list[Run]) -> Array:

@@ -220,11 +220,19 @@ def test_matmul_of_integers_wraps_around():
     assert run(module, arrays).item() == -4
 
 
-def test_matmul_shares_a_right_hand_side_between_groups():
-    arrays = {"a": normal(0, (4, 3, 5)), "b": normal(1, (1, 5, 6))}
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_matmul_shares_a_right_hand_side_between_groups(dtype):
+    arrays = {"a": normal(0, (4, 3, 5), dtype), "b": normal(1, (1, 5, 6), dtype)}
     fields = {"a": "g, m, k", "b": "0, k, n", "c": "g, m, n"}
-    module = family_program("matmul", "", "g = 4, m = 3, n = 6, k = 5", fields, arrays, ((4, 3, 6), "f4"))
-    assert np.allclose(run(module, arrays), arrays["a"] @ arrays["b"], atol=1e-5)
+    parsed = family_program("matmul", "", "g = 4, m = 3, n = 6, k = 5", fields, arrays, ((4, 3, 6), "f4"))
+    expected = arrays["a"].astype("f8") @ arrays["b"].astype("f8")
+    np.testing.assert_allclose(run(parsed, arrays), expected, atol=1e-5)
+    wide = tensor((4, 5, 6), dtype)
+    stretched = str(parsed).replace("%b[0, k, n] : " + tensor((1, 5, 6), dtype), f"%wide[g, k, n] : {wide}")
+    view = f"%wide = poplar.broadcast %b : {tensor((1, 5, 6), dtype)} -> {wide}"
+    stretched = stretched.replace("  poplar.execute", f"  {view}\n  poplar.execute")
+    assert "%wide[g" in stretched
+    np.testing.assert_allclose(run(LocatingParser(context(), stretched).parse_module(), arrays), expected, atol=1e-5)
 
 
 # -- reductions --------------------------------------------------------------------------------------------------------
