@@ -310,9 +310,7 @@ class _Conv:
 
     def _shifted(self, k: tuple[int, ...]) -> tuple[slice, ...]:
         """The elements of a padded image that element k of the kernel meets."""
-        return tuple(
-            slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, o, s in zip(k, self.dilations, self.out, self.strides)
-        )
+        return tuple(slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, o, s in zip(k, self.dilations, self.out, self.strides))
 
 
 def _shaped(array: Array, like: Array) -> Array:

@@ -89,9 +89,7 @@ class _Axis:
 
     def counts(self) -> Any:
         """How many elements of each window count for its mean."""
-        at = (np.arange(self.first, self.first + self.count) * self.stride - self.before)[:, None] + np.arange(
-            self.kernel
-        ) * self.dilation
+        at = (np.arange(self.first, self.first + self.count) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
         low, high = (-self.before, self.size + self.behind) if self.count_padding else (0, self.size)
         return ((low <= at) & (at < high)).sum(1).astype(np.float64)
 

@@ -66,9 +66,7 @@ class NumpyProgram(Program):
     def family(self, family: FamilyOp) -> list[Run]:
         """The kernel, bound to each box."""
         kernel, params = KERNELS[family.codelet.data], params_of(family.params)
-        fields = [
-            (field, self.array(value), isinstance(storage_of(value), ConstOp)) for field, value in family.connections()
-        ]
+        fields = [(field, self.array(value), isinstance(storage_of(value), ConstOp)) for field, value in family.connections()]
         return [
             kernel(
                 Task(

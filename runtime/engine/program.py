@@ -272,9 +272,7 @@ def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
     return new
 
 
-def _declare(
-    streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Operation, name: str, value: SSAValue, host: Attribute
-) -> None:
+def _declare(streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Operation, name: str, value: SSAValue, host: Attribute) -> None:
     type = value.type
     assert isinstance(type, TensorType), type
     found = type.shape, dtype_of(host)

@@ -359,9 +359,7 @@ class Superstep:
                         )
 
 
-def execute_vertex(
-    family: Vertices, vertex: int, read: Callable[[int, tuple[int, ...], Slices], Array]
-) -> list[Result]:
+def execute_vertex(family: Vertices, vertex: int, read: Callable[[int, tuple[int, ...], Slices], Array]) -> list[Result]:
     """What one vertex writes, given immutable copies of what it reads. Raises PopulusError if its kernel breaks its word."""
     index = family.index(vertex)
     parts = [family.part(number, index) for number in range(len(family.connections))]
@@ -380,9 +378,7 @@ def execute_vertex(
                 results.append(Result(family, vertex, c, slices, array))
             pieces[c.field.name] = Piece(array, c.field.access, pads, isinstance(c.store.op, ConstOp))
         _run(family, vertex, index, pieces)
-        unwritten = [
-            (r, marks) for r in results if r.connection.field.kind == "out" and (marks := poison(r.array, attempt)).any()
-        ]
+        unwritten = [(r, marks) for r in results if r.connection.field.kind == "out" and (marks := poison(r.array, attempt)).any()]
         if not unwritten:
             return results
         if attempt:
