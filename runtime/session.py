@@ -20,6 +20,10 @@ Array: TypeAlias = NDArray[Any]
 
 
 def _numpy(graph: GraphOp, sample: int | None, seed: int) -> Program:
+    if sample:
+        from populus.runtime.engine.sampled import SampledProgram
+
+        return SampledProgram(graph, sample, seed)
     from populus.runtime.engine.numpy import NumpyProgram
 
     return NumpyProgram(graph)
@@ -27,9 +31,7 @@ def _numpy(graph: GraphOp, sample: int | None, seed: int) -> Program:
 
 def _strict(graph: GraphOp, sample: int | None, seed: int) -> Program:
     if sample:
-        from populus.runtime.engine.sampled import SampledProgram
-
-        return SampledProgram(graph, sample, seed)
+        return _numpy(graph, sample, seed)
     from populus.runtime.engine.strict import StrictProgram
 
     return StrictProgram(graph, seed)
@@ -46,7 +48,8 @@ class Session:
     """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
 
     `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`, or `strict`, which runs vertex by vertex
-    and checks each. `sample`: with `strict`, how many vertices of each family to check; without it, all. `seed`: of the order of
+    and checks each. `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each
+    execute (either engine's name may be given then); None or 0: no sample. `seed`: of the order of
     vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
     """
 
