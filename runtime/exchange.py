@@ -10,15 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along
+from populus.dialects.poplar.partition import Access, Domain, Grid
 from populus.dialects.poplar.view import View, row_major
-
-Counts: TypeAlias = NDArray[np.int64]
+from populus.runtime.placement import Counts, Dim, Span, cell_bounds, part_of, placement
 
 MEMBERS = 1 << 22
 """Largest table of (interval, index) or owner per element that is written out where an image is no box; above, a bound."""
@@ -144,9 +143,10 @@ def _interval(domain: Domain, number: dict[str, Counts], access: Access, n: int)
 
 def _boxes_of_owners(view: View, grid: Grid, tiles: int) -> _Boxes | None:
     """What each owner has of a view, as boxes in the view's dimensions; None where that is no box."""
-    shown = _dimensions(view, grid)
-    if shown is None or any(len(dim.shown) > 1 and dim.split.parts > 1 for dim in shown):
+    found = placement(view, grid)
+    if found is None or found.spans or any(len(dim.shown) > 1 and dim.split.parts > 1 for dim in found.dims):
         return None
+    shown = found.dims
     cut = [d for d, dim in enumerate(shown) if dim.split.parts > 1]
     intervals: list[tuple[Counts, Counts]] = [(np.zeros([1] * len(cut), np.int64), np.full([1] * len(cut), n)) for n in view.shape]
     parts: dict[int, Counts] = {}  # of each cut dimension, those that the view shows
@@ -169,54 +169,6 @@ def _seen(first: Any, end: Any, offset: int, step: int, n: int) -> tuple[Any, An
     """The indices i of a view's dimension with first <= offset + step i < end."""
     low = np.clip(-(-(first - offset) // step), 0, n)
     return low, np.maximum(np.clip(-(-(end - offset) // step), 0, n), low)
-
-
-# -- the view's dimensions in those of the variable ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Dim:
-    """A dimension of the variable: its split, its place in the grid's order, and the view's dimensions that run along it.
-
-    Index `offset` + sum of step x i over (dimension i of the view, step).
-    """
-
-    split: Split
-    rank: int
-    shown: tuple[tuple[int, int], ...]
-    offset: int
-
-
-@lru_cache(2048)
-def _dimensions(view: View, grid: Grid) -> tuple[_Dim, ...] | None:
-    """How a view without negative strides lies in its variable; None where a dimension of it runs along two that are cut."""
-    for base, splits, order in _forms(view.base, grid):
-        same = View(base, view.offset, view.shape, view.strides)
-        accesses = same.through(tuple(along(str(d)) for d in range(len(view.shape))))
-        if accesses is not None:
-            return tuple(
-                _Dim(split, order.index(d) if d in order else -1, tuple((int(a), c) for a, c in access.terms), access.offset)
-                for d, (split, access) in enumerate(zip(splits, accesses))
-            )
-    return None
-
-
-def _forms(base: tuple[int, ...], grid: Grid) -> list[tuple[tuple[int, ...], tuple[Split, ...], tuple[int, ...]]]:
-    """(shape, splits, order) of a variable: as it is, and with each dimension that is not cut merged into the one before."""
-    runs: list[list[int]] = []
-    for d in range(len(base)):
-        if runs and grid.splits[d].parts == 1:
-            runs[-1].append(d)
-        else:
-            runs.append([d])
-    merged: list[Split] = []
-    for run in runs:
-        inner = math.prod(base[d] for d in run[1:])
-        outer = grid.splits[run[0]]
-        merged.append(Split(outer.n * inner, outer.parts, max(outer.grain * inner, 1)))
-    order = tuple(i for d in grid.order for i, run in enumerate(runs) if run[0] == d)
-    plain = (base, grid.splits, grid.order)
-    return [plain, (tuple(s.n for s in merged), tuple(merged), order)] if len(runs) < len(base) else [plain]
 
 
 def _forwards(boxes: _Boxes, view: View) -> tuple[_Boxes, View]:
@@ -275,27 +227,32 @@ def _moved(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
         return _still(tiles)
     boxes, view = _forwards(boxes, view)
     shape, tile = boxes.tile.shape, boxes.tile
-    dims = _dimensions(view, grid)
-    if dims is None:
+    found = placement(view, grid)
+    if found is None:
         return _bound(boxes, view, grid, tiles)
     rank = np.full(tiles, -1, np.int64)  # of the cell that a tile owns
     rank[(grid.start + np.arange(grid.cells)) % tiles] = np.arange(grid.cells)
     own = (rank[tile] >= 0).astype(np.int64)
     box, local, mine = np.ones(shape, np.int64), own, own
     read = np.ones(tiles, np.int64)
-    exact, named = True, set[int]()
-    for dim in dims:
+    exact, named, visible = True, set[int](), {span.index for span in found.spans}
+    images = [_span_image(boxes, span, found.dims, view, rank) for span in found.spans]
+    spanned = {d for span in found.spans for d, _, _ in span.pieces}
+    for dim in (dim for d, dim in enumerate(found.dims) if d not in spanned):
+        visible.update(index for index, _ in dim.shown)
         if (all_touch := _same_for_all(boxes, dim)) is not None:
             box, local, mine, read = (n * all_touch for n in (box, local, mine, read))
             continue
-        image = _image(boxes, dim, view, *_cell_bounds(dim, dims, rank))
+        image = _image(boxes, dim, view, *cell_bounds(dim, found.dims, rank))
         if image is None:
             return _bound(boxes, view, grid, tiles)
+        images.append(image)
+    for image in images:
         box, local, mine, read = box * image.size, local * image.local, mine * image.mine, read * image.read
         axes = {i for i, n in enumerate(image.size.shape) if n > 1}
         exact &= not axes & named  # the intervals of two dimensions then do not combine freely
         named |= axes
-    for index in set(range(len(view.shape))) - {i for dim in dims for i, _ in dim.shown}:
+    for index in set(range(len(view.shape))) - visible:
         first, end = boxes.intervals[index]  # one element, or one many times over: only whether it is touched matters
         if not (end > first).all():
             box, local, exact = box * (end > first), local * (end > first), False
@@ -306,7 +263,7 @@ def _moved(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
     return Moved(away, np.where(rank >= 0, read, 0), exact)
 
 
-def _same_for_all(boxes: _Boxes, dim: _Dim) -> int | None:
+def _same_for_all(boxes: _Boxes, dim: Dim) -> int | None:
     """How much of a dimension that is not cut every vertex touches, where all touch the same; None where they may not."""
     if dim.split.parts > 1 or len(dim.shown) > 1:
         return None
@@ -326,15 +283,7 @@ def _bound(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
     return Moved(away, _owned(grid, tiles), exact=False)
 
 
-def _cell_bounds(dim: _Dim, dims: Sequence[_Dim], rank: Counts) -> tuple[Counts, Counts]:
-    """(first, end) of each tile's cell along a dimension of the variable; empty where it owns nothing."""
-    finer = math.prod(other.split.parts for other in dims if other.rank > dim.rank)
-    part = np.maximum(rank, 0) // finer % dim.split.parts
-    bounds = np.asarray(dim.split.bounds())
-    return bounds[part], np.where(rank >= 0, bounds[part + 1], bounds[part])
-
-
-def _image(boxes: _Boxes, dim: _Dim, view: View, cell_first: Counts, cell_end: Counts) -> _Image | None:
+def _image(boxes: _Boxes, dim: Dim, view: View, cell_first: Counts, cell_end: Counts) -> _Image | None:
     """What vertices touch along `dim`; None where it is no interval and too much to list."""
     if len(dim.shown) <= 1:
         (index, step) = dim.shown[0] if dim.shown else (-1, 1)
@@ -367,6 +316,36 @@ def _image(boxes: _Boxes, dim: _Dim, view: View, cell_first: Counts, cell_end: C
     count = min(touched.shape[-1], dim.split.n - dim.offset)
     member[..., dim.offset : dim.offset + count] = touched[..., :count]
     return _listed_image(member, boxes.tile, cell_first, cell_end)
+
+
+def _span_image(boxes: _Boxes, span: Span, dims: Sequence[Dim], view: View, rank: Counts) -> _Image:
+    """What vertices touch along a dimension of the view that spans several of the variable.
+
+    An index of it belongs to the cells with certain parts of those dimensions: its label. Sorted by (label, index), what an
+    interval has of a label stands together.
+    """
+    n = view.shape[span.index]
+    index = np.arange(n)
+    labels, own = np.zeros(n, np.int64), np.zeros_like(rank)
+    for d, divisor, size in span.pieces:
+        dim = dims[d]
+        at = dim.offset + (dim.shown[0][1] if dim.shown else 0) * (index // divisor % size)
+        labels = labels * dim.split.parts + np.searchsorted(np.asarray(dim.split.bounds()), at, "right") - 1
+        own = own * dim.split.parts + part_of(dim, dims, np.maximum(rank, 0))
+    own = np.where(rank >= 0, own, -1)
+    first, end = boxes.intervals[span.index]
+    step = np.zeros(n + 1, np.int64)
+    np.add.at(step, first.ravel(), 1)
+    np.add.at(step, end.ravel(), -1)
+    readers = np.cumsum(step[:-1])
+    keys = labels * (n + 1) + index
+    order = np.argsort(keys)
+    keys, readers = keys[order], readers[order]
+    some, one = _prefix(readers >= 1), _prefix(readers == 1)
+    label = own[boxes.tile] * (n + 1)
+    a, b = np.searchsorted(keys, label + first), np.searchsorted(keys, label + end)
+    low, high = np.searchsorted(keys, own * (n + 1)), np.searchsorted(keys, own * (n + 1) + n)
+    return _Image(end - first, b - a, one[b] - one[a], some[high] - some[low])
 
 
 def _interval_image(first: Counts, end: Counts, n: int, tile: Counts, cell_first: Counts, cell_end: Counts) -> _Image:
