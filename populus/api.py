@@ -18,6 +18,7 @@ from xdsl.ir import Attribute
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.dialects.poplar.target import make_target
+from populus.dialects.required import Required, required
 from populus.dialects.table import context
 from populus.lowering import extensions
 from populus.lowering.files import in_file, read_module
@@ -130,6 +131,7 @@ class Signature:
 
     inputs: dict[str, TensorType[Attribute]]
     outputs: dict[str, TensorType[Attribute]]
+    required: tuple[Required, ...] = ()
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
@@ -148,6 +150,7 @@ class Signature:
         return Signature(
             {name: _static(name, a.type) for name, a in zip(inputs, arguments, strict=True)},
             {name: _static(name, t) for name, t in zip(outputs, results, strict=True)},
+            tuple(required(op)),
         )
 
     def state(self, module: ModuleOp) -> None:
@@ -159,7 +162,8 @@ class Signature:
     def checked(self, inputs: Mapping[str, Any]) -> Arrays:
         """The arrays for the inputs, in order.
 
-        Raises PopulusError for a name, shape or dtype that is not the model's, and for one that is missing.
+        Raises PopulusError for a name, shape or dtype that is not the model's, for one that is missing, and for a value
+        from which another shape follows than the model states.
         """
         import numpy as np
 
@@ -179,6 +183,9 @@ class Signature:
             if array.shape != type.get_shape():
                 raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
             arrays[name] = array
+        for entry in self.required:
+            name = list(self.inputs)[entry.input]
+            entry.check(name, arrays[name])
         return arrays
 
     def random(self, seed: int = 0) -> Arrays:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from populus.dialects import shapes
 from populus.dialects.data import constant, constant_value
@@ -18,6 +19,7 @@ from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.ops import TensorOp
 from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
+from populus.dialects.required import Required, require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +64,23 @@ class Conversion:
         if (given := self.get(attribute)) is not None:
             return [int(v) for v in given]
         return [int(v) for v in self.known(i).reshape(-1)] if i > 0 and self.has(i) else None
+
+    def trusted(self, i: int) -> None:
+        """The result's shape is what the model states, which input i has to agree with.
+
+        A constant was compared when shapes were inferred; an input of the model is compared when it arrives.
+        Raises PopulusError if it is computed when the model runs, as nothing would compare it.
+        """
+        value, output = self.input(i), self.op.output(0)
+        assert output is not None
+        if constant_value(value) is not None:
+            return
+        function = self.op.parent_op()
+        if not (isinstance(value, BlockArgument) and isinstance(function, FuncOp) and function.body.block is value.block):
+            self.known(i)
+        assert isinstance(function, FuncOp)
+        assert isinstance(value, BlockArgument)
+        require(function, Required(value.index, self.op.OP_TYPE, shape(self.input(0)), shape(output), bool(self.get("allowzero"))))
 
     def get(self, name: str) -> Any:
         """An attribute or its default as a Python value; None if there is none."""

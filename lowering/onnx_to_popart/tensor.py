@@ -24,6 +24,8 @@ def result_shape(c: Conversion) -> Output:
     """Reshape, Squeeze, Unsqueeze: the same elements in the shape that was inferred for the result."""
     output = c.op.output(0)
     assert output is not None
+    if c.has(1):
+        c.trusted(1)
     return c.reshape(c.input(0), shape(output))
 
 
@@ -36,6 +38,7 @@ def expand(c: Conversion) -> Output:
     """To the shape that was inferred for the result, or that the model states for it."""
     output = c.op.output(0)
     assert output is not None
+    c.trusted(1)
     return c.expand(c.input(0), shape(output))
 
 
