@@ -9,9 +9,11 @@ from xdsl.passes import ModulePass
 from populus.dialects.table import lazily
 
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {
+    "onnx-expose-weights": lazily("populus.lowering.onnx_expose_weights:OnnxExposeWeightsPass"),
     "onnx-infer-shapes": lazily("populus.lowering.onnx_infer_shapes:OnnxInferShapesPass"),
     "onnx-fold-constants": lazily("populus.lowering.onnx_fold_constants:OnnxFoldConstantsPass"),
     "onnx-to-popart": lazily("populus.lowering.onnx_to_popart:OnnxToPopartPass"),
+    "popart-autodiff": lazily("populus.lowering.popart_autodiff:PopartAutodiffPass"),
     "popart-to-popops": lazily("populus.lowering.popart_to_popops:PopartToPopopsPass"),
     "popops-fuse": lazily("populus.lowering.popops_fuse:PopopsFusePass"),
     "popops-narrow": lazily("populus.lowering.popops_narrow:PopopsNarrowPass"),

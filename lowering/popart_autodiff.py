@@ -1,0 +1,197 @@
+"""`popart-autodiff`: gradients as further results of `@main`, by a reverse walk that asks each op for its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import popart
+from populus.dialects.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.element_types import element_type_of, is_float
+from populus.dialects.popart import NoGradient, PopartOp, calls
+from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
+
+LONGEST_PATH = 8  # ops named in a message; the middle of a longer path is left out
+
+
+def gradient_name(name: str) -> str:
+    """The name of the gradient of a tensor, input or result, as PopART has it."""
+    return f"Gradient___{name}"
+
+
+@dataclass(frozen=True)
+class PopartAutodiffPass(ModulePass):
+    """The gradients of the inputs and weights `wrt` become results `Gradient___<name>`, behind those that there are.
+
+    `loss`: an output of one element; its gradient is 1. Without it, each output of floats (or those of `outputs`) has a
+    further input `Gradient___<output>`, its cotangent. A weight becomes an input. Contributions are summed in the order in which the
+    reverse walk meets them. A gradient has its tensor's type, and is zero where nothing flows: behind an integer, a
+    condition, or a step function.
+    Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and for
+    an op on the way that has no gradient, with the path that leads to it.
+    Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
+    """
+
+    name = "popart-autodiff"
+
+    wrt: tuple[str, ...] = ()
+    loss: str | None = None
+    outputs: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        function = main_of(op)
+        if not self.wrt:
+            raise PopulusError("wrt names what to differentiate with respect to, and is empty")
+        expose(function, self.wrt)
+        inputs = dict(zip(strings(function, "input_names"), function.body.block.args))
+        wrt = {name: inputs[name] for name in dict.fromkeys(self.wrt)}
+        for name, value in wrt.items():
+            if not is_float(element_type_of(value.type)):
+                raise PopulusError(f"'{name}' is {value.type}; only floats have gradients, so leave it out of wrt")
+        seeds = self._seeds(function)
+        last = return_of(function).prev_op
+        gradients = differentiate(function.body.block, seeds, wrt.values())
+        add_results(function, {gradient_name(name): gradients[value] for name, value in wrt.items()})
+        _erase_unread(function.body.block, last)
+
+    def _seeds(self, function: FuncOp) -> list[Seed]:
+        """The outputs that are differentiated with their gradients."""
+        names, values = strings(function, "output_names"), return_of(function).operands
+        given = dict(zip(names, values))
+        chosen = (self.loss,) if self.loss is not None else self.outputs or tuple(n for n, v in given.items() if is_float(calls.element(v)))
+        if not chosen:
+            raise PopulusError(f"no output is of floats, so nothing has a gradient; there are {', '.join(names)}")
+        seeds: list[Seed] = []
+        for name in dict.fromkeys(chosen):
+            if name not in given:
+                raise PopulusError(f"there is no output '{name}'{did_you_mean(name, names)}")
+            value = given[name]
+            if not is_float(calls.element(value)):
+                raise PopulusError(f"the output '{name}' is {value.type}; only floats have gradients")
+            if self.loss is None:
+                gradient = add_argument(function, gradient_name(name), value.type, "g")
+            else:
+                if (elements := math.prod(calls.shape(value))) != 1:
+                    raise PopulusError(f"the loss '{name}' is {value.type}, of {elements} elements; one is expected")
+                gradient = calls.fill(Builder(InsertPoint.before(return_of(function))), 1, calls.element(value), calls.shape(value))
+            seeds.append(Seed(name, value, gradient))
+        return seeds
+
+
+def _erase_unread(block: Block, last: Operation | None) -> None:
+    """Erases what stands behind `last` and is not read: an op gives the gradients of all its operands, not only of those asked for."""
+    op = block.last_op
+    while op is not None and op is not last:
+        before = op.prev_op
+        if op.results and not any(r.uses for r in op.results):
+            op.detach()
+            op.erase()
+        op = before
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A value where differentiation starts, with its gradient and its name for messages."""
+
+    name: str
+    value: SSAValue
+    gradient: SSAValue
+
+
+def differentiate(block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue]) -> dict[SSAValue, SSAValue]:
+    """The gradient of each value of `wrt` (values that `block` defines or takes), from ops inserted at the end of `block`.
+
+    Only ops between `wrt` and the seeds are asked for gradients. Raises NoGradient naming the path to one that has none, and
+    PopulusError where an op's gradients are not of its operands' types.
+    """
+    wrt = list(wrt)
+    ops = [op for op in block.ops if not isinstance(op, ReturnOp)]
+    dependent = _dependent(ops, wrt)
+    last = block.last_op
+    assert last is not None
+    walk = _Walk(Builder(InsertPoint.before(last)), last)
+    for seed in seeds:
+        walk.add(seed.value, seed.gradient, seed.name, None)
+    for op in reversed(ops):
+        if any(r in walk.gradients for r in op.results) and any(o in dependent for o in op.operands):
+            walk.through(op, dependent)
+    return {value: walk.gradients.get(value) or calls.fill(walk.builder, 0, calls.element(value), calls.shape(value)) for value in wrt}
+
+
+def _dependent(ops: Sequence[Operation], wrt: Sequence[SSAValue]) -> set[SSAValue]:
+    """The values of floats through which `wrt` can be felt."""
+    found = set(wrt)
+    for op in ops:
+        if any(o in found for o in op.operands):
+            found.update(r for r in op.results if is_float(calls.element(r)))
+    return found
+
+
+@dataclass
+class _Walk:
+    """Gradients so far, and by which op each value was first reached."""
+
+    builder: Builder
+    end: Operation
+    gradients: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    reached: dict[SSAValue, Operation | str] = field(default_factory=dict[SSAValue, "Operation | str"])
+
+    def add(self, value: SSAValue, gradient: SSAValue, name: str | None, by: Operation | None) -> None:
+        """One more contribution to a value's gradient."""
+        before = self.gradients.get(value)
+        if before is None:
+            self.gradients[value] = gradient
+            self.reached[value] = by if by is not None else f"'{name}'"
+        else:
+            self.gradients[value] = calls.insert(self.builder, popart.AddOp(before, gradient))
+
+    def through(self, op: Operation, dependent: set[SSAValue]) -> None:
+        """The gradients of an op's operands from those of its results."""
+        before = self.end.prev_op
+        for operand, gradient in zip(op.operands, self._asked(op)):
+            if gradient is not None and operand in dependent:
+                if gradient.type != operand.type:
+                    raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {gradient.type} for an operand that is {operand.type}")
+                self.add(operand, gradient, None, op)
+        new = before.next_op if before is not None else None
+        while new is not None and new is not self.end:
+            if isinstance(new.location, UnknownLoc):
+                new.location = op.location
+            new = new.next_op
+
+    def _asked(self, op: Operation) -> Sequence[SSAValue | None]:
+        if not isinstance(op, PopartOp):
+            raise NoGradient(f"{where(op)}: {op.name} has no gradient: it is not of the popart level{self._path(op)}")
+        grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
+        try:
+            found = op.gradient(self.builder, grads)
+        except NoGradient as error:
+            raise NoGradient(f"{error}{self._path(op)}") from error
+        except VerifyException as error:
+            raise NoGradient(f"{where(op)}: {op.name}: its gradient does not fit together: {error}{self._path(op)}") from error
+        if len(found) != len(op.operands):
+            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(op.operands)} operands")
+        return found
+
+    def _path(self, op: Operation) -> str:
+        """How the walk came to an op, from the output on."""
+        places = [where(op)]
+        step: Operation | str = op
+        while isinstance(step, Operation):
+            step = next(self.reached[r] for r in step.results if r in self.reached)
+            places.append(step if isinstance(step, str) else where(step))
+        places.reverse()
+        if len(places) > LONGEST_PATH:
+            places = [*places[: LONGEST_PATH // 2], "...", *places[-LONGEST_PATH // 2 :]]
+        return f"; the path to it is {' <- '.join(places)}"
+

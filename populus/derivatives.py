@@ -1,0 +1,147 @@
+"""`vjp`: a model's outputs and gradients of its inputs and weights, as one program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute
+
+from populus.api import Program, Source, compile
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.element_types import dtype_of
+from populus.lowering.files import in_file
+from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass, main_of, strings, weights_of
+from populus.lowering.pipeline import Pipeline
+from populus.lowering.popart_autodiff import PopartAutodiffPass, gradient_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from populus.api import Arrays, Model
+    from populus.runtime.profile import Profile
+
+
+def vjp(
+    model: Model,
+    wrt: Sequence[str],
+    *,
+    target: str = "host",
+    tiles: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    pipeline: str | os.PathLike[str] | Pipeline = "inference",
+    engine: str = "numpy",
+    level: str = "poplar",
+    load: Sequence[str | os.PathLike[str]] = (),
+    progress: Callable[[int, str], None] | None = None,
+) -> Vjp:
+    """A program that gives, beside a model's outputs, the products of cotangents with the Jacobian.
+
+    `wrt`: names of ONNX inputs and initializers of floats. The rest is as in `compile`.
+
+        outputs, gradients = populus.vjp("model.onnx", ["fc.weight"]).run({"x": x}, {"y": dy})
+
+    Raises PopulusError, for an unknown name and for an op on the way that has no gradient too.
+    """
+    if isinstance(wrt, str):
+        raise PopulusError(f"wrt is '{wrt}'; a list of names is expected, such as ['{wrt}']")
+    weights, names = constants_of(model, dims, load)
+    unread = unread_weights(model, [name for name in wrt if name not in weights and name not in names])
+    chosen = pipeline if isinstance(pipeline, Pipeline) else Pipeline.read(pipeline)
+    read = tuple(name for name in dict.fromkeys(wrt) if name not in unread)
+    if not wrt:
+        raise PopulusError("wrt is empty; it names the inputs and weights to differentiate with respect to")
+    if read:
+        chosen = exposing(chosen, read).insert_before("popart-to-popops", PopartAutodiffPass(wrt=read))
+    program = compile(
+        model, target=target, tiles=tiles, dims=dims, pipeline=chosen, engine=engine, level=level, load=load, progress=progress
+    )
+    return Vjp(program, list(dict.fromkeys(wrt)), {name: weights[name] for name in read if name in weights}, unread)
+
+
+class Vjp:
+    """A program of outputs and gradients. `weights` are the values that it runs with where a run's inputs give no others."""
+
+    def __init__(self, program: Program, wrt: Sequence[str], weights: Mapping[str, NDArray[Any]], unread: Mapping[str, NDArray[Any]]):
+        self.program = program
+        self.wrt = list(wrt)
+        self.weights = dict(weights)
+        self._unread = dict(unread)
+        signature = program.signature
+        gradients = {gradient_name(name) for name in wrt}
+        self.outputs = {n: t for n, t in signature.outputs.items() if n not in gradients}
+        self.cotangents = {n: signature.inputs[gradient_name(n)] for n in self.outputs if gradient_name(n) in signature.inputs}
+        self.inputs = {n: t for n, t in signature.inputs.items() if n not in {gradient_name(c) for c in self.cotangents}}
+
+    def run(self, inputs: Mapping[str, Any], cotangents: Mapping[str, Any]) -> tuple[Arrays, Arrays]:
+        """The outputs by name, and the gradient of each tensor of `wrt` by its name.
+
+        `inputs`: those of the model, and other values for weights of `wrt`. `cotangents`: the gradient of each output of floats;
+        one left out is zero. Raises PopulusError for names, shapes and types that are not the model's.
+        """
+        import numpy as np
+
+        if strange := [name for name in cotangents if name not in self.cotangents]:
+            raise PopulusError(f"no output of floats is called '{strange[0]}'{did_you_mean(strange[0], self.cotangents)}")
+        if strange := [name for name in inputs if name not in self.inputs and name not in self._unread]:
+            raise PopulusError(f"the model has no input '{strange[0]}'{did_you_mean(strange[0], self.inputs)}")
+        arrays = {**self.weights, **{name: array for name, array in inputs.items() if name not in self._unread}}
+        for name, type in self.cotangents.items():
+            arrays[gradient_name(name)] = _cotangent(name, type, cotangents.get(name))
+        results = self.program.run(arrays)
+        gradients = {name: results[gradient_name(name)] for name in self.wrt if name not in self._unread}
+        gradients.update({name: np.zeros_like(array) for name, array in self._unread.items()})
+        return {name: results[name] for name in self.outputs}, {name: gradients[name] for name in self.wrt}
+
+    def module(self, level: str) -> ModuleOp:
+        """The module as it is at `level`."""
+        return self.program.module(level)
+
+    def profile(self) -> Profile:
+        """Tiles, bytes and cycles of the program, by the machine's cost model."""
+        return self.program.profile()
+
+
+def exposing(pipeline: Pipeline, names: Sequence[str]) -> Pipeline:
+    """A pipeline that first makes these weights inputs."""
+    return Pipeline((OnnxExposeWeightsPass(tuple(names)), *pipeline.passes))
+
+
+def constants_of(
+    model: Model, dims: Mapping[str, int] | None = None, load: Sequence[str | os.PathLike[str]] = ()
+) -> tuple[Arrays, list[str]]:
+    """The weights of a model by name, as far as something reads them, and the names of its inputs. Raises PopulusError."""
+    from populus.lowering import extensions
+
+    source = Source(model, dict(dims or {}), tuple(extensions.load(path) for path in load))
+    with in_file(model if isinstance(model, str | os.PathLike) else None):
+        function = main_of(source.module(source.context()))
+    return {name: op.array() for name, op in weights_of(function).items()}, strings(function, "input_names")
+
+
+def unread_weights(model: Model, names: Sequence[str]) -> Arrays:
+    """Those of `names` that are initializers, which nothing reads if the module has no constant of that name."""
+    if not names or isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
+        return {}
+    from onnx import ModelProto
+
+    from populus.lowering.import_onnx.read import read_model, read_tensor
+
+    proto = model if isinstance(model, ModelProto) else read_model(model)
+    folder = None if isinstance(model, ModelProto) else Path(model).parent
+    return {i.name: read_tensor(i, folder) for i in proto.graph.initializer if i.name in names}
+
+
+def _cotangent(name: str, type: TensorType[Attribute], given: object) -> NDArray[Any]:
+    import numpy as np
+
+    dtype, shape = dtype_of(type.element_type), type.get_shape()
+    if given is None:
+        return np.zeros(shape, dtype)
+    array = np.asarray(given)
+    if array.shape != shape or array.dtype.kind in "OSUbc":
+        raise PopulusError(f"the cotangent of '{name}' is {array.dtype} {list(array.shape)}, expected {dtype} {list(shape)}")
+    return array.astype(dtype)
