@@ -43,7 +43,7 @@ def place(location: LocationAttr) -> str | None:
         case FileLineColLoc():
             return f"{location.filename.data}:{location.line.data}:{location.column.data}"
         case FusedLoc():
-            places = [place(part) for part in _parts(location)]
+            places = [place(part) for part in parts_of(location)]
             return " + ".join(dict.fromkeys(p for p in places if p is not None)) or None
         case _:
             return None
@@ -62,7 +62,7 @@ def fused(*locations: LocationAttr) -> LocationAttr:
     """One location for an op made of several: the distinct known ones, flattened."""
     flat: dict[LocationAttr, None] = {}
     for location in locations:
-        parts = _parts(location) if isinstance(location, FusedLoc) else [location]
+        parts = parts_of(location) if isinstance(location, FusedLoc) else [location]
         flat.update({part: None for part in parts if not isinstance(part, UnknownLoc)})
     match list(flat):
         case []:
@@ -73,7 +73,8 @@ def fused(*locations: LocationAttr) -> LocationAttr:
             return FusedLoc(tuple(several), NoneAttr())
 
 
-def _parts(location: FusedLoc) -> list[LocationAttr]:
+def parts_of(location: FusedLoc) -> list[LocationAttr]:
+    """The locations that a fusion is made of, in order."""
     locations = cast("ArrayAttr[Attribute]", location.locations)
     return [part for part in locations if isinstance(part, LocationAttr)]
 

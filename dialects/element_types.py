@@ -6,7 +6,7 @@ Integers are signless when signed (`i32`) and `ui32` when not; `i1` is a boolean
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
@@ -80,7 +80,7 @@ def is_integer(element: Attribute) -> bool:
 
 
 def is_unsigned(element: Attribute) -> bool:
-    return isinstance(element, IntegerType) and element.signedness.data is Signedness.UNSIGNED
+    return element in (ui8, ui16, ui32, ui64)
 
 
 def is_known(element: Attribute) -> bool:
@@ -127,7 +127,7 @@ def shape_of(type: Attribute) -> tuple[int, ...]:
 
 def element_type_of(type: Attribute) -> Attribute:
     assert isinstance(type, TensorType), type
-    return type.element_type
+    return cast("TensorType[Attribute]", type).element_type
 
 
 def tensor(shape: tuple[int, ...] | list[int], element: Attribute) -> TensorType[Attribute]:

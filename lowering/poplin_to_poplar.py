@@ -21,7 +21,8 @@ from populus.lowering.to_poplar import Tiles, ToPoplarPass
 def matmul(op: MatMulOp, t: Tiles) -> Sequence[SSAValue]:
     """One family over (g, m, n, k); `k` cut gives partials to reduce."""
     a, b = t.view(op.a), t.view(op.b)
-    assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
+    assert isinstance(a.type, TensorType)
+    assert isinstance(b.type, TensorType)
     (g, m, k), n, element = a.type.shape, b.type.shape[2], a.type.element
     if 0 in (g, m, n):
         return [t.var((g, m, n), element)]
@@ -44,7 +45,8 @@ def matmul(op: MatMulOp, t: Tiles) -> Sequence[SSAValue]:
 def convolution(op: ConvolutionOp, t: Tiles) -> Sequence[SSAValue]:
     """One family over (b, g, oc, ic, o.., k..); `ic` or `k0` cut gives partials to reduce."""
     x, w = t.view(op.x), t.view(op.w)
-    assert isinstance(x.type, TensorType) and isinstance(w.type, TensorType)
+    assert isinstance(x.type, TensorType)
+    assert isinstance(w.type, TensorType)
     result = op.y.type
     batch, _, *windows = result.get_shape()
     groups, element = op.groups.value.data, x.type.element

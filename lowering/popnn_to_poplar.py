@@ -18,7 +18,6 @@ from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
 from populus.lowering.plan.window import Windows, thinned
 from populus.lowering.to_poplar import Tiles, ToPoplarPass
 
-
 LONGEST_ROW = 8192  # elements that one tile works on; 32 KiB of floats, twice
 
 

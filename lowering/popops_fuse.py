@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, shapes
-from populus.dialects.data import ConstantOp
+from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import fused
 from populus.dialects.element_types import element_type_of, is_float, shape_of
 from populus.dialects.popops import MapOp, ReshapeOp
@@ -49,7 +49,7 @@ def reshape_constant(op: ReshapeOp) -> None:
     if isinstance(constant, ConstantOp) and op.x.has_one_use():
         value = constant.value
         if isinstance(value, DenseIntOrFPElementsAttr):
-            value = DenseIntOrFPElementsAttr(op.y.type, value.data)
+            value = array_attribute(constant.array().reshape(shape_of(op.y.type)))
         new = ConstantOp.create(properties={"value": value}, result_types=[op.y.type])
         new.location = constant.location
         new.result.name_hint = op.x.name_hint
@@ -77,7 +77,8 @@ def fuse(op: MapOp, literals: bool) -> None:
         if any(use.operation is not op for use in value.uses):
             continue
         inner = producer.expr.data
-        if len(operands) + len(producer.operands) > MOST_OPERANDS or len(expr.functions_of(e)) + len(expr.functions_of(inner)) > MOST_FUNCTIONS:
+        functions = len(expr.functions_of(e)) + len(expr.functions_of(inner))
+        if len(operands) + len(producer.operands) > MOST_OPERANDS or functions > MOST_FUNCTIONS:
             continue
         renumbered = {j + 1: expr.Arg(len(operands) + j + 1) for j in range(len(producer.operands))}
         e = expr.substitute(e, {i + 1: expr.substitute(inner, renumbered)})
@@ -105,11 +106,12 @@ def fuse(op: MapOp, literals: bool) -> None:
 def _literal(value: SSAValue) -> expr.Const | None:
     """The literal for a float constant of equal elements."""
     owner = value.owner
-    if not isinstance(owner, ConstantOp) or not isinstance(owner.value, DenseIntOrFPElementsAttr) or not is_float(element_type_of(value.type)):
+    if not isinstance(owner, ConstantOp) or not is_float(element_type_of(value.type)):
         return None
-    if not owner.value.is_splat():
+    array = owner.array()
+    if array.size == 0 or (array.size > 1 and any(array.strides)):
         return None
-    return expr.Const(float(owner.array().reshape(-1)[0]))
+    return expr.Const(float(array.reshape(-1)[0]))
 
 
 def _compacted(e: expr.Expr, operands: list[SSAValue]) -> tuple[expr.Expr, list[SSAValue]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, bf16, f16, f32, f64
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, bf16, f16, f32, f64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
@@ -16,7 +18,7 @@ from xdsl.rewriter import Rewriter
 from populus.dialects import expr
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of, tensor
 from populus.dialects.poplar.target import make_target
 
 # What takes the place of a type that a target cannot hold: the first of these that it can.
@@ -70,9 +72,9 @@ class PopopsNarrowPass(ModulePass):
         function.update_function_type()
 
     def _retype(self, value: SSAValue) -> None:
-        type = value.type
-        if isinstance(type, TensorType) and type.element_type in self._map:
-            Rewriter.replace_value_with_new_type(value, TensorType(self._map[type.element_type], type.get_shape()))
+        element = _element(value)
+        if element in self._map:
+            Rewriter.replace_value_with_new_type(value, tensor(shape_of(value.type), self._map[element]))
 
     def _attribute(self, attribute: Attribute) -> Attribute:
         if isinstance(attribute, expr.ExprAttr):
@@ -96,16 +98,16 @@ class PopopsNarrowPass(ModulePass):
         with np.errstate(over="ignore"):
             new = array.astype(narrow)
         if lost := _overflow(array, new):
-            raise PopulusError(f"{where(op)}: the constant {lost} does not fit {self._map[element]}, which target {self.target} holds instead")
+            instead = f"{self._map[element]}, which target {self.target} holds instead"
+            raise PopulusError(f"{where(op)}: the constant {lost} does not fit {instead}")
         op.value = array_attribute(new)
         self._retype(op.result)
 
 
-def _overflow(old: np.ndarray, new: np.ndarray) -> str | None:
+def _overflow(old: NDArray[Any], new: NDArray[Any]) -> str | None:
     bad = np.isfinite(old) & ~np.isfinite(new)
     return str(old[bad].reshape(-1)[0]) if bad.any() else None
 
 
 def _element(value: SSAValue) -> Attribute:
-    assert isinstance(value.type, TensorType), value.type
-    return value.type.element_type
+    return element_type_of(value.type)

@@ -149,7 +149,8 @@ def pad(op: PadOp, t: Tiles) -> Sequence[SSAValue]:
 def multi_slice(op: MultiSliceOp, t: Tiles) -> Sequence[SSAValue]:
     """Rows picked by index: every tile that picks has the sliced dimension of its columns whole."""
     table, indices = t.view(op.table), t.view(op.indices)
-    assert isinstance(table.type, TensorType) and isinstance(indices.type, TensorType)
+    assert isinstance(table.type, TensorType)
+    assert isinstance(indices.type, TensorType)
     dim, shape = op.dim.value.data, op.y.type.get_shape()
     rank, picked = len(table.type.shape), len(indices.type.shape)
     grid = t.linear(shape, table.type.element)

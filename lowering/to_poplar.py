@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr, UnknownLoc, UnrealizedConversionCastOp
@@ -152,21 +152,28 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
 def _check_held(machine: Target, type: Attribute, what: str) -> None:
     element = element_type_of(type)
     if not machine.holds(element):
-        raise PopulusError(f"{what} is {element}, which target {machine.name} cannot hold; ask for narrower types (--narrow, popops-narrow) or take target host")
+        raise PopulusError(
+            f"{what} is {element}, which target {machine.name} cannot hold; "
+            "ask for narrower types (--narrow, popops-narrow) or take target host"
+        )
 
 
 def names(function: FuncOp, key: str, count: int) -> list[str]:
     """The model's names of a function's arguments (`input_names`) or results (`output_names`)."""
-    attribute = function.attributes.get(key)
-    if isinstance(attribute, ArrayAttr) and len(attribute) == count:
-        return [name.data for name in attribute if isinstance(name, StringAttr)]
-    return [f"{key.split('_')[0]}{i}" for i in range(count)]
+    found = [name.data for name in _attributes(function, key) if isinstance(name, StringAttr)]
+    if len(found) == count:
+        return found
+    return [f"{key.split('_', maxsplit=1)[0]}{i}" for i in range(count)]
 
 
 def _host_types(function: FuncOp, key: str, count: int) -> list[Attribute | None]:
     """The element types of the host's data, where `popops-narrow` has changed those of the function."""
+    return list(_attributes(function, key)) or [None] * count
+
+
+def _attributes(function: FuncOp, key: str) -> tuple[Attribute, ...]:
     attribute = function.attributes.get(key)
-    return list(attribute) if isinstance(attribute, ArrayAttr) else [None] * count
+    return cast("ArrayAttr[Attribute]", attribute).data if isinstance(attribute, ArrayAttr) else ()
 
 
 def remove_casts(graph: GraphOp) -> None:
@@ -361,7 +368,8 @@ class Tiles:
         """A new variable at the top of the graph, so that earlier results can be moved into it."""
         op = VarOp(self.label, TensorType.of(shape, element), grid)
         block = self.op.parent
-        assert block is not None and block.first_op is not None
+        assert block is not None
+        assert block.first_op is not None
         self.insert(op, block.first_op)
         return op.result
 
@@ -388,7 +396,9 @@ class Tiles:
         if any(not isinstance(view, DimShuffleOp | ReshapeOp) for view in chain):
             return False
         shape = _shape(x)
-        view = View.whole(_shape(home)).slice(begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape)) if begins is not None else View.whole(shape)
+        view = View.whole(shape)
+        if begins is not None:
+            view = View.whole(_shape(home)).slice(begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
         for step in chain:  # undone from the outside in
             undone = view.dim_shuffle(_inverse(step)) if isinstance(step, DimShuffleOp) else view.reshape(_shape(step.x))
             if undone is None:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
 from xdsl.ir import Operation
 
-if TYPE_CHECKING:
-    import onnx
+from populus.dialects.diagnostics import parts_of
 
+if TYPE_CHECKING:
     from populus.api import Program
+    from populus.runtime.engine.program import Written
 
 Array: TypeAlias = NDArray[Any]
 Trace: TypeAlias = dict[str, Array]
@@ -76,7 +77,12 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
     if level == "onnx":
         return _reference(program, inputs)
     if level == "poplar":
-        outputs = program.session.run(inputs, lambda step, written: [keep(step.location, a) for _, a in written] and None)
+
+        def written(step: Operation, made: Written) -> None:
+            for _, array in made:
+                keep(step.location, array)
+
+        outputs = program.session.run(inputs, written)
     else:
         from populus.runtime.interpreter import run_function
 
@@ -90,12 +96,15 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
 
 
 def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:
-    import onnx
+    from onnx import (
+        ModelProto,
+        load_model,  # pyright: ignore[reportUnknownVariableType]
+    )
 
     from populus.runtime.onnx import run_reference
 
     model: Any = program.source.model
-    proto: onnx.ModelProto = model if isinstance(model, onnx.ModelProto) else onnx.load(os.fspath(model))
+    proto = model if isinstance(model, ModelProto) else load_model(cast("str", model))
     values = run_reference(model, inputs)
     found: Trace = {}
     for index, node in enumerate(proto.graph.node):
@@ -118,7 +127,7 @@ def _output(name: str) -> str:
 
 def _places(location: LocationAttr) -> list[str]:
     """The ONNX names of what an op was made of; its result is that of the last."""
-    parts = location.locations if isinstance(location, FusedLoc) else (location,)
+    parts = parts_of(location) if isinstance(location, FusedLoc) else [location]
     return [part.desc.data for part in parts if isinstance(part, NameLoc)]
 
 

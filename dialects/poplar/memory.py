@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from xdsl.dialects.builtin import AnyFloat, DenseArrayBase, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, i64
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    StringAttr,
+    UnrealizedConversionCastOp,
+    i64,
+)
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
@@ -124,7 +135,9 @@ class ConstOp(StorageOp):
     def scalar(self) -> Attribute:
         """The value of a constant of one element, as an attribute of its element type."""
         element, value = self.type.element, self.array().reshape(-1)[0]
-        return FloatAttr(float(value), element) if isinstance(element, AnyFloat) else IntegerAttr(int(value), element)
+        if isinstance(element, AnyFloat):
+            return FloatAttr(float(value), element)
+        return IntegerAttr(int(value), cast("IntegerType[int, Signedness]", element))
 
     def verify_(self) -> None:
         if not isinstance(self.value, DenseIntOrFPElementsAttr | StoredAttr):
@@ -158,12 +171,13 @@ class ViewOp(IRDLOperation):
         """What the result shows of the variable, given what the operand does; None where no strides can say it."""
 
     def verify_(self) -> None:
-        if self.x.type.element != self.y.type.element:
-            raise VerifyException(f"the element type changes from {self.x.type.element} to {self.y.type.element}")
+        if type_of(self.x).element != self.y.type.element:
+            raise VerifyException(f"the element type changes from {type_of(self.x).element} to {self.y.type.element}")
         seen = view_of(self.x)
         shown = self.apply(seen)
         if shown is None:
-            raise VerifyException(f"{text(seen.shape)} with strides {seen.strides} cannot be seen as {text(self.y.type.shape)}; it takes a copy")
+            wanted = text(self.y.type.shape)
+            raise VerifyException(f"{text(seen.shape)} with strides {seen.strides} cannot be seen as {wanted}; it takes a copy")
         if shown.shape != self.y.type.shape:
             raise VerifyException(f"the result is {text(self.y.type.shape)}, the view {text(shown.shape)}")
 
@@ -178,20 +192,20 @@ class SliceOp(ViewOp):
     steps = prop_def(DenseArrayBase.constr(i64))
 
     def __init__(self, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]):
-        view = View.whole(_type(x).shape).slice(begins, ends, steps)
+        view = View.whole(type_of(x).shape).slice(begins, ends, steps)
         bounds = {"begins": begins, "ends": ends, "steps": steps}
         super().__init__(
             operands=[x],
             properties={k: DenseArrayBase.from_list(i64, list(v)) for k, v in bounds.items()},
-            result_types=[TensorType.of(view.shape, _type(x).element)],
+            result_types=[TensorType.of(view.shape, type_of(x).element)],
         )
 
     def apply(self, view: View) -> View:
         return view.slice(ints(self.begins), ints(self.ends), ints(self.steps))
 
     def verify_(self) -> None:
-        rank = len(self.x.type.shape)
-        for n, begin, end, step in zip(self.x.type.shape, ints(self.begins), ints(self.ends), ints(self.steps)):
+        rank = len(type_of(self.x).shape)
+        for n, begin, end, step in zip(type_of(self.x).shape, ints(self.begins), ints(self.ends), ints(self.steps)):
             size = max(0, -(-(end - begin) // step)) if step else 0
             if step == 0 or (size and not (0 <= begin < n and 0 <= begin + (size - 1) * step < n)):
                 raise VerifyException(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
@@ -233,7 +247,7 @@ class ReshapeOp(ViewOp):
     assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
 
     def __init__(self, x: SSAValue, shape: Sequence[int]):
-        super().__init__(operands=[x], result_types=[TensorType.of(shape, _type(x).element)])
+        super().__init__(operands=[x], result_types=[TensorType.of(shape, type_of(x).element)])
 
     def apply(self, view: View) -> View | None:
         return view.reshape(self.y.type.shape)
@@ -247,13 +261,13 @@ class BroadcastOp(ViewOp):
     assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
 
     def __init__(self, x: SSAValue, shape: Sequence[int]):
-        super().__init__(operands=[x], result_types=[TensorType.of(shape, _type(x).element)])
+        super().__init__(operands=[x], result_types=[TensorType.of(shape, type_of(x).element)])
 
     def apply(self, view: View) -> View:
         return view.broadcast(self.y.type.shape)
 
     def verify_(self) -> None:
-        x, y = self.x.type.shape, self.y.type.shape
+        x, y = type_of(self.x).shape, self.y.type.shape
         if len(x) > len(y) or any(n not in (1, m) for n, m in zip(reversed(x), reversed(y))):
             raise VerifyException(f"{text(x)} does not stretch to {text(y)}")
         super().verify_()
@@ -270,15 +284,15 @@ class DimShuffleOp(ViewOp):
         super().__init__(
             operands=[x],
             properties={"permutation": DenseArrayBase.from_list(i64, list(permutation))},
-            result_types=[TensorType.of([_type(x).shape[d] for d in permutation], _type(x).element)],
+            result_types=[TensorType.of([type_of(x).shape[d] for d in permutation], type_of(x).element)],
         )
 
     def apply(self, view: View) -> View:
         return view.dim_shuffle(ints(self.permutation))
 
     def verify_(self) -> None:
-        if sorted(ints(self.permutation)) != list(range(len(self.x.type.shape))):
-            raise VerifyException(f"{list(ints(self.permutation))} is not a permutation of {len(self.x.type.shape)} dimensions")
+        if sorted(ints(self.permutation)) != list(range(len(type_of(self.x).shape))):
+            raise VerifyException(f"{list(ints(self.permutation))} is not a permutation of {len(type_of(self.x).shape)} dimensions")
         super().verify_()
 
     def print(self, printer: Printer) -> None:
@@ -297,7 +311,8 @@ class DimShuffleOp(ViewOp):
         return cls.create(operands=[x], properties=properties, attributes=attributes, result_types=[result])
 
 
-def _type(value: SSAValue) -> TensorType:
+def type_of(value: SSAValue) -> TensorType:
+    """The type of a view."""
     assert isinstance(value.type, TensorType), value.type
     return value.type
 
@@ -344,5 +359,5 @@ def view_of(value: SSAValue) -> View:
             raise VerifyException(f"{owner.name} has no strides to say what it shows; it takes a copy")
         return shown
     if isinstance(owner, StorageOp | UnrealizedConversionCastOp):
-        return View.whole(_type(value).shape)
+        return View.whole(type_of(value).shape)
     raise VerifyException("a view of something that is neither a variable nor a constant")

@@ -23,7 +23,7 @@ from xdsl.traits import NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.element_types import ui32
-from populus.dialects.poplar.memory import ConstOp, StorageOp, root_of, view_of
+from populus.dialects.poplar.memory import ConstOp, StorageOp, root_of, type_of, view_of
 from populus.dialects.poplar.target import Target, TargetAttr
 from populus.dialects.poplar.types import TensorType
 
@@ -306,13 +306,11 @@ class HostCallOp(IRDLOperation):
 
 def element_of(value: SSAValue) -> Attribute:
     """The element type of a view."""
-    assert isinstance(value.type, TensorType), value.type
-    return value.type.element
+    return type_of(value).element
 
 
 def _verify_scalar(value: SSAValue, elements: tuple[Attribute, ...], what: str) -> None:
-    type = value.type
-    assert isinstance(type, TensorType), type
+    type = type_of(value)
     if any(n != 1 for n in type.shape) or type.element not in elements:
         raise VerifyException(f"{what} is {type}, not one element of {' or '.join(map(str, elements))}")
 

@@ -70,7 +70,8 @@ class ConvolutionOp(TensorOp):
         if groups < 1 or w[0] % groups:
             raise ShapeError(f"w has {w[0]} output channels, which do not divide into group = {groups}")
         if element_type_of(self.x.type) != element_type_of(self.w.type):
-            raise VerifyException(f"x is {element_type_of(self.x.type)}, w {element_type_of(self.w.type)}; equal element types are expected")
+            found = f"x is {element_type_of(self.x.type)}, w {element_type_of(self.w.type)}"
+            raise VerifyException(f"{found}; equal element types are expected")
         if min((*strides, *dilations), default=1) < 1 or min(pads, default=0) < 0:
             raise ShapeError("strides and dilations are at least 1, pads at least 0")
         windows = [

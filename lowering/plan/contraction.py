@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,7 @@ def plan(shape: Contraction, element: Attribute, target: Target) -> Plan:
     overhead = steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
     cycles = exchange + compute + np.where(depth > 1, reduction, 0) + overhead
     temporary = x_bytes + w_bytes + partial_bytes
-    key = np.where(temporary <= MEMORY_SHARE * target.tile_bytes, cycles, 1e15 + temporary)
+    key = cast("Counts", np.where(temporary <= MEMORY_SHARE * target.tile_bytes, cycles, 1e15 + temporary))
     best = int(np.lexsort((*parts, used, temporary, key))[0])
     chosen = [int(p[best]) for p in parts]
     return Plan(

@@ -37,7 +37,7 @@ def test_classes_are_importable_by_name():
 
     assert (Softmax_11.name, ai_onnx_ml_Scaler_1.name) == ("onnx.Softmax_11", "onnx.ai_onnx_ml_Scaler_1")
     with pytest.raises(ImportError, match="Softmax_12"):
-        from populus.dialects.onnx.ops import Softmax_12  # noqa: F401
+        from populus.dialects.onnx.ops import Softmax_12  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def test_inputs_that_are_left_out_keep_their_position():
