@@ -1,0 +1,103 @@
+"""Inputs of an ONNX model that decide shapes: a program is specialised for their values, as tiles need static shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+# Op type -> the inputs that decide the shape of a result or an axis. -1: all.
+DECIDING: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "Compress": (1,),
+    "ConstantOfShape": (0,),
+    "CumProd": (1,),
+    "CumSum": (1,),
+    "DFT": (1, 2),
+    "Dropout": (2,),
+    "Expand": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (-1,),
+    "NonMaxSuppression": (2,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (-1,),
+    "ReduceL1": (1,),
+    "ReduceL2": (1,),
+    "ReduceLogSum": (1,),
+    "ReduceLogSumExp": (1,),
+    "ReduceMax": (1,),
+    "ReduceMean": (1,),
+    "ReduceMin": (1,),
+    "ReduceProd": (1,),
+    "ReduceSum": (1,),
+    "ReduceSumSquare": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Squeeze": (1,),
+    "Tile": (1, 2),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+
+# The same for what may be decided while running, too, as long as the types of all ways agree.
+STRUCTURAL: Mapping[str, tuple[int, ...]] = {
+    "If": (0,),
+    "Loop": (0, 1),
+    "SequenceAt": (1,),
+    "SequenceErase": (1,),
+    "SequenceInsert": (2,),
+}
+
+# What gives the shape of its input, whatever the values in it.
+SHAPES_ONLY = frozenset(("Shape", "Size", "SequenceLength", "OptionalHasElement"))
+
+
+def deciding_inputs(model: ModelProto, structural: bool = False) -> list[str]:
+    """The names of the graph's inputs that shapes follow from; with `structural` also those that say which way is taken."""
+    tables = (DECIDING, STRUCTURAL) if structural else (DECIDING,)
+    wanted: set[str] = set()
+    producers: dict[str, NodeProto] = {}
+    for node in _nodes(model.graph):
+        for name in node.output:
+            producers[name] = node
+        for table in tables:
+            positions = table.get(node.op_type, ())
+            wanted.update(name for i, name in enumerate(node.input) if name and (i in positions or -1 in positions))
+    waiting = list(wanted)
+    while waiting:
+        node = producers.get(waiting.pop())
+        if node is None or node.op_type in SHAPES_ONLY:
+            continue
+        for name in (*node.input, *(n for g in _graphs(node) for inner in _nodes(g) for n in inner.input)):
+            if name and name not in wanted:
+                wanted.add(name)
+                waiting.append(name)
+    return [i.name for i in model.graph.input if i.name in wanted]
+
+
+def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield node
+        for inner in _graphs(node):
+            yield from _nodes(inner)
+
+
+def _graphs(node: NodeProto) -> Iterator[GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
