@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from populus.dialects.check import CloseOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, named, place, where
 from populus.dialects.element_types import element_type_of, shape_of
@@ -32,6 +33,7 @@ from populus.dialects.poplar import (
     FamilyOp,
     Field,
     GraphOp,
+    HostCallOp,
     ReshapeOp,
     SliceOp,
     StreamInOp,
@@ -133,6 +135,11 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
                 new.location = op.location
                 Rewriter.insert_op(new, InsertPoint.before(op))
             op.result.replace_all_uses_with(cast.outputs[0])
+            Rewriter.erase_op(op)
+        elif isinstance(op, CloseOp):
+            tiles = Tiles(machine)
+            tiles.at(op)
+            tiles.insert(HostCallOp("check.close", [tiles.view(op.x)], [], dict(op.properties)))
             Rewriter.erase_op(op)
         elif isinstance(op, ReturnOp):
             outputs = names(function, "output_names", len(op.operands))

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import FloatAttr, TensorType
 
 from populus.dialects.check import CloseOp
+from populus.dialects.data import attribute_array
 from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.poplar.program import HostCallOp, element_of
 
 
 def check_close(op: CloseOp, found: NDArray[Any]) -> None:
     """Raises PopulusError, naming the element that is furthest off, unless `found` is close to what `op` expects."""
-    expected = op.expected_array()
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    _check(where(op), found, op.expected_array(), op.rtol.value.data, op.atol.value.data)
+
+
+def host_check_close(op: HostCallOp, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """What `check.close` becomes below the tensors: the host call of that name, with the op's properties as parameters."""
+    (found,) = arrays
+    assert op.params is not None, op
+    expected, rtol, atol = (op.params.data[name] for name in ("expected", "rtol", "atol"))
+    assert isinstance(rtol, FloatAttr), rtol
+    assert isinstance(atol, FloatAttr), atol
+    type = TensorType(element_of(op.views[0]), found.shape)
+    _check(where(op), found, attribute_array(expected, type), rtol.value.data, atol.value.data)
+    return []
+
+
+def _check(place: str, found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float) -> None:
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype), (found.dtype, expected.dtype)
     x, y = found.astype(np.float64), expected.astype(np.float64)
-    rtol, atol = op.rtol.value.data, op.atol.value.data
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(x) & np.isnan(y))
         excess = np.where(same, 0.0, np.abs(x - y) - atol - rtol * np.abs(y))
@@ -27,6 +45,6 @@ def check_close(op: CloseOp, found: NDArray[Any]) -> None:
         at = f" at [{', '.join(map(str, worst))}]" if worst else ""
         count = int((excess > 0).sum())
         raise PopulusError(
-            f"{where(op)}: check.close: {found[worst]} was found{at}, {expected[worst]} is expected "
+            f"{place}: check.close: {found[worst]} was found{at}, {expected[worst]} is expected "
             f"within {atol:g} + {rtol:g} of it; {count} of {excess.size} elements differ"
         )

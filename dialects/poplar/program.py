@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolNameConstraint, i1, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, SymbolNameConstraint, i1, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -289,13 +289,17 @@ class HostCallOp(IRDLOperation):
     name = "poplar.host_call"
     function = prop_def(StringAttr)
     inputs = prop_def(IntegerAttr.constr(i64))
-    params = opt_prop_def(Attribute)
+    params = opt_prop_def(DictionaryAttr)
     views = var_operand_def(TensorType)
+    assembly_format = "$function `(` $views `)` `inputs` $inputs (`params` $params^)? attr-dict `:` type($views)"
 
-    def __init__(self, function: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]):
-        super().__init__(
-            operands=[[*inputs, *outputs]], properties={"function": StringAttr(function), "inputs": IntegerAttr(len(inputs), i64)}
-        )
+    def __init__(
+        self, function: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], params: dict[str, Attribute] | None = None
+    ):
+        properties: dict[str, Attribute] = {"function": StringAttr(function), "inputs": IntegerAttr(len(inputs), i64)}
+        if params:
+            properties["params"] = DictionaryAttr(params)
+        super().__init__(operands=[[*inputs, *outputs]], properties=properties)
 
     def verify_(self) -> None:
         if not 0 <= self.inputs.value.data <= len(self.views):

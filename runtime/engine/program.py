@@ -34,6 +34,7 @@ from populus.dialects.poplar.program import (
     element_of,
 )
 from populus.dialects.poplar.types import TensorType
+from populus.runtime.check import host_check_close
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.binding import PlacedError
 
@@ -254,7 +255,7 @@ class Program(ABC):
 
 HostFunction: TypeAlias = Callable[[HostCallOp, list[Array]], Sequence[Array]]
 
-HOST_FUNCTIONS: dict[str, HostFunction] = {}
+HOST_FUNCTIONS: dict[str, HostFunction] = {"check.close": host_check_close}
 """What `poplar.host_call` can call, by name: from the op and its inputs' content to its outputs'."""
 
 
