@@ -103,6 +103,8 @@ class View:
         None where it has no such form: an axis runs over more than one dimension of the variable, or backwards, or a whole
         dimension of the view is not a whole dimension of the variable.
         """
+        if 0 in self.shape or 0 in self.base:
+            return None  # there is nothing to place
         base_strides = row_major(self.base)
         terms: list[list[tuple[str, int]]] = [[] for _ in self.base]
         special: list[Access | None] = [None] * len(self.base)

@@ -164,7 +164,10 @@ class Converter:
             before.parent.insert_op_before(op, before)
         for op in moved:
             self.operation(op)
-        return list(end.operands)
+        values = list(end.operands)
+        end.detach()
+        end.erase()  # it would count as a use of them
+        return values
 
     def branches(self, op: OnnxOp, builder: Builder) -> list[Output]:
         """An If: both branches, of which the condition selects elements."""
