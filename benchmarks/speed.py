@@ -106,11 +106,9 @@ def _peak_mib() -> float:
 
 def table(rows: list[tuple[str, str, int]], rounds: int) -> str:
     """The table in Markdown."""
-    lines = [
-        "| model | target | tiles | ops | compile s | ours ms | onnxruntime ms | **ratio** "
-        "| peak MiB | weights + live MiB | largest difference |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    columns = "model", "target", "tiles", "ops", "compile s", "ours ms", "onnxruntime ms", "**ratio**"
+    columns = *columns, "peak MiB", "weights + live MiB", "largest difference"
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     environment = {**os.environ, **{f"{lib}_NUM_THREADS": "1" for lib in ("OPENBLAS", "OMP", "MKL")}}
     with tempfile.TemporaryDirectory() as folder:
         for name, target, tiles in rows:
