@@ -27,7 +27,7 @@ pytest: $(READY)
 	@$(BIN)/pytest -q -n 2 --dist worksteal
 
 bench: $(READY)
-	@$(BIN)/populus bench
+	@$(BIN)/python -m benchmarks.speed
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

@@ -101,8 +101,10 @@ poplar.graph @control target <gc2> {
   // CHECK: poplar.func @f {
   // CHECK: }
   poplar.func @f {}
-  // CHECK: "poplar.host_call"(%v, %v) <{function = "unique", inputs = 1 : i64}> : (!poplar.tensor<4xf32>, !poplar.tensor<4xf32>) -> ()
-  "poplar.host_call"(%v, %v) <{function = "unique", inputs = 1 : i64}> : (!poplar.tensor<4xf32>, !poplar.tensor<4xf32>) -> ()
+  // CHECK: poplar.host_call "unique"(%v, %v) inputs 1 : !poplar.tensor<4xf32>, !poplar.tensor<4xf32>
+  poplar.host_call "unique"(%v, %v) inputs 1 : !poplar.tensor<4xf32>, !poplar.tensor<4xf32>
+  // CHECK-NEXT: poplar.host_call "close"(%v) inputs 1 params {rtol = 5.000000e-01 : f64} : !poplar.tensor<4xf32>
+  poplar.host_call "close"(%v) inputs 1 params {rtol = 0.5 : f64} : !poplar.tensor<4xf32>
   // CHECK: poplar.stream_out %v to "output" : !poplar.tensor<4xf32>
   poplar.stream_out %v to "output" : !poplar.tensor<4xf32>
 }

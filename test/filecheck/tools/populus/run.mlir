@@ -6,8 +6,8 @@
 // CHECK:      output    dtype    shape
 // CHECK-NEXT: output_0  float32  4x2
 // CHECK:      at the level poplar
-// CHECK:      popops / popart  output_0 {{.*}} agrees
-// CHECK-NEXT: poplar / popops  output_0 {{.*}} agrees
+// CHECK:      levels  popops agrees with popart at all {{[0-9]+}} places
+// CHECK-NEXT: levels  poplar agrees with popops at all {{[0-9]+}} places
 
 // TARGET: populus: target 'gc20' is not one of gc2, gc200, bow, host; did you mean 'gc200'?{{$}}
 // TARGET-NOT: Traceback
