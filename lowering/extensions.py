@@ -3,67 +3,168 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.passes import ModulePass
 
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
+
+GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed
+_DIGEST = "__populus_digest__"
 
 
 @dataclass
 class Extension:
-    """What a file defined."""
+    """What a file defined. `path`: where from; `module`: the module that it became."""
 
     path: str
+    module: ModuleType
     dialects: list[Dialect] = field(default_factory=list[Dialect])
     ops: list[type[Operation]] = field(default_factory=list[type[Operation]])
     attributes: list[type[Attribute]] = field(default_factory=list[type[Attribute]])
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
 
+    def definitions(self) -> list[Definition]:
+        """Those of its popart ops."""
+        return [definition_of(op) for op in self.ops if issubclass(op, PopartOp)]
+
     def register(self, ctx: Context) -> None:
-        """Makes the context know the file's dialects, ops and attributes."""
+        """Makes the context know the file's dialects, ops and attributes.
+
+        Raises PopulusError for an op whose name or ONNX identity another file's op has, naming both.
+        """
         for dialect in self.dialects:
             if dialect.name not in ctx.registered_dialect_names:
                 ctx.load_dialect(dialect)
-        known_ops, known_attributes = set(ctx.loaded_ops), {*ctx.loaded_attrs, *ctx.loaded_types}
+        known_ops, known_attributes = list(ctx.loaded_ops), {*ctx.loaded_attrs, *ctx.loaded_types}
         for op in self.ops:
             if op not in known_ops:
+                self._refuse_taken(op, known_ops)
                 ctx.load_op(op)
         for attribute in self.attributes:
             if attribute not in known_attributes:
                 ctx.load_attr_or_type(attribute)
 
+    def _refuse_taken(self, op: type[Operation], known: Iterable[type[Operation]]) -> None:
+        for other in known:
+            if other.name == op.name:
+                raise PopulusError(f"{self.path}: {op.name} is defined twice, by {_origin(other)} too; give one of them another name")
+            if (shared := _shared(op, other)) and not _overrides(op):
+                raise PopulusError(
+                    f"{self.path}: {op.name} is ONNX's {shared}, which {other.name} of {_origin(other)} is too; change `ONNX` of one"
+                )
+
 
 def load(path: str | os.PathLike[str]) -> Extension:
-    """Runs a Python file and collects the dialects, ops, attributes and passes that it defines.
+    """Runs a Python file and collects the dialects, ops, attributes and passes that it defines. A file that has changed is run again.
 
-    Raises PopulusError with file and line if the file fails, if it defines nothing, or if it defines a name that is already taken.
+    Raises PopulusError with file and line if the file fails, if it defines nothing, or naming the class and its part if an op lacks one,
+    has a reserved domain without `OVERRIDES = True`, or a name or identity that another has.
     """
-    name = os.fspath(path)
-    extension = Extension(name)
-    for value in vars(_run(Path(path))).values():
+    return _collected(os.fspath(path), _run(Path(path)))
+
+
+@cache
+def installed() -> tuple[Extension, ...]:
+    """What installed packages bring in, by entry points of the group `populus.ops`. Raises PopulusError naming a package that fails."""
+    found: list[Extension] = []
+    for entry in entry_points(group=GROUP):
+        try:
+            module = entry.load()
+        except Exception as error:
+            raise PopulusError(f"entry point '{entry.name}' of {GROUP}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        if not isinstance(module, ModuleType):
+            raise PopulusError(f"entry point '{entry.name}' of {GROUP} is {module!r}; the name of a module is expected")
+        found.append(_collected(module.__name__, module))
+    return tuple(found)
+
+
+_KEPT: dict[str, None] = {}
+
+
+def keep(path: str | os.PathLike[str]) -> Extension:
+    """As `load`; from now on the file's ops are known wherever a model is compiled in this process, and to ONNX.
+
+    Raises PopulusError as `load` does, and for an identity that another such file has.
+    """
+    extension = load(path)
+    name = str(Path(path).resolve())
+    ctx = Context()
+    for other in known():
+        if str(Path(other.path).resolve()) != name:
+            other.register(ctx)
+    extension.register(ctx)
+    from populus.lowering.onnx_op_schema import register
+
+    for definition in extension.definitions():
+        register(definition)
+    _KEPT[name] = None
+    return extension
+
+
+def forget(path: str | os.PathLike[str]) -> None:
+    """Undoes `keep`."""
+    _KEPT.pop(str(Path(path).resolve()), None)
+
+
+def known() -> tuple[Extension, ...]:
+    """What is known without being asked for: of installed packages, and of files that are kept, as these are now."""
+    return (*installed(), *(load(path) for path in _KEPT))
+
+
+def _collected(name: str, module: ModuleType) -> Extension:
+    extension = Extension(name, module)
+    for value in vars(module).values():
         if isinstance(value, Dialect) and value.name not in {*DIALECTS, *SHARED_DIALECTS}:
             extension.dialects.append(value)
-        elif isinstance(value, type) and value.__module__ == _module_name(Path(path)) and not inspect.isabstract(value):
+        elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
     if not (extension.dialects or extension.ops or extension.attributes or extension.passes):
         raise PopulusError(f"{name}: defines no op, dialect, attribute or pass; an op is a class with @irdl_op_definition and a name")
+    for i, op in enumerate(extension.ops):
+        for other in extension.ops[:i]:
+            if other.name == op.name or _shared(op, other):
+                what = op.name if other.name == op.name else f"ONNX's {_shared(op, other)}"
+                raise PopulusError(
+                    f"{name}: class {op.__name__} and class {other.__name__} are both {what}; give one another name or version"
+                )
     return extension
 
 
 def _collect(extension: Extension, value: type) -> None:
-    if not isinstance(vars(value).get("name"), str):
+    named, abstract = isinstance(vars(value).get("name"), str), inspect.isabstract(value)
+    if issubclass(value, PopartOp) and (named or not abstract):
+        try:
+            definition = definition_of(value)
+        except PopulusError as error:
+            raise PopulusError(f"{extension.path}: {error}") from None
+        if definition.identity is not None and definition.identity[0] in RESERVED_DOMAINS and not _overrides(value):
+            domain = definition.identity[0] or "ai.onnx"
+            raise PopulusError(
+                f"{extension.path}: class {value.__name__} ({value.name}): the domain '{domain}' is not yours; take one of your own, "
+                f"or state OVERRIDES = True to replace its {definition.identity[1]}"
+            )
+        extension.ops.append(value)
+    elif not named or abstract:
         return
-    if issubclass(value, Operation):
+    elif issubclass(value, Operation):
         extension.ops.append(value)
     elif issubclass(value, Attribute):
         extension.attributes.append(value)
@@ -71,26 +172,58 @@ def _collect(extension: Extension, value: type) -> None:
         extension.passes[value.name] = lambda: value
 
 
+def _overrides(op: type[Operation]) -> bool:
+    return bool(getattr(op, "OVERRIDES", False))
+
+
+def _shared(a: type[Operation], b: type[Operation]) -> str:
+    """`LeakyRelu-1 of com.acme` if two ops have an ONNX identity in common; else nothing."""
+    if not (issubclass(a, PopartOp) and issubclass(b, PopartOp)) or not (getattr(a, "ONNX", None) and getattr(b, "ONNX", None)):
+        return ""
+    one, two = definition_of(a).identity, definition_of(b).identity
+    if one is None or two is None or one[:2] != two[:2] or not (both := set(one[2]) & set(two[2])):
+        return ""
+    return f"{one[1]}-{min(both)} of {one[0] or 'ai.onnx'}"
+
+
+def _origin(op: type[Operation]) -> str:
+    module = sys.modules.get(op.__module__)
+    return cast("str | None", getattr(module, "__file__", None)) or op.__module__
+
+
 def _module_name(path: Path) -> str:
     return f"populus_loaded_{path.resolve().with_suffix('').as_posix().strip('/').replace('/', '_').replace('.', '_')}"
 
 
+class _Loader(SourceFileLoader):
+    """Reads the file as it is now: stored bytecode is found by time and size, which an edit may leave as they were."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _run(path: Path) -> ModuleType:
-    """The module of a Python file, run once in a process."""
+    """The module of a Python file, run once for each content that it has."""
     if not path.is_file():
         raise PopulusError(f"{path}: no such file; --load takes a Python file")
-    name = _module_name(path)
-    if name in sys.modules:
+    name, digest = _module_name(path), sha256(path.read_bytes()).hexdigest()
+    if name in sys.modules and getattr(sys.modules[name], _DIGEST, digest) == digest:
         return sys.modules[name]
-    spec = spec_from_file_location(name, path)
+    linecache.checkcache(str(path))
+    spec = spec_from_file_location(name, path, loader=_Loader(name, str(path)))
     if spec is None or spec.loader is None:
         raise PopulusError(f"{path}: not a Python file (.py)")
     module = module_from_spec(spec)
+    setattr(module, _DIGEST, digest)
+    before = sys.modules.get(name)
     sys.modules[name] = module  # dataclasses look their module up while the class is made
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
         frames = [f for f in inspect.getinnerframes(error.__traceback__) if f.filename == str(path)] if error.__traceback__ else []
         line = error.lineno if isinstance(error, SyntaxError) and error.lineno else frames[-1].lineno if frames else 0
         raise PopulusError(f"{path}:{line}: {type(error).__name__}: {' '.join(str(error).split())}") from error

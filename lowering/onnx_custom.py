@@ -7,58 +7,70 @@ class Twice(PopartOp):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
-from xdsl.ir import Attribute, Operation
-from xdsl.irdl import IRDLOperation
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.structure import CustomOp
+from populus.dialects.ops import Plain
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.definition import Property, definition_of
 
-Customs: TypeAlias = Mapping[tuple[str, str], type[Operation]]
+Versions: TypeAlias = Mapping[int, type[PopartOp]]
+Customs: TypeAlias = Mapping[tuple[str, str], Versions]
 NO_CUSTOMS: Customs = MappingProxyType({})
 
 
-def custom_ops(ctx: Context) -> dict[tuple[str, str], type[Operation]]:
-    """The op classes of a context that state which ONNX node they are, by (domain, op type)."""
-    stated = [(getattr(c, "ONNX", None), c) for c in ctx.loaded_ops]
-    return {(entry[0], entry[1]): c for entry, c in stated if isinstance(entry, tuple)}
+def custom_ops(ctx: Context) -> Customs:
+    """The op classes of a context that state which ONNX node they are, by (domain, op type), then version."""
+    found: dict[tuple[str, str], dict[int, type[PopartOp]]] = {}
+    for op in ctx.loaded_ops:
+        if issubclass(op, PopartOp) and getattr(op, "ONNX", None) is not None:
+            identity = definition_of(op).identity
+            assert identity is not None, op
+            domain, kind, versions = identity
+            found.setdefault((domain, kind), {}).update(dict.fromkeys(versions, op))
+    return found
 
 
 def build_custom(op: CustomOp, customs: Customs) -> Operation:
-    """The popart op of a custom node: operands by position, properties by name. Not inserted anywhere.
+    """The popart op of a custom node: operands by position, attributes by name. Not inserted anywhere.
 
-    Raises PopulusError if no class stands for the node, or if its attributes and inputs are not those of the class.
+    Of several versions, the largest that is not above the model's. Raises PopulusError if no class stands for the node, or if its
+    attributes and inputs are not those of the class.
     """
-    key = (op.domain.data, op.op_type.data)
-    found = customs.get(key)
-    if found is None:
-        raise PopulusError(f"there is no op {key[1]} in the custom domain '{key[0]}'; give the file that defines it with --load FILE.py")
-    version = cast(Any, found).ONNX[2]
-    if op.version.value.data != version:
-        raise PopulusError(f"the model states version {op.version.value.data} of '{key[0]}'; {found.__name__} is version {version}")
-    assert issubclass(found, IRDLOperation), found
-    definition = found.get_irdl_definition()
-    given = op.node_attributes.data
-    known = set(definition.properties)
-    if unknown := sorted(set(given) - known):
-        raise PopulusError(f"{found.name} has no property '{unknown[0]}'; it has {', '.join(sorted(known)) or 'none'}")
+    domain, kind = op.domain.data, op.op_type.data
+    versions = customs.get((domain, kind))
+    if versions is None:
+        raise PopulusError(f"there is no op {kind} in the custom domain '{domain}'; give the file that defines it with --load FILE.py")
+    stated = op.version.value.data
+    if not (fitting := [v for v in versions if v <= stated]):
+        raise PopulusError(f"the model states version {stated} of '{domain}'; {kind} is there from version {min(versions)}")
+    return build(versions[max(fitting)], op.inputs, op.node_attributes.data)
+
+
+def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: Mapping[str, Attribute]) -> Operation:
+    """An op from a node's inputs and attributes. Raises PopulusError if they do not fit its definition."""
+    definition = definition_of(kind)
+    properties = {name: as_given(value, definition.properties.get(name)) for name, value in attributes.items()}
+    checked = definition.checked(len(inputs), properties)
     try:
-        return cast(Any, found)(*op.inputs, **{name: _value(value, definition.properties[name].constr) for name, value in given.items()})
-    except (AssertionError, VerifyException) as error:
-        raise PopulusError(f"{found.name}: {error}") from error
+        made = kind(*inputs, **checked)
+        made.verify()
+    except VerifyException as error:
+        raise PopulusError(f"{kind.name}: {error}") from error
+    return made
 
 
-def _value(value: Attribute, constraint: Any) -> object:
-    """An ONNX attribute as a class takes it: numbers stay attributes, booleans are integers in ONNX."""
-    if isinstance(value, IntegerAttr) and not constraint.verifies(value):
-        return IntegerAttr(int(value.value.data != 0), i1)
-    if isinstance(value, IntegerAttr | FloatAttr):
-        return cast("Attribute", value)
-    return plain(value)
+def as_given(value: Attribute, property: Property | None) -> Plain:
+    """An ONNX attribute as a class takes it: booleans are integers in ONNX."""
+    if property is not None and property.kind == "bool" and isinstance(value, IntegerAttr):
+        return bool(value.value.data)
+    return cast("Plain", plain(value)) if not isinstance(value, IntegerAttr | FloatAttr) else cast("Attribute", value)

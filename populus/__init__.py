@@ -1,7 +1,7 @@
 """ONNX models as programs for a machine of thousands of tiles.
 
-    program = populus.compile("model.onnx", target="gc200", tiles=16)
-    outputs = program.run({"x": x})
+program = populus.compile("model.onnx", target="gc200", tiles=16)
+outputs = program.run({"x": x})
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from populus.api import Program, compile
+    from populus.builder import Builder, function_of
     from populus.derivatives import Vjp, vjp
+    from populus.lowering.content_hash import content_hash
+    from populus.lowering.extensions import keep as load
 
-__all__ = ["Program", "Vjp", "compile", "vjp"]
+__all__ = ["Builder", "Program", "Vjp", "compile", "content_hash", "function_of", "load", "vjp"]
 
-_HOMES = {"Program": "api", "Vjp": "derivatives", "compile": "api", "vjp": "derivatives"}
+_HOMES = {
+    "Builder": "builder:Builder",
+    "Program": "api:Program",
+    "Vjp": "derivatives:Vjp",
+    "compile": "api:compile",
+    "content_hash": "lowering.content_hash:content_hash",
+    "function_of": "builder:function_of",
+    "load": "lowering.extensions:keep",
+    "vjp": "derivatives:vjp",
+}
 
 
 def __getattr__(name: str) -> object:
     """The front door's names, on first use: importing a dialect should not bring in the compiler."""
     if name in _HOMES:
-        return getattr(import_module(f"populus.{_HOMES[name]}"), name)
+        module, _, member = _HOMES[name].partition(":")
+        return getattr(import_module(f"populus.{module}"), member)
     raise AttributeError(f"module 'populus' has no attribute '{name}'")

@@ -73,7 +73,7 @@ def compile(
     make_target(target, () if tiles is None else (("tiles", tiles),))
     if sample is not None and sample < 1:
         raise PopulusError(f"sample = {sample}; a family has at least 1 vertex to look at")
-    loaded = [extensions.load(path) for path in load]
+    loaded = list({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, load))}.values())
     passes = dict(PASSES)
     for extension in loaded:
         passes.update(extension.passes)
@@ -176,7 +176,7 @@ class Signature:
         arrays: Arrays = {}
         for name, type in self.inputs.items():
             array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
-            if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+            if array.dtype.type is np.void and array.dtype.itemsize == dtype.itemsize:
                 array = array.view(dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
             if array.dtype != dtype:
                 raise PopulusError(f"input '{name}' is {array.dtype}, expected {dtype}; array.astype('{dtype}') converts it")

@@ -35,8 +35,8 @@ def execute(args: argparse.Namespace) -> int:
     if not args.model.endswith(".onnx"):
         raise PopulusError(f"{args.model}: not an .onnx model; only these are checked")
     ctx = context()
-    for path in args.load:
-        extensions.load(path).register(ctx)
+    for extension in (*extensions.installed(), *map(extensions.load, args.load)):
+        extension.register(ctx)
     rows = inventory(args.model, dims=dims_of(args.dim), customs=custom_ops(ctx))
     console = Console(highlight=False)
     console.print(table_of(rows, each=args.nodes))

@@ -55,8 +55,7 @@ class PopulusOpt(xDSLOptMain):
         self.register_all_arguments(parser)
         self.args = parser.parse_args(args)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
-        for path in self.args.load:
-            extension = extensions.load(path)
+        for extension in (*extensions.installed(), *map(extensions.load, self.args.load)):
             extension.register(self.ctx)
             self.available_passes.update(extension.passes)
         if self.args.target not in self.available_targets:

@@ -97,7 +97,10 @@ class ElementwiseOp(PopartOp):
         if type(self).backward is ElementwiseOp.backward:
             return calls.slopes(self.formula(), [calls.element(o) for o in self.operands])
         stated = self.backward(Arg(n + 2), *(Arg(i + 1) for i in range(n)), Arg(n + 1))
-        return [stated] if isinstance(stated, Expr) else stated
+        found = [stated] if isinstance(stated, Expr) else stated
+        if len(found) != n:
+            raise PopulusError(f"{where(self)}: {self.name}: its `backward` gives {len(found)} gradients for {n} operands")
+        return found
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         return calls.pull(b, self.derivatives(), self.operands, self.y, grads[0])

@@ -124,7 +124,7 @@ def test_a_custom_node_becomes_the_op_that_states_it():
 def test_a_custom_node_with_another_attribute_is_refused():
     ctx = Context()
     ctx.load_op(ScaledOp)
-    with pytest.raises(PopulusError, match=r"'n': Scaled: popart.scaled_in_test has no property 'factor'; it has scale"):
+    with pytest.raises(PopulusError, match=r"'n': Scaled: popart.scaled_in_test has no attribute 'factor'; there are scale"):
         down(one("Scaled", {"x": ((2,), T.FLOAT)}, ((2,), T.FLOAT), domain="own", factor=3.0), ctx, customs={("own", "Scaled")})
 
 

@@ -1,0 +1,250 @@
+"""What an op's class says, in one value: operands, results, attributes, ONNX identity, formula. Everything derived from a definition
+(schema, builder function, checks, page) reads this.
+
+    definition_of(LeakyReluOp).properties["alpha"].default      # 0.01
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, f64, i1, i64
+from xdsl.ir import Attribute
+from xdsl.irdl import (
+    AttrConstraint,
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    OpDef,
+    OptOperandDef,
+    RangeOf,
+    VarConstraint,
+    VarOperandDef,
+    VerificationContext,
+)
+from xdsl.irdl.constraints import RangeLengthConstraint
+from xdsl.irdl.operations import OptionalDef
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.constraints import OneOf, TensorOf, WholeWithin, Within
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.ops import Plain, attribute
+from populus.dialects.popart.base import PopartOp
+
+RESERVED_DOMAINS = frozenset(
+    ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training", "ai.graphcore")
+)
+
+# kind -> an attribute of it
+_SAMPLES: dict[str, Attribute] = {
+    "float": FloatAttr(0.0, f32),
+    "bool": IntegerAttr(0, i1),
+    "int": IntegerAttr(0, i64),
+    "string": StringAttr(""),
+    "ints": DenseArrayBase.from_list(i64, [0]),
+    "floats": DenseArrayBase.from_list(f64, [0.0]),
+}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand or a result. `kind`: `one`, `optional` or `variadic`. `variable`: of its type; equal ones are equal types.
+
+    `elements`: the element types it may have; any if there are none.
+    """
+
+    name: str
+    kind: str
+    variable: str
+    elements: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True)
+class Property:
+    """An attribute. `kind`: `float`, `int`, `bool`, `string`, `ints`, `floats`, or `any` for what only text can say."""
+
+    name: str
+    kind: str
+    constraint: AttrConstraint
+    default: Attribute | None
+    optional: bool
+
+    @property
+    def required(self) -> bool:
+        return self.default is None and not self.optional
+
+    @property
+    def plain_default(self) -> object:
+        """The default as a Python value; None if there is none."""
+        return None if self.default is None else plain(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """Its kind and range: `float, -1 .. 1`."""
+        bounded = isinstance(self.constraint, Within | WholeWithin) and self.constraint not in (Within(), WholeWithin())
+        return f"{self.kind}, {self.constraint}" if bounded or isinstance(self.constraint, OneOf) else self.kind
+
+    def checked(self, value: Plain) -> Attribute:
+        """A value as the attribute. Raises PopulusError saying what is allowed."""
+        if self.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if self.kind == "bool" and isinstance(value, int) and value in (0, 1):
+            value = bool(value)
+        try:
+            found = attribute(value)
+            self.constraint.verify(found, VerificationContext())
+        except (TypeError, ValueError, VerifyException):
+            said = plain(value) if isinstance(value, Attribute) else value
+            raise PopulusError(f"'{self.name}' is {said!r}; {self.allowed} is allowed") from None
+        return found
+
+
+@dataclass(frozen=True)
+class Definition:
+    """An op's class, read. `identity`: (domain, op type, versions) in ONNX, or None; `doc`: its docstring."""
+
+    op: type[PopartOp]
+    identity: tuple[str, str, tuple[int, ...]] | None
+    operands: tuple[Operand, ...]
+    results: tuple[Operand, ...]
+    properties: Mapping[str, Property]
+    doc: str
+
+    @property
+    def name(self) -> str:
+        """The op's name without its dialect: `leaky_relu`."""
+        return self.op.name.partition(".")[2]
+
+    @property
+    def formula(self) -> str:
+        """The first text in backquotes of the docstring; empty if there is none."""
+        found = re.search(r"`([^`]+)`", self.doc)
+        return found.group(1) if found else ""
+
+    @property
+    def source(self) -> str:
+        """What follows `Source:` in the docstring; empty if nothing does."""
+        found = re.search(r"Source:\s*(.+?)\s*$", self.doc, re.DOTALL)
+        return " ".join(found.group(1).split()) if found else ""
+
+    @property
+    def has_gradient(self) -> bool:
+        return self.op.gradient is not PopartOp.gradient
+
+    def checked(self, operands: int, properties: Mapping[str, Plain | None]) -> dict[str, Plain]:
+        """The attributes, which fit. Raises PopulusError for a number of operands that does not, and for an attribute that does not."""
+        least = sum(o.kind == "one" for o in self.operands)
+        most = None if any(o.kind == "variadic" for o in self.operands) else len(self.operands)
+        if operands < least or (most is not None and operands > most):
+            names = ", ".join(o.name + {"optional": "?", "variadic": "..."}.get(o.kind, "") for o in self.operands)
+            raise PopulusError(f"{self.op.name} takes {names}; {operands} operand{' is' if operands == 1 else 's are'} given")
+        found: dict[str, Plain] = {}
+        for name, value in properties.items():
+            if name not in self.properties:
+                raise PopulusError(f"{self.op.name} has no attribute '{name}'{did_you_mean(name, self.properties)}")
+            if value is not None:
+                try:
+                    found[name] = self.properties[name].checked(value)
+                except PopulusError as error:
+                    raise PopulusError(f"{self.op.name}: {error}") from None
+        if missing := [p.name for p in self.properties.values() if p.required and p.name not in found]:
+            raise PopulusError(f"{self.op.name} needs the attribute '{missing[0]}' ({self.properties[missing[0]].allowed})")
+        return found
+
+
+def plain(value: Attribute) -> object:
+    """An attribute as a Python value; itself if it is of another kind."""
+    match value:
+        case FloatAttr():
+            return _shortest(value.value.data, value.type)
+        case IntegerAttr():
+            return bool(value.value.data) if value.type == i1 else value.value.data
+        case StringAttr():
+            return value.data
+        case DenseArrayBase():
+            return tuple(cast("DenseArrayBase[Any]", value).get_values())
+        case _:
+            return value
+
+
+def _shortest(value: float, type: Attribute) -> float:
+    """0.01, where a 32-bit float holds 0.009999999776."""
+    import numpy as np
+
+    return float(str(np.float32(value))) if type == f32 else value
+
+
+@lru_cache(None)
+def definition_of(op: type[PopartOp]) -> Definition:
+    """What the class says. Raises PopulusError, naming class and part, for one that lacks a part or states it wrongly."""
+    title = f"class {op.__name__}"
+    if not isinstance(getattr(op, "name", None), str) or op.name.count(".") != 1 or not all(op.name.split(".")):
+        raise PopulusError(
+            f'{title}: `name` is {getattr(op, "name", None)!r}; a dialect and a name are expected, such as "acme.leaky_relu"'
+        )
+    title = f"{title} ({op.name})"
+    if missing := sorted(cast("Sequence[str]", getattr(op, "__abstractmethods__", ()))):
+        raise PopulusError(f"{title} lacks `{missing[0]}`; give the class a method of that name")
+    irdl = cast("OpDef | None", op.get_irdl_definition())
+    if irdl is None or irdl.name != op.name:
+        raise PopulusError(f"{title} lacks @irdl_op_definition above it")
+    if not (doc := inspect.cleandoc(op.__doc__ or "")) or op.__doc__ == next(
+        b.__doc__ for b in op.__mro__[1:] if issubclass(b, IRDLOperation)
+    ):
+        raise PopulusError(f"{title} lacks a docstring; its first line is the formula, such as `y = max(x, 0)`")
+    options = (AttrSizedOperandSegments.attribute_name,)
+    return Definition(
+        op,
+        _identity(title, vars(op).get("ONNX", getattr(op, "ONNX", None))),
+        tuple(_operand(n, d) for n, d in irdl.operands),
+        tuple(_operand(n, d) for n, d in irdl.results),
+        {n: _property(n, d) for n, d in irdl.properties.items() if n not in options},
+        doc,
+    )
+
+
+def _identity(title: str, stated: object) -> tuple[str, str, tuple[int, ...]] | None:
+    if stated is None:
+        return None
+    parts = cast("tuple[object, ...]", stated) if isinstance(stated, tuple) else ()
+    if len(parts) == 3:
+        domain, kind, version = parts
+        versions = cast("tuple[object, ...]", version) if isinstance(version, tuple) else (version,)
+        numbers = tuple(v for v in versions if isinstance(v, int) and v > 0)
+        if isinstance(domain, str) and isinstance(kind, str) and kind.isidentifier() and numbers and len(numbers) == len(versions):
+            return "" if domain == "ai.onnx" else domain, kind, numbers
+    raise PopulusError(f'{title}: `ONNX` is {stated!r}; domain, op type and version are expected, such as ("com.acme", "LeakyRelu", 1)')
+
+
+def _operand(name: str, definition: Any) -> Operand:
+    kind = "optional" if isinstance(definition, OptOperandDef) else "variadic" if isinstance(definition, VarOperandDef) else "one"
+    constraint: Any = cast(Any, definition).constr
+    if isinstance(constraint, RangeLengthConstraint):
+        constraint = cast(Any, constraint).constraint
+    if isinstance(constraint, RangeOf):
+        constraint = cast(Any, constraint).constr
+    variable = ""
+    if isinstance(constraint, VarConstraint):
+        variable, constraint = constraint.name, cast(Any, constraint).constraint
+    return Operand(name, kind, variable, constraint.elements if isinstance(constraint, TensorOf) else ())
+
+
+def _property(name: str, definition: Any) -> Property:
+    constraint, default = cast(AttrConstraint, definition.constr), cast("Attribute | None", definition.default_value)
+    match constraint:
+        case Within():
+            kind = "float"
+        case WholeWithin():
+            kind = "int"
+        case OneOf():
+            kind = "string"
+        case _:
+            kinds = [k for k, sample in _SAMPLES.items() if constraint.verifies(sample)]
+            if kinds == ["bool", "int"]:  # any IntegerAttr
+                kinds = ["int"]
+            kind = kinds[0] if len(kinds) == 1 else "any"
+    return Property(name, kind, constraint, default, isinstance(definition, OptionalDef))

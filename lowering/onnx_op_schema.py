@@ -1,0 +1,128 @@
+"""ONNX schemas of custom ops, made from their definitions: `onnx.checker` and ONNX's shape inference then accept models that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import Float16Type, Float32Type, Float64Type, TensorType
+from xdsl.dialects.test import TestOp
+from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.onnx.attributes import read_attribute
+from populus.dialects.onnx.types import as_tensor, from_proto, spelled, to_proto
+from populus.dialects.popart.definition import Definition, Operand, Property
+from populus.lowering.onnx_custom import as_given
+
+if TYPE_CHECKING:
+    from onnx.defs import OpSchema
+    from onnx.shape_inference import InferenceContext
+
+_FLOATS = (Float16Type(), Float32Type(), Float64Type())
+
+
+def schemas(definition: Definition) -> list[OpSchema]:
+    """One schema for each version that the definition states; none without an ONNX identity. Registered nowhere yet."""
+    from onnx.defs import OpSchema
+
+    if definition.identity is None:
+        return []
+    domain, kind, versions = definition.identity
+    parameters = [*definition.operands, *definition.results]
+    found: list[OpSchema] = []
+    for version in versions:
+        schema = OpSchema(
+            kind,
+            domain,
+            version,
+            definition.doc,
+            inputs=[_parameter(o) for o in definition.operands],
+            outputs=[_parameter(o) for o in definition.results],
+            type_constraints=[
+                (v, [f"tensor({_spelled(e)})" for e in next(p for p in parameters if _variable(p) == v).elements or _FLOATS], "")
+                for v in dict.fromkeys(_variable(p) for p in parameters)
+            ],
+            attributes=[_attribute(p) for p in definition.properties.values() if p.kind != "any"],
+        )
+        schema.set_type_and_shape_inference_function(_inference(definition))
+        found.append(schema)
+    return found
+
+
+def register(definition: Definition) -> None:
+    """Makes ONNX know the op; what it knew under the same identity is replaced."""
+    from onnx import defs
+
+    for schema in schemas(definition):
+        if defs.has(schema.name, schema.since_version, schema.domain):
+            known = defs.get_schema(schema.name, schema.since_version, schema.domain)
+            if known.since_version == schema.since_version:
+                defs.deregister_schema(schema.name, schema.since_version, schema.domain)
+        defs.register_schema(schema)
+
+
+def _variable(p: Operand) -> str:
+    return p.variable or f"T_{p.name}"
+
+
+def _spelled(element: Attribute) -> str:
+    return spelled(TensorType(element, [])).removeprefix("tensor(").removesuffix(")")
+
+
+def _parameter(p: Operand) -> Any:
+    from onnx.defs import OpSchema
+
+    option = {
+        "one": OpSchema.FormalParameterOption.Single,
+        "optional": OpSchema.FormalParameterOption.Optional,
+        "variadic": OpSchema.FormalParameterOption.Variadic,
+    }[p.kind]
+    return OpSchema.FormalParameter(p.name, _variable(p), param_option=option)
+
+
+def _attribute(p: Property) -> Any:
+    from onnx.defs import OpSchema
+
+    kinds = {"float": "FLOAT", "int": "INT", "bool": "INT", "string": "STRING", "ints": "INTS", "floats": "FLOATS"}
+    kind = getattr(OpSchema.AttrType, kinds[p.kind])
+    if p.default is None:
+        return OpSchema.Attribute(p.name, kind, p.allowed, required=p.required)
+    from onnx.helper import make_attribute
+
+    default = p.plain_default
+    return OpSchema.Attribute(p.name, make_attribute(p.name, int(default) if isinstance(default, bool) else default), p.allowed)
+
+
+def _inference(definition: Definition) -> Callable[[InferenceContext], None]:
+    """The op's own shape rule, as ONNX asks for it; where a shape is not known yet, nothing is said."""
+
+    def infer(context: InferenceContext) -> None:
+        types: list[TensorType[Attribute] | None] = []
+        for i in range(context.get_num_inputs()):
+            proto = context.get_input_type(i) if context.has_input(i) else None
+            type = None if proto is None else as_tensor(from_proto(proto))
+            if proto is not None and (type is None or min(type.get_shape(), default=0) < 0):
+                return
+            types.append(type)
+        for i, type in enumerate(_results(definition, types, context)):
+            context.set_output_type(i, to_proto(type))
+
+    return infer
+
+
+def _results(definition: Definition, types: Sequence[TensorType[Attribute] | None], context: Any) -> Sequence[Attribute]:
+    values = iter(TestOp(result_types=[t for t in types if t is not None]).results)
+    operands = [None if t is None else next(values) for t in types]
+    properties: dict[str, Any] = {}
+    for p in definition.properties.values():
+        if p.kind != "any" and (proto := context.get_attribute(p.name)) is not None:
+            properties[p.name] = as_given(read_attribute(proto), p)
+    try:
+        op = definition.op(*operands, **definition.checked(len(operands), properties))
+    except (PopulusError, VerifyException) as error:
+        from onnx.shape_inference import InferenceError
+
+        raise InferenceError(str(error)) from None
+    return [r.type for r in op.results]

@@ -1,0 +1,237 @@
+"""A model in Python: ops called one after the other on the values that they give, built-in ops and yours alike.
+
+    with populus.Builder() as b:
+        x = b.input("x", (2, 3))
+        b.output("y", leaky_relu(x, alpha=0.1))
+    program = populus.compile(b.module())
+
+`function_of(OpClass)` is such a function: its signature and docstring are the op's definition.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from weakref import WeakKeyDictionary
+
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.data import constant
+from populus.dialects.diagnostics import PopulusError, did_you_mean, named, place, verify
+from populus.dialects.element_types import element_of, tensor
+from populus.dialects.ops import Plain
+from populus.dialects.popart import POPART
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.definition import Definition, definition_of
+from populus.lowering.import_onnx.build import hint
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+Hook: TypeAlias = "Callable[[PopartOp], None]"
+
+_HERE = Path(__file__).parent
+
+
+class Builder:
+    """A graph that grows: inputs, constants, calls of ops, outputs. `module` is what was built, at the popart level.
+
+    In a `with`, functions of ops insert into it. Raises PopulusError for an operand of another graph, naming both.
+    `hooks`: called with each op that is inserted.
+    """
+
+    def __init__(self, name: str = "main"):
+        self.name = name
+        self.hooks: list[Hook] = []
+        self._block = Block()
+        self._inputs: list[str] = []
+        self._outputs: dict[str, SSAValue] = {}
+        self._tokens: list[Token[Builder | None]] = []
+        _GRAPHS[self._block] = name
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_CURRENT.set(self))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _CURRENT.reset(self._tokens.pop())
+
+    # -- values
+
+    def input(self, name: str, shape: Sequence[int], dtype: DTypeLike = "float32") -> SSAValue:
+        """A new input of the model. Raises PopulusError for a name that is taken, and a dtype that tiles do not hold."""
+        if name in self._inputs:
+            raise PopulusError(f"graph '{self.name}' has an input '{name}' already; give this one another name")
+        argument = self._block.insert_arg(tensor(tuple(shape), _element(dtype)), len(self._block.args))
+        argument.location = named(name)
+        hint(argument, name)
+        self._inputs.append(name)
+        return argument
+
+    def constant(self, array: ArrayLike, name: str = "") -> SSAValue:
+        """An array as a value."""
+        import numpy as np
+
+        op = constant(np.asarray(array), name)
+        op.location = named(name) if name else call_site()
+        self._block.add_op(op)
+        if name:
+            hint(op.result, name)
+        return op.result
+
+    def op(self, op: type[PopartOp] | str, *operands: SSAValue | None, name: str = "", **properties: Plain | None) -> tuple[SSAValue, ...]:
+        """The results of an op: its class, or the name of a built-in one (`relu`), on operands in order, attributes by name.
+
+        `name`: what it is called in messages; without it, the line that calls this.
+        Raises PopulusError for an unknown op or attribute, values out of range, operands of other types or of another graph.
+        """
+        definition = definition_of(op if not isinstance(op, str) else built_in(op))
+        given = list(operands)
+        while given and given[-1] is None:
+            given.pop()
+        location = named(name) if name else call_site()
+        at = place(location)
+        try:
+            checked = definition.checked(len(given), properties)
+            for i, operand in enumerate(given):
+                if operand is not None and operand.owner is not self._block and (operand.owner.parent_block() is not self._block):
+                    other = _graph_of(operand)
+                    raise PopulusError(f"operand {i} belongs to graph '{other}', not to graph '{self.name}'; pass it in as an input")
+            made = definition.op(*given, **checked)
+            made.verify()
+        except (PopulusError, VerifyException) as error:
+            title = "" if str(error).startswith(definition.op.name) else f"{definition.op.name}: "
+            raise PopulusError(f"{at}: {title}{' '.join(str(error).split())}") from None
+        made.location = location
+        self._block.add_op(made)
+        if name:
+            hint(made.results[0], name)
+        for hook in self.hooks:
+            hook(made)
+        return tuple(made.results)
+
+    def output(self, name: str, value: SSAValue) -> None:
+        """Makes a value an output of the model. Raises PopulusError for a name that is taken."""
+        if name in self._outputs:
+            raise PopulusError(f"graph '{self.name}' has an output '{name}' already; give this one another name")
+        self._outputs[name] = value
+        if not isinstance(value.owner, Block) and list(self._outputs.values()).count(value) == 1:
+            hint(value, name)
+
+    def module(self) -> ModuleOp:
+        """The module that was built so far; building may go on. Raises PopulusError if there is no output."""
+        if not self._outputs:
+            raise PopulusError(f"graph '{self.name}' has no output; name one with output(name, value)")
+        block = Block(arg_types=[a.type for a in self._block.args])
+        values: dict[SSAValue, SSAValue] = dict(zip(self._block.args, block.args))
+        for old, new in zip(self._block.args, block.args):
+            new.location, new.name_hint = old.location, old.name_hint
+        for op in self._block.ops:
+            copy = op.clone(values)
+            copy.location = op.location
+            block.add_op(copy)
+        outputs = [values[v] for v in self._outputs.values()]
+        block.add_op(ReturnOp(*outputs))
+        function = FuncOp("main", ([a.type for a in block.args], [v.type for v in outputs]), Region(block))
+        function.attributes["input_names"] = ArrayAttr([StringAttr(n) for n in self._inputs])
+        function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in self._outputs])
+        module = ModuleOp([function])
+        verify(module)
+        return module
+
+
+_CURRENT: ContextVar[Builder | None] = ContextVar("populus graph", default=None)
+_GRAPHS: WeakKeyDictionary[Block, str] = WeakKeyDictionary()  # the name of the graph that each block is
+
+
+def current() -> Builder:
+    """The graph of the innermost `with`. Raises PopulusError outside of any."""
+    builder = _CURRENT.get()
+    if builder is None:
+        raise PopulusError("no graph is being built; call this inside `with populus.Builder() as b:`")
+    return builder
+
+
+def built_in(name: str) -> type[PopartOp]:
+    """The built-in op of a name, such as `relu`. Raises PopulusError with the nearest name for another."""
+    ops = {op.name.removeprefix("popart."): op for op in POPART.operations if issubclass(op, PopartOp)}
+    if name not in ops:
+        raise PopulusError(f"there is no op '{name}'{did_you_mean(name, ops)}")
+    return ops[name]
+
+
+def function_of(op: type[PopartOp]) -> Callable[..., Any]:
+    """A function that inserts the op into the graph of the innermost `with` and gives its result (a tuple, if several).
+
+    Operands come first, attributes are keywords with their defaults, `name` is last. A value of another front end may be given if
+    it has `ssa`, and the same front end's value comes back.
+    """
+    definition = definition_of(op)
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **keywords)
+        except TypeError as error:
+            raise PopulusError(f"{place(call_site())}: {op.name}: {error}; it is {op.name.partition('.')[2]}{signature}") from None
+        operands: list[Any] = []
+        for operand in definition.operands:
+            found = bound.arguments.pop(operand.name, () if operand.kind == "variadic" else None)
+            operands += found if operand.kind == "variadic" else [found]
+        like = next((o for o in operands if hasattr(o, "ssa")), None)
+        values = [o.ssa if hasattr(o, "ssa") else o for o in operands]
+        name = bound.arguments.pop("name", "")
+        results = current().op(op, *values, name=name, **bound.arguments)
+        wrapped = results if like is None else tuple(like.of(r) for r in results)
+        return wrapped[0] if len(wrapped) == 1 else wrapped
+
+    signature = _signature(definition)
+    call.__name__ = call.__qualname__ = definition.name
+    call.__doc__ = definition.doc
+    call.__module__ = op.__module__
+    call.__dict__["__signature__"] = signature
+    return call
+
+
+def _signature(definition: Definition) -> inspect.Signature:
+    P = inspect.Parameter
+    kinds = {
+        "one": (P.POSITIONAL_OR_KEYWORD, P.empty),
+        "optional": (P.POSITIONAL_OR_KEYWORD, None),
+        "variadic": (P.VAR_POSITIONAL, P.empty),
+    }
+    operands = [P(o.name, kinds[o.kind][0], default=kinds[o.kind][1], annotation="Value") for o in definition.operands]
+    properties = [
+        P(p.name, P.KEYWORD_ONLY, default=P.empty if p.required else p.plain_default, annotation=p.kind)
+        for p in definition.properties.values()
+    ]
+    return inspect.Signature([*operands, *properties, P("name", P.KEYWORD_ONLY, default="", annotation="str")])
+
+
+def _element(dtype: DTypeLike) -> Attribute:
+    import numpy as np
+
+    try:
+        return element_of(np.dtype(dtype))
+    except TypeError as error:
+        raise PopulusError(f"{error}; tiles hold floats, integers and booleans") from None
+
+
+def _graph_of(value: SSAValue) -> str:
+    block = value.owner if isinstance(value.owner, Block) else value.owner.parent_block()
+    return "" if block is None else _GRAPHS.get(block, "")
+
+
+def call_site() -> LocationAttr:
+    """The line of the user's file that called."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and _HERE in Path(frame.f_code.co_filename).parents:
+        frame = frame.f_back
+    return FileLineColLoc(StringAttr(frame.f_code.co_filename), IntAttr(frame.f_lineno), IntAttr(1))

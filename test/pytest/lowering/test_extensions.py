@@ -1,0 +1,263 @@
+"""Ops of a user's file: every way in, and every mistake a line that names file, op and part."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+import populus
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering import extensions
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
+X = np.array([[-1, 0, 1], [2, -3, -0.0]], np.float32)
+
+
+def model(domain="com.acme", version=1, kind="LeakyRelu", dtype=T.FLOAT, **attributes):
+    node = helper.make_node(kind, ["x"], ["y"], name="n", domain=domain, **attributes)
+    shaped = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [shaped("x", dtype, [2, 3])], [shaped("y", dtype, ["a", "b"])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(domain, version)], ir_version=10)
+
+
+@pytest.fixture
+def example():
+    extension = populus.load(EXAMPLE)
+    yield extension.module
+    extensions.forget(EXAMPLE)
+
+
+def changed(tmp_path, *pairs, name="own.py"):
+    text = EXAMPLE.read_text()
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_the_same_op_from_onnx_builder_and_text_is_the_same_program(example, tmp_path):
+    with populus.Builder() as b:
+        b.output("y", example.leaky_relu(b.input("x", (2, 3)), alpha=0.1))
+    built, imported = b.module(), populus.compile(model(alpha=0.1)).module("popart")
+    assert str(built) == str(imported)
+    assert populus.content_hash(built) == populus.content_hash(imported)
+    (tmp_path / "m.mlir").write_text(str(built))
+    assert str(populus.compile(tmp_path / "m.mlir").module("popart")) == str(built)
+
+
+def test_a_file_that_is_only_given_to_compile_is_known_there_alone():
+    assert populus.compile(model(alpha=0.5), load=[EXAMPLE]).run({"x": X})["y"].tolist() == [[-0.5, 0, 1], [2, -1.5, -0.0]]
+    with pytest.raises(
+        PopulusError, match="there is no op LeakyRelu in the custom domain 'com.acme'; give the file that defines it with --load"
+    ):
+        populus.compile(model(alpha=0.5))
+
+
+def test_onnx_checks_and_infers_the_op(example):
+    onnx.checker.check_model(model(alpha=0.1), full_check=True)
+    unknown = model()
+    unknown.graph.output[0].type.tensor_type.ClearField("shape")
+    shape = onnx.shape_inference.infer_shapes(unknown, strict_mode=True).graph.output[0].type.tensor_type.shape
+    assert [d.dim_value for d in shape.dim] == [2, 3]
+
+
+@pytest.mark.parametrize(("attributes", "dtype"), [({"alpha": "s"}, T.FLOAT), ({"beta": 1.0}, T.FLOAT), ({}, T.INT32)])
+def test_onnx_refuses_what_the_definition_refuses(attributes, dtype, example):
+    with pytest.raises((onnx.checker.ValidationError, onnx.shape_inference.InferenceError)):
+        onnx.checker.check_model(model(dtype=dtype, **attributes), full_check=True)
+
+
+def test_a_function_of_an_op_has_its_signature(example):
+    assert str(inspect.signature(example.leaky_relu)) == "(x: 'Value', *, alpha: 'float' = 0.01, name: 'str' = '')"
+    assert example.leaky_relu.__doc__.startswith("`y = x where x >= 0")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda b, x, f: f(x, alpha=3.0), "acme.leaky_relu: 'alpha' is 3.0; float, -1 .. 1 is allowed"),
+        (lambda b, x, f: f(x, alpha="s"), "acme.leaky_relu: 'alpha' is 's'; float, -1 .. 1 is allowed"),
+        (lambda b, x, f: f(x, beta=1.0), "acme.leaky_relu: got an unexpected keyword argument 'beta'; it is leaky_relu(x:"),
+        (lambda b, x, f: f(), "acme.leaky_relu: missing a required argument: 'x'"),
+        (lambda b, x, f: f(b.input("i", (2,), "int32")), "the element type is i32; it is one of f16, f32, f64"),
+        (lambda b, x, f: b.op("leaky_rel", x), "there is no op 'leaky_rel'; did you mean 'leaky_relu'?"),
+        (lambda b, x, f: b.op("add", x), "popart.add takes a, b; 1 operand is given"),
+        (lambda b, x, f: b.op("softmax", x), "popart.softmax needs the attribute 'axis' (int)"),
+        (lambda b, x, f: b.op("reshape", x, shape=(4, 4)), "popart.reshape: "),
+        (
+            lambda b, x, f: b.op("relu", populus.Builder("other").input("z", (1,))),
+            "operand 0 belongs to graph 'other', not to graph 'main'",
+        ),
+        (lambda b, x, f: b.input("x", ()), "graph 'main' has an input 'x' already"),
+        (lambda b, x, f: b.input("o", (), "object"), "dtype object has no element type"),
+        (lambda b, x, f: b.module(), "graph 'main' has no output"),
+    ],
+)
+def test_what_cannot_be_built_is_one_line(call, message, example):
+    with populus.Builder() as b:
+        x = b.input("x", (2, 3))
+        with pytest.raises(PopulusError) as error:
+            call(b, x, example.leaky_relu)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_outside_of_a_graph_a_function_says_so(example):
+    with pytest.raises(PopulusError, match="no graph is being built; call this inside `with populus"):
+        example.leaky_relu(None)
+
+
+def test_an_op_without_a_name_is_where_it_was_called(example):
+    with populus.Builder() as b:
+        b.output("y", example.leaky_relu(b.input("x", (2,))))
+    op = next(op for op in b.module().walk() if op.name == "acme.leaky_relu")
+    assert op.location.filename.data == __file__
+
+
+def test_hooks_are_told_of_each_op(example):
+    seen: list[str] = []
+    with populus.Builder() as b:
+        b.hooks.append(lambda op: seen.append(op.name))
+        b.op("relu", example.leaky_relu(b.input("x", (2,))))
+    assert seen == ["acme.leaky_relu", "popart.relu"]
+
+
+def test_an_edited_file_is_read_again(tmp_path):
+    path = changed(tmp_path)
+    populus.load(path)
+    try:
+        assert populus.compile(model()).run({"x": X})["y"][0, 0] == np.float32(-0.01)
+        changed(tmp_path, ("number(0.01", "number(0.25"))
+        assert populus.compile(model()).run({"x": X})["y"][0, 0] == np.float32(-0.25)
+    finally:
+        extensions.forget(path)
+
+
+TWO = '''
+
+@irdl_op_definition
+class SecondOp(UnaryOp):
+    """`y = 2 x`."""
+
+    name = "acme.second"
+    ONNX: ClassVar = ("com.acme", "LeakyRelu", {version})
+
+    def forward(self, x: Expr) -> Expr:
+        return 2 * x
+'''
+
+
+def test_of_two_versions_the_model_s_is_taken(tmp_path):
+    path = tmp_path / "two.py"
+    path.write_text(EXAMPLE.read_text() + TWO.format(version="(3, 4)"))
+    first, third, fifth = (populus.compile(model(version=v), load=[path]) for v in (2, 3, 5))
+    assert [p.run({"x": X})["y"][0, 0].item() for p in (first, third, fifth)] == pytest.approx([-0.01, -2, -2])
+    path.write_text(EXAMPLE.read_text().replace('"LeakyRelu", 1', '"LeakyRelu", 9') + TWO.format(version=3))
+    with pytest.raises(PopulusError, match="'n': LeakyRelu: the model states version 2 of 'com.acme'; LeakyRelu is there from version 3"):
+        populus.compile(model(version=2), load=[path])
+
+
+def test_an_op_of_onnx_s_own_is_overridden_when_that_is_said(tmp_path):
+    path = changed(
+        tmp_path,
+        ('("com.acme", "LeakyRelu", 1)', '("", "LeakyRelu", 16)\n    OVERRIDES: ClassVar = True'),
+        ("* x, x >= 0", "* x - 1, x >= 0"),
+    )
+    assert populus.compile(model("", 20, alpha=0.5), load=[path]).run({"x": X})["y"][0, 0] == -1.5
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([("def forward", "def forwards")], "class LeakyReluOp (acme.leaky_relu) lacks `forward`"),
+        ([("@irdl_op_definition", "")], "class LeakyReluOp (acme.leaky_relu) lacks @irdl_op_definition above it"),
+        ([('"acme.leaky_relu"', '"leaky_relu"')], "class LeakyReluOp: `name` is 'leaky_relu'; a dialect and a name are expected"),
+        (
+            [('"LeakyRelu", 1)', '"LeakyRelu")')],
+            "class LeakyReluOp (acme.leaky_relu): `ONNX` is ('com.acme', 'LeakyRelu'); domain, op type",
+        ),
+        ([('"LeakyRelu", 1)', '"LeakyRelu", 0)')], "`ONNX` is ('com.acme', 'LeakyRelu', 0); domain, op type and version are expected"),
+        ([('"com.acme"', '"ai.onnx"')], "class LeakyReluOp (acme.leaky_relu): the domain 'ai.onnx' is not yours; take one of your own"),
+        ([('    """`y', '    # """`y')], "lacks a docstring; its first line is the formula"),
+    ],
+)
+def test_a_definition_that_lacks_a_part_is_one_line(pairs, message, tmp_path):
+    with pytest.raises(PopulusError) as error:
+        extensions.load(changed(tmp_path, *pairs, ("leaky_relu = function_of(LeakyReluOp)", "")))
+    assert str(error.value).startswith(f"{tmp_path / 'own.py'}: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_ops_of_one_identity_name_both(tmp_path):
+    path = tmp_path / "two.py"
+    path.write_text(EXAMPLE.read_text() + TWO.format(version=1))
+    with pytest.raises(PopulusError, match="class SecondOp and class LeakyReluOp are both ONNX's LeakyRelu-1 of com.acme"):
+        extensions.load(path)
+    other = changed(tmp_path, ('"acme.leaky_relu"', '"acme.other"'))
+    with pytest.raises(PopulusError, match="acme.other is ONNX's LeakyRelu-1 of com.acme, which acme.leaky_relu of .*leaky_relu.py is too"):
+        populus.compile(model(), load=[EXAMPLE, other])
+    with pytest.raises(PopulusError, match="acme.leaky_relu is defined twice, by .*leaky_relu.py too"):
+        populus.compile(model(), load=[EXAMPLE, changed(tmp_path)])
+
+
+def test_a_gradient_of_the_wrong_length_names_the_op(tmp_path):
+    path = changed(tmp_path, ("return select(g, self.alpha.value.data * g, x >= 0)", "return [g, g]"))
+    with pytest.raises(PopulusError, match="'n': acme.leaky_relu: its `backward` gives 2 gradients for 1 operands"):
+        populus.vjp(model(), wrt=["x"], load=[path])
+
+
+def test_a_lowering_of_another_type_names_the_op(tmp_path):
+    lower = "    def lower(self, b):\n        return [self.x, self.x]\n\n    def forward"
+    with pytest.raises(
+        PopulusError, match="'n': acme.leaky_relu: its lowering gives .*, its results are .*; make `lower` and `infer` agree"
+    ):
+        populus.compile(model(), load=[changed(tmp_path, ("    def forward", lower))])
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An installed package with an entry point."""
+
+    def install(module: str, text: str) -> None:
+        (tmp_path / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(extensions, "entry_points", lambda group: [EntryPoint("own", module, group)])
+        extensions.installed.cache_clear()
+
+    yield install
+    extensions.installed.cache_clear()
+    sys.modules.pop("own_package", None)
+
+
+def test_an_installed_package_s_ops_are_known(package):
+    package("own_package", EXAMPLE.read_text())
+    assert populus.compile(model(alpha=0.5)).run({"x": X})["y"][0, 0] == -0.5
+
+
+def test_an_installed_package_that_fails_is_named(package):
+    package("own_package", "1 / 0")
+    with pytest.raises(PopulusError, match="entry point 'own' of populus.ops: ZeroDivisionError: division by zero"):
+        populus.compile(model())
+
+
+@pytest.mark.parametrize("change", [{"alpha": 0.2}, {"shape": (3, 3)}, {"dtype": "float64"}, {"other": True}])
+def test_the_hash_changes_with_content_and_not_with_names(change, example):
+    def built(alpha=0.1, shape=(2, 3), dtype="float32", other=False, name="y", value="n"):
+        with populus.Builder() as b:
+            y = example.leaky_relu(b.input("x", shape, dtype), alpha=alpha, name=value)
+            b.output("y", b.op("relu", y)[0] if other else y)
+        return populus.content_hash(b.module())
+
+    assert built() == built(value="m")
+    assert built(**change) != built()
