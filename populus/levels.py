@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
 from xdsl.ir import Operation
 
-from populus.dialects.diagnostics import parts_of
+from populus.dialects.diagnostics import PopulusError, parts_of
 
 if TYPE_CHECKING:
     from populus.api import Program
@@ -38,8 +38,11 @@ class Comparison:
     places: int
     first: str | None
     difference: float
+    skipped: str | None = None  # why the level was not run
 
     def __str__(self) -> str:
+        if self.skipped is not None:
+            return f"{self.level} is not compared: {self.skipped}"
         if self.first is None:
             return f"{self.level} agrees with {self.above} at all {self.places} places that both have"
         return f"{self.level} differs from {self.above} first at '{self.first}', by {self.difference:.3g} of its largest element"
@@ -48,14 +51,21 @@ class Comparison:
 def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Iterator[Comparison]:
     """A Comparison for each level with the one above it, as they are run.
 
-    Raises PopulusError where a level cannot be run, and for inputs that are not the model's.
+    A level that ONNX's reference cannot run is skipped, and says so.
+    Raises PopulusError where another level cannot be run, and for inputs that are not the model's.
     """
     checked = program.signature.checked(inputs)
     above: tuple[str, Trace] | None = None
     for level in program.levels:
         if level == "onnx" and not _has_model(program):
             continue
-        found = trace(program, level, checked)
+        try:
+            found = trace(program, level, checked)
+        except PopulusError as error:
+            if level != "onnx":
+                raise
+            yield Comparison(level, "", 0, None, 0.0, str(error))  # a custom op, or more than the reference knows
+            continue
         if above is not None:
             yield _compared(level, found, *above, rtol)
         above = level, found

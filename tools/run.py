@@ -116,7 +116,8 @@ def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console
     """Runs every level that the model goes through and compares each with the one above, op by op; what did not agree."""
     failed: list[str] = []
     for comparison in compare_levels(program, inputs, rtol):
-        console.print(f"[{'red' if comparison.first else 'green'}]levels[/]  {escape(str(comparison))}")
+        style = "red" if comparison.first else "dim" if comparison.skipped else "green"
+        console.print(f"[{style}]levels[/]  {escape(str(comparison))}")
         if comparison.first is not None:
             failed.append(str(comparison))
     return failed

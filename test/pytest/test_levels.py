@@ -1,0 +1,64 @@
+"""Levels are compared op by op, and the first that differs is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, f32
+
+import populus
+from populus.dialects import expr
+from populus.dialects.popart import LeakyReluOp
+from populus.dialects.poplar.compute import FamilyOp
+from populus.levels import Comparison, compare_levels
+
+
+@pytest.fixture
+def model() -> ModelProto:
+    """y = sigmoid(leaky(x w)), each a node with a name."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"], name="product"),
+        helper.make_node("LeakyRelu", ["xw"], ["leaky"], name="middle", alpha=0.25),
+        helper.make_node("Softmax", ["leaky"], ["y"], name="last"),
+    ]
+    info = helper.make_tensor_value_info
+    w = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(3, 4) - 6, "w")
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [2, 3])], [info("y", TensorProto.FLOAT, [2, 4])], [w])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def test_all_levels_of_a_right_program_agree(model: ModelProto):
+    program = populus.compile(model, tiles=4)
+    found = list(compare_levels(program, program.signature.random(0)))
+    assert [(c.level, c.above, c.first) for c in found] == [
+        ("popart", "onnx", None),
+        ("popops", "popart", None),
+        ("poplar", "popops", None),
+    ]
+    assert all(c.places > 1 for c in found)
+
+
+def test_a_wrong_op_of_popart_is_named(model: ModelProto):
+    program = populus.compile(model, tiles=4)
+    (leaky,) = (op for op in program.module("popart").walk() if isinstance(op, LeakyReluOp))
+    leaky.alpha = FloatAttr(0.5, f32)
+    first = next(compare_levels(program, program.signature.random(0)))
+    assert (first.level, first.above, first.first) == ("popart", "onnx", "middle")
+
+
+def test_a_wrong_family_is_named(model: ModelProto):
+    program = populus.compile(model, tiles=4)
+    (leaky,) = (op for op in program.module("poplar").walk() if isinstance(op, FamilyOp) and op.codelet.data == "map")
+    leaky.params = DictionaryAttr({"expr": expr.ExprAttr(-expr.Arg(1))})
+    *right, wrong = compare_levels(program, program.signature.random(0))
+    assert [c.first for c in right] == [None, None]
+    assert (wrong.level, wrong.above, wrong.first) == ("poplar", "popops", "middle")
+    assert "poplar differs from popops first at 'middle'" in str(wrong)
+
+
+def test_a_level_that_was_not_run_says_why():
+    assert str(Comparison("onnx", "", 0, None, 0.0, "it has a custom op")) == "onnx is not compared: it has a custom op"
