@@ -189,6 +189,7 @@ def test_an_op_of_the_user_is_loaded_and_run(populus, tmp_path):
         "from populus.dialects.popart.base import UnaryOp\n"
         "@irdl_op_definition\n"
         "class CubeOp(UnaryOp):\n"
+        '    """`y = x^3`."""\n'
         '    name = "own.cube"\n'
         '    ONNX: ClassVar = ("own", "Cube", 1)\n'
         "    def forward(self, x):\n"
