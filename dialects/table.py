@@ -24,6 +24,7 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "expr": lazily("populus.dialects.expr:EXPR"),
     "onnx": lazily("populus.dialects.onnx:ONNX"),
     "popart": lazily("populus.dialects.popart:POPART"),
+    "train": lazily("populus.dialects.popart.train:TRAIN"),
     "popops": lazily("populus.dialects.popops:POPOPS"),
     "poplin": lazily("populus.dialects.poplin:POPLIN"),
     "popnn": lazily("populus.dialects.popnn:POPNN"),

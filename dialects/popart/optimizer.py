@@ -1,0 +1,340 @@
+"""Optimizers: a weight and its state from those before and a gradient.
+
+    %w1, %v1, %t1 = train.momentum %w, %g, %v, %t, %rate, %decay, %momentum, %damping : ...
+
+Hyperparameters are scalar tensors, so that a schedule changes them without compiling again. An average's beta is given as
+`1 - beta`, which keeps its accuracy in f32. Weights and gradients may be of 16 bits; states and scalars are then f32, and so is
+the arithmetic. `step`, a scalar of the state, counts the updates before this one.
+"""
+
+# The lambdas that formulas are take expressions, which pyright does not see through a Callable of any arity.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import IntegerAttr, TensorType, bf16, f16, f32, i1
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects import expr
+from populus.dialects.element_types import is_float, shape_of, tensor
+from populus.dialects.expr import Arg, Expr, cast, equal, maximum, select
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+
+
+def wide(weight: Attribute) -> Attribute:
+    """The element type of states and scalars for weights of an element type."""
+    return f32 if weight in (f16, bf16) else weight
+
+
+def mapped(b: Builder, formula: Callable[..., Expr], *values: SSAValue) -> SSAValue:
+    """`popops.map` of a function of expressions, one for each value."""
+    return calls.map(b, formula(*(Arg(i) for i in range(1, len(values) + 1))), *values)
+
+
+class OptimizerOp(PopartOp):
+    """`weight, gradient, STATE.., SCALARS.. -> weight, STATE..`. A subclass states the names and `update`.
+
+    All operands are declared by one class, since xDSL puts those of a base class last.
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+    SCALARS: ClassVar[tuple[str, ...]] = ()
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        """The new weight and state, in the wide type."""
+        raise NotImplementedError
+
+    @classmethod
+    def state_types(cls, weight: TensorType[Attribute]) -> list[TensorType[Attribute]]:
+        """The types of the state of a weight."""
+        element = wide(weight.element_type)
+        return [tensor(() if name == "step" else weight.get_shape(), element) for name in cls.STATE]
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        weight = self.operands[0].type
+        assert isinstance(weight, TensorType)
+        if not is_float(weight.element_type) or self.operands[1].type != weight:
+            raise VerifyException(f"the weight is {weight} and its gradient {self.operands[1].type}; equal types of floats are expected")
+        states = self.state_types(weight)
+        names = [*self.STATE, *self.SCALARS]
+        for name, operand, type in zip(names, self.operands[2:], [*states, *[tensor((), wide(weight.element_type))] * len(self.SCALARS)]):
+            if operand.type != type:
+                raise VerifyException(f"{name} is {operand.type}; {type} is expected")
+        return [tensor(shape_of(weight), weight.element_type), *states]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        element = calls.element(self.operands[0])
+        inside = wide(element)
+        w, g = self.operands[:2]
+        if inside != element:
+            w, g = (mapped(b, lambda x: cast(x, inside), v) for v in (w, g))
+        weight, *states = self.update(b, w, g)
+        if inside != element:
+            weight = mapped(b, lambda x: cast(x, element), weight)
+        return [weight, *states]
+
+
+def decayed(b: Builder, g: SSAValue, w: SSAValue, decay: SSAValue) -> SSAValue:
+    """The gradient with that of `decay / 2 |w|^2`."""
+    return mapped(b, lambda g, w, d: g + d * w, g, w, decay)
+
+
+def averaged(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
+    """The running average `beta a + (1 - beta) x`."""
+    return mapped(b, lambda a, x, c: a + c * (x - a), a, x, rest)
+
+
+def averaged_square(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
+    """The running average of squares."""
+    return mapped(b, lambda a, x, c: a + c * (x * x - a), a, x, rest)
+
+
+def counted(b: Builder, step: SSAValue) -> SSAValue:
+    return mapped(b, lambda t: t + 1, step)
+
+
+def correction(t: Expr, rest: Expr) -> Expr:
+    """`1 - beta^t`, accurate for beta near 1."""
+    return -expr.expm1(t * expr.log1p(-rest))
+
+
+@irdl_op_definition
+class SgdOp(OptimizerOp):
+    """`w -= rate (g + decay w)`. Source: PyTorch SGD."""
+
+    name = "train.sgd"
+    SCALARS: ClassVar = ("rate", "decay")
+    weight = operand_def(TensorType)
+    given = operand_def(TensorType)
+    rate = operand_def(TensorType)
+    decay = operand_def(TensorType)
+    new_weight = result_def(TensorType)
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        return [mapped(b, lambda w, g, r, d: w - r * (g + d * w), w, g, self.rate, self.decay)]
+
+
+@irdl_op_definition
+class MomentumOp(OptimizerOp):
+    """`v = momentum v + (1 - damping) d` with `d = g + decay w` (v = d in the first step); `w -= rate v`.
+
+    With `nesterov`, `w -= rate (d + momentum v)`. Source: PyTorch SGD.
+    """
+
+    name = "train.momentum"
+    STATE: ClassVar = ("velocity", "step")
+    SCALARS: ClassVar = ("rate", "decay", "momentum", "damping")
+    weight = operand_def(TensorType)
+    given = operand_def(TensorType)
+    velocity = operand_def(TensorType)
+    step = operand_def(TensorType)
+    rate = operand_def(TensorType)
+    decay = operand_def(TensorType)
+    momentum = operand_def(TensorType)
+    damping = operand_def(TensorType)
+    nesterov = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    new_weight = result_def(TensorType)
+    new_velocity = result_def(TensorType)
+    new_step = result_def(TensorType)
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        d = decayed(b, g, w, self.decay)
+        first = mapped(b, lambda t: equal(t, 0.0), self.step)
+        v = mapped(b, lambda v, d, m, p, f: select(d, m * v + (1 - p) * d, f), self.velocity, d, self.momentum, self.damping, first)
+        if self.nesterov.value.data:
+            weight = mapped(b, lambda w, d, v, m, r: w - r * (d + m * v), w, d, v, self.momentum, self.rate)
+        else:
+            weight = mapped(b, lambda w, v, r: w - r * v, w, v, self.rate)
+        return [weight, v, counted(b, self.step)]
+
+
+class _AdamOp(OptimizerOp):
+    STATE: ClassVar = ("mean", "square", "step")
+    SCALARS: ClassVar = ("rate", "decay", "rest1", "rest2", "epsilon")
+    weight = operand_def(TensorType)
+    given = operand_def(TensorType)
+    mean = operand_def(TensorType)
+    square = operand_def(TensorType)
+    step = operand_def(TensorType)
+    rate = operand_def(TensorType)
+    decay = operand_def(TensorType)
+    rest1 = operand_def(TensorType)
+    rest2 = operand_def(TensorType)
+    epsilon = operand_def(TensorType)
+    new_weight = result_def(TensorType)
+    new_mean = result_def(TensorType)
+    new_square = result_def(TensorType)
+    new_step = result_def(TensorType)
+
+    def moments(self, b: Builder, g: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
+        """The new averages and step, and `m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`."""
+        t = counted(b, self.step)
+        m, v = averaged(b, self.mean, g, self.rest1), averaged_square(b, self.square, g, self.rest2)
+        c1, c2 = (mapped(b, correction, t, rest) for rest in (self.rest1, self.rest2))
+        x = mapped(b, lambda m, v, c1, c2, e: (m / c1) / (expr.sqrt(v) / expr.sqrt(c2) + e), m, v, c1, c2, self.epsilon)
+        return m, v, t, x
+
+
+@irdl_op_definition
+class AdamOp(_AdamOp):
+    """`m, v` the averages of d and d^2 with `d = g + decay w`; `w -= rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`.
+
+    Source: Kingma and Ba, 2015; PyTorch Adam.
+    """
+
+    name = "train.adam"
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        m, v, t, x = self.moments(b, decayed(b, g, w, self.decay))
+        return [mapped(b, lambda w, x, r: w - r * x, w, x, self.rate), m, v, t]
+
+
+@irdl_op_definition
+class AdamWOp(_AdamOp):
+    """As `train.adam`, but the decay is of the weight itself: `w (1 - rate decay)` is what is updated.
+
+    Source: Loshchilov and Hutter, 2019; PyTorch AdamW.
+    """
+
+    name = "train.adamw"
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        m, v, t, x = self.moments(b, g)
+        return [mapped(b, lambda w, x, r, d: w * (1 - r * d) - r * x, w, x, self.rate, self.decay), m, v, t]
+
+
+@irdl_op_definition
+class LambOp(_AdamOp):
+    """`x = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w`; `w -= rate |w| / |x| x`.
+
+    The ratio is 1 where a norm is 0. Source: You et al., 2020.
+    """
+
+    name = "train.lamb"
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        m, v, t, x = self.moments(b, g)
+        x = decayed(b, x, w, self.decay)
+        sizes = [calls.reduce(b, "square_add", value, range(len(calls.shape(w)))) for value in (w, x)]
+        rate = mapped(b, lambda p, q, r: r * select(expr.sqrt(p) / expr.sqrt(q), 1.0, (p > 0) & (q > 0)), *sizes, self.rate)
+        return [mapped(b, lambda w, x, r: w - r * x, w, x, rate), m, v, t]
+
+
+@irdl_op_definition
+class AdaMaxOp(_AdamOp):
+    """`m` the average of `d = g + decay w`, `u = max(beta2 u, |d| + epsilon)`; `w -= rate m / (1 - beta1^t) / u`. u is `square`.
+
+    Source: Kingma and Ba, 2015, section 7; PyTorch Adamax.
+    """
+
+    name = "train.adamax"
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        d, t = decayed(b, g, w, self.decay), counted(b, self.step)
+        m = averaged(b, self.mean, d, self.rest1)
+        u = mapped(b, lambda u, d, c, e: maximum(u - c * u, expr.absolute(d) + e), self.square, d, self.rest2, self.epsilon)
+        rate = mapped(b, lambda r, t, c: r / correction(t, c), self.rate, t, self.rest1)
+        return [mapped(b, lambda w, m, u, r: w - r * (m / u), w, m, u, rate), m, u, t]
+
+
+@irdl_op_definition
+class RmsPropOp(OptimizerOp):
+    """`v` the average of d^2 with `d = g + decay w`; `n = momentum n + d / (sqrt(v) + epsilon)`; `w -= rate n`.
+
+    With `centered`, the variance `v - a^2` is in place of v, a the average of d. Source: PyTorch RMSprop.
+    """
+
+    name = "train.rmsprop"
+    STATE: ClassVar = ("square", "mean", "velocity")
+    SCALARS: ClassVar = ("rate", "decay", "rest", "epsilon", "momentum")
+    weight = operand_def(TensorType)
+    given = operand_def(TensorType)
+    square = operand_def(TensorType)
+    mean = operand_def(TensorType)
+    velocity = operand_def(TensorType)
+    rate = operand_def(TensorType)
+    decay = operand_def(TensorType)
+    rest = operand_def(TensorType)
+    epsilon = operand_def(TensorType)
+    momentum = operand_def(TensorType)
+    centered = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    new_weight = result_def(TensorType)
+    new_square = result_def(TensorType)
+    new_mean = result_def(TensorType)
+    new_velocity = result_def(TensorType)
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        d = decayed(b, g, w, self.decay)
+        v, a = averaged_square(b, self.square, d, self.rest), self.mean
+        spread = v
+        if self.centered.value.data:
+            a = averaged(b, self.mean, d, self.rest)
+            spread = mapped(b, lambda v, a: v - a * a, v, a)
+        n = mapped(b, lambda n, d, s, e, k: k * n + d / (expr.sqrt(s) + e), self.velocity, d, spread, self.epsilon, self.momentum)
+        return [mapped(b, lambda w, n, r: w - r * n, w, n, self.rate), v, a, n]
+
+
+@irdl_op_definition
+class AdagradOp(OptimizerOp):
+    """`s += d^2` with `d = g + decay w`; `w -= rate / (1 + t slowing) d / (sqrt(s) + epsilon)`, t the steps before.
+
+    Source: Duchi et al., 2011; PyTorch Adagrad; ONNX ai.onnx.preview.training Adagrad-1.
+    """
+
+    name = "train.adagrad"
+    STATE: ClassVar = ("square", "step")
+    SCALARS: ClassVar = ("rate", "decay", "slowing", "epsilon")
+    weight = operand_def(TensorType)
+    given = operand_def(TensorType)
+    square = operand_def(TensorType)
+    step = operand_def(TensorType)
+    rate = operand_def(TensorType)
+    decay = operand_def(TensorType)
+    slowing = operand_def(TensorType)
+    epsilon = operand_def(TensorType)
+    new_weight = result_def(TensorType)
+    new_square = result_def(TensorType)
+    new_step = result_def(TensorType)
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        d = decayed(b, g, w, self.decay)
+        s = mapped(b, lambda s, d: s + d * d, self.square, d)
+        rate = mapped(b, lambda r, t, k: r / (1 + t * k), self.rate, self.step, self.slowing)
+        weight = mapped(b, lambda w, d, s, e, r: w - r * (d / (expr.sqrt(s) + e)), w, d, s, self.epsilon, rate)
+        return [weight, s, counted(b, self.step)]
+
+
+@irdl_op_definition
+class AdadeltaOp(OptimizerOp):
+    """`v` the average of d^2 with `d = g + decay w`; `x = sqrt((u + epsilon) / (v + epsilon)) d`; `w -= rate x`; u the average of x^2.
+
+    Source: Zeiler, 2012; PyTorch Adadelta.
+    """
+
+    name = "train.adadelta"
+    STATE: ClassVar = ("square", "moved")
+    SCALARS: ClassVar = ("rate", "decay", "rest", "epsilon")
+    weight = operand_def(TensorType)
+    given = operand_def(TensorType)
+    square = operand_def(TensorType)
+    moved = operand_def(TensorType)
+    rate = operand_def(TensorType)
+    decay = operand_def(TensorType)
+    rest = operand_def(TensorType)
+    epsilon = operand_def(TensorType)
+    new_weight = result_def(TensorType)
+    new_square = result_def(TensorType)
+    new_moved = result_def(TensorType)
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        d = decayed(b, g, w, self.decay)
+        v = averaged_square(b, self.square, d, self.rest)
+        x = mapped(b, lambda u, v, d, e: expr.sqrt(u + e) / expr.sqrt(v + e) * d, self.moved, v, d, self.epsilon)
+        return [mapped(b, lambda w, x, r: w - r * x, w, x, self.rate), v, averaged_square(b, self.moved, x, self.rest)]
