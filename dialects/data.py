@@ -209,7 +209,7 @@ def array_attribute(array: NDArray[Any]) -> Attribute:
 
     type: TensorType[Any] = TensorType(element_of(array.dtype), list(array.shape))
     uniform = array.size > 1 and (all(s == 0 for s in array.strides) or _all_equal(array))
-    if array.dtype.name.startswith("float8") or array.size == 0 or (array.size > INLINE_ELEMENTS and not uniform):
+    if (array.dtype.itemsize == 1 and array.dtype.isbuiltin == 2) or array.size == 0 or (array.size > INLINE_ELEMENTS and not uniform):
         return StoredAttr(store(array))
     small = np.ascontiguousarray(array.reshape(-1)[:1] if uniform else array)
     if array.dtype == np.bool_:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
+    Float4E2M1FNType,
     Float8E4M3FNType,
     Float8E4M3FNUZType,
     Float8E5M2FNUZType,
     Float8E5M2Type,
+    Float8E8M0FNUType,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -35,7 +37,8 @@ from xdsl.ir import Attribute
 if TYPE_CHECKING:
     import numpy as np
 
-ui8, ui16, ui32, ui64 = (IntegerType(width, Signedness.UNSIGNED) for width in (8, 16, 32, 64))
+i2, i4 = IntegerType(2), IntegerType(4)
+ui2, ui4, ui8, ui16, ui32, ui64 = (IntegerType(width, Signedness.UNSIGNED) for width in (2, 4, 8, 16, 32, 64))
 
 # element type -> NumPy (or ml_dtypes) dtype name
 _DTYPES: dict[Attribute, str] = {
@@ -43,30 +46,44 @@ _DTYPES: dict[Attribute, str] = {
     f32: "float32",
     f64: "float64",
     bf16: "bfloat16",
+    Float4E2M1FNType(): "float4_e2m1fn",
     Float8E4M3FNType(): "float8_e4m3fn",
     Float8E4M3FNUZType(): "float8_e4m3fnuz",
     Float8E5M2Type(): "float8_e5m2",
     Float8E5M2FNUZType(): "float8_e5m2fnuz",
+    Float8E8M0FNUType(): "float8_e8m0fnu",
     i1: "bool",
+    i2: "int2",
+    i4: "int4",
     i8: "int8",
     i16: "int16",
     i32: "int32",
     i64: "int64",
+    ui2: "uint2",
+    ui4: "uint4",
     ui8: "uint8",
     ui16: "uint16",
     ui32: "uint32",
     ui64: "uint64",
 }
 
+# Floats of 8 bits and less and integers of less than 8: a byte each.
+BYTES = tuple(e for e, name in _DTYPES.items() if name.startswith(("float8", "float4")) or name in ("int2", "int4", "uint2", "uint4"))
+
+# Those that NumPy has only with the package ml_dtypes. Integers of less than a byte take one each.
+_ML_DTYPES = {name for name in _DTYPES.values() if name.startswith(("bfloat", "float8", "float4"))} | {"int2", "int4", "uint2", "uint4"}
+
 _FLOATS = (
     Float16Type,
     Float32Type,
     Float64Type,
     BFloat16Type,
+    Float4E2M1FNType,
     Float8E4M3FNType,
     Float8E4M3FNUZType,
     Float8E5M2Type,
     Float8E5M2FNUZType,
+    Float8E8M0FNUType,
 )
 
 
@@ -77,6 +94,11 @@ def is_float(element: Attribute) -> bool:
 def is_integer(element: Attribute) -> bool:
     """An integer type, booleans not counted."""
     return isinstance(element, IntegerType) and element != i1
+
+
+def is_packed(element: Attribute) -> bool:
+    """An integer type of less than a byte: kept, moved and converted, never computed in."""
+    return isinstance(element, IntegerType) and element.width.data in (2, 4)
 
 
 def is_unsigned(element: Attribute) -> bool:
@@ -96,7 +118,7 @@ def dtype_of(element: Attribute) -> np.dtype[Any]:
     if element not in _DTYPES:
         raise TypeError(f"element type {element} has no array form")
     name = _DTYPES[element]
-    if name.startswith(("bfloat", "float8")):
+    if name in _ML_DTYPES:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, name))

@@ -23,7 +23,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.element_types import is_float
+from populus.dialects.element_types import is_float, is_integer, is_packed, size_in_bytes
 
 Literal: TypeAlias = float | int | bool
 Like: TypeAlias = "Expr | Literal"
@@ -115,10 +115,11 @@ class Const(Expr):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cast(Expr):
-    """The operand converted to an element type."""
+    """The operand converted to an element type; with `bits`, its bits taken for an element of that type, of the same size."""
 
     x: Expr
     type: Attribute
+    bits: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -183,6 +184,11 @@ def clamp(x: Like, low: Like, high: Like) -> Expr:
 
 def cast(x: Like, type: Attribute) -> Expr:
     return Cast(lift(x), type)
+
+
+def bits(x: Like, type: Attribute) -> Expr:
+    """The bits of x as an element of another type of the same size."""
+    return Cast(lift(x), type, bits=True)
 
 
 def _unary(name: str) -> Callable[[Like], Expr]:
@@ -306,8 +312,8 @@ def substitute(e: Expr, values: Mapping[int, Expr]) -> Expr:
     match e:
         case Arg(index):
             return values.get(index, e)
-        case Cast(x, type):
-            return Cast(substitute(x, values), type)
+        case Cast(x, type, bits):
+            return Cast(substitute(x, values), type, bits)
         case Call(function, args):
             return Call(function, tuple(substitute(a, values) for a in args))
         case _:
@@ -333,8 +339,10 @@ def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
             return operands[index - 1]
         case Const(value):
             return i1 if isinstance(value, bool) else None
-        case Cast(x, type):
-            _infer(x, operands)
+        case Cast(x, type, bits):
+            source = _infer(x, operands)
+            if bits and (source is None or size_in_bytes(source) != size_in_bytes(type)):
+                raise VerifyException(f"the bits of {source or 'a literal'} are no {type}; the sizes differ")
             return type
         case Call(function, args):
             types = [_infer(a, operands) for a in args]
@@ -359,11 +367,11 @@ def _takes(kind: str, type: Attribute) -> bool:
         case "float":
             return is_float(type)
         case "integer":
-            return not is_float(type) and type != i1
+            return is_integer(type) and not is_packed(type)
         case "bool":
             return type == i1
         case "number":
-            return type != i1
+            return type != i1 and not is_packed(type)
         case _:
             return True
 
@@ -379,8 +387,10 @@ def derivative(e: Expr, index: int, y: Expr | None = None) -> Expr | None:
             return Const(1) if i == index else None
         case Const():
             return None
-        case Cast(x, type):
+        case Cast(x, type, bits):
             inner = derivative(x, index)
+            if inner is not None and bits:
+                raise VerifyException("bits has no derivative")
             if inner is None or not is_float(type):
                 return None
             return inner if isinstance(inner, Const) else Cast(inner, type)
@@ -446,8 +456,8 @@ def _text(e: Expr) -> str:
             return f"_{index}"
         case Const(value):
             return _literal(value)
-        case Cast(x, to):
-            return f"cast({_text(x)}, {to})"
+        case Cast(x, to, bits):
+            return f"{'bits' if bits else 'cast'}({_text(x)}, {to})"
         case Call(function, args):
             return f"{function}({', '.join(map(_text, args))})"
         case _:
@@ -473,13 +483,13 @@ def parse(parser: AttrParser) -> Expr:
             return Const(math.nan)
         case "true" | "false":
             return Const(word == "true")
-        case "cast":
+        case "cast" | "bits":
             parser.parse_punctuation("(")
             x = parse(parser)
             parser.parse_punctuation(",")
             type = parser.parse_type()
             parser.parse_punctuation(")")
-            return Cast(x, type)
+            return Cast(x, type, word == "bits")
         case _ if word.startswith("_") and word[1:].isdigit():
             return Arg(int(word[1:]))
         case _ if word in FUNCTIONS:

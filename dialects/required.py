@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import shapes
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.ops import ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,8 +105,4 @@ def _read(entry: DictionaryAttr) -> Required:
     assert isinstance(x, DenseArrayBase)
     assert isinstance(y, DenseArrayBase)
     assert isinstance(zero, IntegerAttr)
-    return Required(input.value.data, op.data, _ints(x), _ints(y), bool(zero.value.data))
-
-
-def _ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
-    return tuple(int(v) for v in array.get_values())
+    return Required(input.value.data, op.data, ints(x), ints(y), bool(zero.value.data))

@@ -83,7 +83,9 @@ class PopopsNarrowPass(ModulePass):
 
     def _expr(self, e: expr.Expr) -> expr.Expr:
         match e:
-            case expr.Cast(x, type):
+            case expr.Cast(x, type, bits):
+                if bits and self._map:
+                    raise PopulusError(f"bits of elements are taken, which narrower types do not have: {e}")
                 return expr.Cast(self._expr(x), self._map.get(type, type))
             case expr.Call(function, args):
                 return expr.Call(function, tuple(map(self._expr, args)))

@@ -56,7 +56,7 @@ def compile(
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
 
     `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions. `pipeline`: a name, a file, or a Pipeline.
-    `engine`: `numpy`, or `strict`, which checks every vertex. `level`: how far down to go before running (`popart`, `popops`, `poplar`).
+    `engine`: `numpy`; `strict`, which checks every vertex; `native`, machine code. `level`: how far down to go before running (`popart`, `popops`, `poplar`).
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
     `progress`: told the number and name of each pass as it begins.
@@ -64,8 +64,6 @@ def compile(
     """
     if engine not in ENGINES:
         raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
-    if engine == "native":
-        raise PopulusError("the native engine is not built yet; use engine numpy (or strict)")
     if level not in LEVELS:
         raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
     if tiles is not None and tiles < 1:

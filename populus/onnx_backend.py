@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, defs, helper
@@ -63,14 +63,16 @@ class Prepared(BackendRep):
         """The inputs by name, each an array, a list of them, or None. Raises PopulusError if there are too many or too few."""
         given: Mapping[str, Any]
         if isinstance(inputs, Mapping):
-            given = {str(name): value for name, value in inputs.items()}
+            given = dict(cast("Mapping[str, Any]", inputs))
         else:
-            values: list[Any] = list(inputs) if isinstance(inputs, Sequence) else [inputs]
+            values = list(cast("Sequence[Any]", inputs)) if isinstance(inputs, list | tuple) else [inputs]
             if len(values) != len(self.inputs):
                 raise PopulusError(f"{len(values)} inputs are given; the model takes {len(self.inputs)}: {', '.join(self.inputs)}")
             given = dict(zip(self.inputs, values))
         if unlike := set(given) ^ set(self.inputs):
-            raise PopulusError(f"the inputs given are {', '.join(given)}; the model takes {', '.join(self.inputs)} ({', '.join(sorted(unlike))})")
+            raise PopulusError(
+                f"the inputs given are {', '.join(given)}; the model takes {', '.join(self.inputs)} ({', '.join(sorted(unlike))})"
+            )
         return {name: _value(given[name]) for name in self.inputs}
 
     def program(self, inputs: Mapping[str, Value]) -> tuple[Program, dict[str, Array]]:
@@ -172,11 +174,9 @@ class Backend(OnnxBackend):
 
 
 def _value(value: Any) -> Value:
-    if value is None or isinstance(value, np.ndarray):
-        return value
     if isinstance(value, list | tuple):
-        return [_value(v) for v in value]
-    return np.asarray(value)
+        return [_value(v) for v in cast("Sequence[Any]", value)]
+    return None if value is None else np.asarray(value)
 
 
 def _key(inputs: Mapping[str, Value]) -> object:
@@ -230,7 +230,7 @@ def _specialised(model: ModelProto, inputs: Mapping[str, Value], structured: Map
                 if not isinstance(v, np.ndarray):
                     raise PopulusError(f"input '{i.name}' has an element that is no array")
                 graph.input.append(ValueInfoProto(name=name, type=element))
-                _state(graph.input[-1], v)
+                _state(graph.input[-1], cast("Array", v))
             if names:
                 made.append(helper.make_node("SequenceConstruct", names, [inner]))
             else:

@@ -25,7 +25,9 @@ Array: TypeAlias = NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"
 Primitive: TypeAlias = Callable[..., object]
 
-F32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
+F32, I8, BOOL = np.dtype(np.float32), np.dtype(np.int8), np.dtype(np.bool_)
+SATURATING = frozenset(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn"))
+PACKED = frozenset(("int2", "int4", "uint2", "uint4"))
 
 
 # -- primitives: called with the operands and `out` -----------------------------------------------------------------
@@ -45,12 +47,20 @@ def _convert(x: Array, out: Array) -> None:
 
 
 def _saturate(x: Array, out: Array) -> None:
-    """To an 8-bit float: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate = 1."""
+    """To a float of 8 or 4 bits: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate = 1."""
     import ml_dtypes
 
     largest = float(ml_dtypes.finfo(out.dtype).max)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     largest = x.dtype.type(largest)
     np.copyto(out, np.clip(x, -largest, largest), casting="unsafe")
+
+
+def _bits(x: Array, out: Array) -> None:
+    """The same bits. Of a byte that becomes a boolean any bit that is set makes it true."""
+    bytes = f"u{out.dtype.itemsize}"
+    np.copyto(out.view(bytes), x.view(bytes))
+    if out.dtype == BOOL:
+        np.not_equal(out.view(bytes), 0, out=out)
 
 
 def _mask(condition: Array, out: Array) -> None:
@@ -85,7 +95,7 @@ def _int_power(a: Array, b: Array, out: Array) -> None:
 
 # Steps whose result does not depend on NumPy's choice of loop: correctly rounded, or moving bits.
 EXACT: dict[str, Primitive] = {
-    "abs": np.absolute, "add": np.add, "bitwise_and": np.bitwise_and, "bitwise_not": np.bitwise_not,
+    "abs": np.absolute, "add": np.add, "bits": _bits, "bitwise_and": np.bitwise_and, "bitwise_not": np.bitwise_not,
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "blend": _blend, "ceil": np.ceil, "convert": _convert,
     "divide": np.divide, "equal": np.equal, "floor": np.floor, "gt": np.greater, "gte": np.greater_equal,
     "int_divide": _int_divide, "int_power": _int_power, "isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan,
@@ -103,7 +113,7 @@ ROUNDED: dict[str, Primitive] = {
 }  # fmt: skip
 PRIMITIVES: dict[str, Primitive] = {**EXACT, **ROUNDED}
 # Operands that a step may not find at the place of its result (by position), because it writes before it has read them.
-READ_LATE: dict[str, tuple[int, ...]] = {"blend": (1, 2), "mask": (0,), "convert": (0,), "saturate": (0,)}
+READ_LATE: dict[str, tuple[int, ...]] = {"blend": (1, 2), "mask": (0,), "bits": (0,), "convert": (0,), "saturate": (0,)}
 VIEWED_AS_INTEGERS = {"blend", "mask"}
 
 
@@ -220,10 +230,15 @@ class _Builder:
         source = self.dtype(x)
         if source == to:
             return x
-        if to.name.startswith("float8"):
+        if to.name in SATURATING:
             if source == BOOL or source.kind in "iu" or source.itemsize < 4:
                 x = self.step("convert", x, dtype=F32)
             return self.step("saturate", x, dtype=to)
+        if to.name in PACKED and source.name != "int8":
+            # As an integer first, of which the lowest bits are kept. Source: ONNX Cast-24.
+            return self.step("convert", self.convert(x, I8), dtype=to)
+        if source.itemsize == 1 and source.isbuiltin == 2 and to != F32:
+            return self.convert(self.step("convert", x, dtype=F32), to)  # not all conversions of ml_dtypes exist
         return self.step("convert", x, dtype=to)
 
     def value(self, e: Expr, expected: DType | None) -> _Value:
@@ -233,8 +248,9 @@ class _Builder:
                 return ("operand", index - 1)
             case Const(value):
                 return self.literal(value, BOOL if isinstance(value, bool) else (expected or F32))
-            case Cast(x, type):
-                return self.convert(self.value(x, None), dtype_of(type))
+            case Cast(x, type, bits):
+                value = self.value(x, None)
+                return self.step("bits", value, dtype=dtype_of(type)) if bits else self.convert(value, dtype_of(type))
             case Call("select", (a, b, condition)):
                 dtype = self.common("select", (a, b)) or expected or F32
                 return self.select(self.value(a, dtype), self.value(b, dtype), self.value(condition, None))

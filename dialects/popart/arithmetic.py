@@ -272,6 +272,21 @@ class CastOp(ElementwiseOp):
 
 
 @irdl_op_definition
+class BitCastOp(ElementwiseOp):
+    """The bits of x as elements of the type `to`, of the same size. Source: ONNX BitCast-26."""
+
+    name = "popart.bit_cast"
+    x = operand_def(TensorType)
+    to = prop_def(Attribute)
+
+    def forward(self, x: Expr) -> Expr:
+        return expr.bits(x, self.to)
+
+    def backward(self, g: Expr, x: Expr, y: Expr) -> list[Expr | None]:
+        return [None]
+
+
+@irdl_op_definition
 class IsNanOp(ElementwiseOp):
     """True where x is not a number. Source: ONNX IsNaN-20."""
 

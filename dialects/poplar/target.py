@@ -19,7 +19,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import size_in_bytes, ui8, ui16, ui32, ui64
+from populus.dialects.element_types import BYTES, size_in_bytes, ui8, ui16, ui32, ui64
 
 KIB = 1024
 
@@ -94,7 +94,7 @@ PRESETS: dict[str, Target] = {
             copy_bytes=16,
             vector_bytes=32,
             conv_units=4,
-            types=(*IPU_TYPES, bf16, f64),
+            types=(*IPU_TYPES, bf16, f64, *BYTES),
         ),
     )
 }

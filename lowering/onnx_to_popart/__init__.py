@@ -22,19 +22,20 @@ from populus.dialects.data import constant
 from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body
-from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
 from populus.dialects.popart import WhereOp
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
-from populus.lowering.onnx_custom import Customs, build_custom, custom_ops
+from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
-from populus.lowering.onnx_to_popart import einsum, math, nn, quantization, random, reduction, resize, rnn, tensor
+from populus.lowering.onnx_to_popart import cast, einsum, math, nn, quantization, random, reduction, resize, rnn, tensor
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
 RULES: Mapping[str, Rule] = {
+    **cast.RULES,
     **einsum.RULES,
     **math.RULES,
     **nn.RULES,
@@ -121,6 +122,8 @@ class Converter:
         builder = Builder(InsertPoint.before(op))
         if op.OP_TYPE == "If" and not op.DOMAIN:
             return self.branches(op, builder)
+        if (own := self.overriding(op)) is not None:
+            return list(builder.insert(own).results)
         arrays = self.inference.arrays(op)
         if arrays is not None:
             made = [builder.insert(constant(a)) for a in arrays]
@@ -133,6 +136,15 @@ class Converter:
             outputs = rule(conversion)
             return outputs if isinstance(outputs, list) else [outputs]
         return self.expanded(op)
+
+    def overriding(self, op: OnnxOp) -> Operation | None:
+        """The op of a user that takes the place of ONNX's own; None where there is none for this version."""
+        versions = self.customs.get((op.DOMAIN, op.OP_TYPE), {})
+        if not (fitting := [v for v in versions if v <= op.VERSION]):
+            return None
+        own = build(versions[max(fitting)], op.inputs, {k: v for k, v in op.properties.items() if k not in SEGMENTS})
+        own.location = op.location
+        return own
 
     def expanded(self, op: OnnxOp) -> list[Output]:
         """The op as the function of other ops that ONNX states it to be."""

@@ -8,11 +8,8 @@ from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float
-from populus.dialects.onnx.types import element_numbered
+from populus.dialects.element_types import is_float
 from populus.dialects.ops import TensorOp
-from populus.lowering.onnx_shape_arithmetic import CAST_1
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, regular, shape
 
 
@@ -98,31 +95,6 @@ def gemm(c: Conversion) -> Output:
     a, b, bias = c.input(0), c.input(1), c.optional(2)
     settings = {"alpha": c.get("alpha"), "beta": c.get("beta"), "trans_a": bool(c.get("transA")), "trans_b": bool(c.get("transB"))}
     return c.insert(popart.GemmOp(a, b, bias, **settings))
-
-
-def cast(c: Conversion) -> Output:
-    to = c.get("to")
-    target = element_numbered(CAST_1[to.upper()] if isinstance(to, str) else to)
-    if target is None:
-        raise PopulusError(f"there is no element type {to}")
-    dtype_or_refuse(target)
-    if c.get("saturate") == 0:
-        raise PopulusError("saturate = 0 is not supported")
-    return c.cast(c.input(0), target)
-
-
-def dtype_or_refuse(target: object) -> None:
-    try:
-        dtype_of(target)  # pyright: ignore[reportArgumentType]
-    except TypeError as error:
-        raise PopulusError(f"{error}: tiles cannot hold it yet") from error
-
-
-def cast_like(c: Conversion) -> Output:
-    if c.get("saturate") == 0:
-        raise PopulusError("saturate = 0 is not supported")
-    dtype_or_refuse(element(c.input(1)))
-    return c.cast(c.input(0), element(c.input(1)))
 
 
 def arg(last_is_best: bool) -> Rule:
@@ -285,8 +257,6 @@ RULES: Rules = {
     "ArgMax": arg(True),
     "ArgMin": arg(False),
     "BitShift": bitshift,
-    "Cast": cast,
-    "CastLike": cast_like,
     "Clip": clip,
     "CumProd": cumulative(popart.MulOp, 1),
     "CumSum": cumulative(popart.AddOp, 0),

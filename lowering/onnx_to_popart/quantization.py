@@ -9,6 +9,7 @@ from populus.dialects import popart, shapes
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import dtype_of, is_float, is_integer, ui8
 from populus.dialects.onnx.types import element_numbered
+from populus.lowering.onnx_to_popart.cast import converted
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx_to_popart.nn import padding, spatial
 
@@ -57,9 +58,7 @@ def quantize(c: Conversion) -> Output:
     if c.get("precision"):
         raise PopulusError("precision is not supported")
     if is_float(target):
-        if c.get("saturate") == 0:
-            raise PopulusError("saturate = 0 is not supported")
-        return c.cast(c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), target)
+        return converted(c, c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), target)
     ratio = c.cast(c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), f32)
     zero = c.cast(spread(c, c.input(2), x), f32) if c.has(2) else None
     return saturated(c, ratio, zero, target)
@@ -67,9 +66,9 @@ def quantize(c: Conversion) -> Output:
 
 def saturated(c: Conversion, x: SSAValue, zero: SSAValue | None, target: Attribute) -> SSAValue:
     """x (f32) rounded to even, plus a zero point (f32), within the range of an integer type."""
-    import numpy as np
+    import ml_dtypes
 
-    limits = np.iinfo(dtype_of(target))
+    limits = ml_dtypes.iinfo(dtype_of(target))
     rounded = c.insert(popart.RoundOp(x))
     moved = rounded if zero is None else c.insert(popart.AddOp(rounded, zero))
     low = c.insert(popart.MaxOp(moved, c.scalar(int(limits.min), moved)))

@@ -117,7 +117,7 @@ class Task:
 
 
 SMALL_FLOATS = frozenset(
-    ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+    ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
 )  # kept in these, computed in float32
 
 

@@ -126,6 +126,7 @@ def _unary(g: Generator) -> Iterator[Case]:
     yield Case("abs_int", popart.AbsOp, [np.array([-5, 0, 7], np.int32)], onnx=("Abs", {}))
     yield Case("exp_scalar", popart.ExpOp, [np.array(0.5, F)], onnx=("Exp", {}))
     yield Case("exp_half", popart.ExpOp, [_floats(g, 7).astype(np.float16)], tolerance=2e-3, onnx=("Exp", {}), gradient=False)
+    yield Case("bit_cast", popart.BitCastOp, [special], {"to": i32}, gradient=False)
     yield Case("is_nan", popart.IsNanOp, [special], onnx=("IsNaN", {}))
     yield Case("is_inf", popart.IsInfOp, [special], onnx=("IsInf", {}))
     yield Case("is_inf_negative", popart.IsInfOp, [special], {"detect_positive": False}, onnx=("IsInf", {"detect_positive": 0}))

@@ -1,0 +1,42 @@
+"""ONNX's backend suite through `populus.onnx_backend`, at the tile level: every case ends as `onnx_suite.json` says.
+
+`python -m populus.tools.onnx_suite --write` writes that file and `docs/coverage.md` anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from populus.tools.onnx_suite import CASES, PAGE, Outcome, cases, outcome, page, recorded
+
+RECORDED = recorded()
+
+
+def test_the_suite_has_all_its_cases():
+    assert len(cases()) == CASES
+    assert Counter(case.group for case in cases().values()) == {
+        "Node": 1884,
+        "PyTorchConverted": 82,
+        "PyTorchOperator": 35,
+        "Real": 9,
+        "Simple": 23,
+    }
+
+
+@pytest.mark.parametrize("name", cases())
+def test_a_case_ends_as_it_is_recorded_to(name: str):
+    expected = RECORDED.get(name, Outcome("passed"))
+    found = outcome(cases()[name])
+    assert found.status == expected.status, found.reason
+    assert found.reason == expected.reason or found.status == "wrong"
+
+
+def test_nothing_is_recorded_but_cases_and_no_case_crashes():
+    assert set(RECORDED) <= set(cases())
+    assert not [name for name, o in RECORDED.items() if o.status == "error"]
+
+
+def test_the_page_of_coverage_is_what_is_recorded():
+    assert PAGE.read_text() == page(RECORDED), "write it anew: python -m populus.tools.onnx_suite --write"

@@ -1,0 +1,250 @@
+"""ONNX's backend suite, case by case, and what comes out of it: `python -m populus.tools.onnx_suite [--write] [PATTERN]`.
+
+Each of the 2,033 cases for CPUs runs through `populus.onnx_backend` and is judged by ONNX's own runner. `--write` records the
+outcomes in `test/pytest/onnx_suite.json`, which the tests hold every case to, and writes `docs/coverage.md` from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from onnx import ModelProto, NodeProto, defs
+from onnx.backend.test.runner import Runner
+
+from populus.api import Program
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar import CopyOp, ExecuteOp
+from populus.onnx_backend import Backend, Prepared
+
+CASES = 2033  # of onnx 1.23
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "test/pytest/onnx_suite.json"
+PAGE = ROOT / "docs/coverage.md"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended: `passed`, `folded` (it passed, and nothing of it was left for the tiles), `unsupported`, `wrong`, `error`."""
+
+    status: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of the suite; `run` raises if the outputs are not the expected ones."""
+
+    name: str
+    group: str
+    run: Callable[[], None]
+    node: NodeProto | None  # the node under test, where there is one
+    domains: Mapping[str, int]
+
+
+class Suite(Backend):
+    """The backend that cases run through: it tells what it could not compile, and remembers its programs."""
+
+    programs: list[Program] = []
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
+        prepared = super().prepare(model, device, **kwargs)
+        compiled = prepared.program
+
+        def program(inputs: Any) -> Any:
+            found = compiled(inputs)
+            cls.programs.append(found[0])
+            return found
+
+        prepared.program = program
+        return prepared
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        return True
+
+
+@lru_cache(1)
+def cases() -> dict[str, Case]:
+    """The cases by name. Node cases are generated here, with the numbers that ONNX expects."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        items = cast("dict[str, dict[str, Any]]", Runner(Suite)._test_items)  # pyright: ignore[reportPrivateUsage]
+        models = _node_models()
+    found: dict[str, Case] = {}
+    for title, tests in items.items():
+        group = title.removesuffix("Model")
+        for full, item in tests.items():
+            name = full.removesuffix("_cpu")
+            if name == full:
+                continue
+            assert name not in found, name
+            model = models.get(name)
+            base = models.get(re.sub(r"_expanded(_ver\d+)?$", "", name), model)
+            node = base.graph.node[0] if base is not None and group == "Node" else None
+            domains = {o.domain: o.version for o in base.opset_import} if base is not None else {}
+            found[name] = Case(name, group, _runner(item.func), node, domains)
+    return dict(sorted(found.items()))
+
+
+def _node_models() -> dict[str, ModelProto]:
+    from onnx.backend.test.loader import load_model_tests
+
+    return {case.name: case.model for case in load_model_tests(kind="node") if case.model is not None}
+
+
+def _runner(function: Callable[..., Any]) -> Callable[[], None]:
+    return lambda: function(None)
+
+
+def outcome(case: Case) -> Outcome:
+    """Runs a case."""
+    Suite.programs.clear()
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        os.environ["ONNX_MODELS"] = folder  # where the runner puts the data of nets
+        try:
+            case.run()
+        except PopulusError as error:
+            return Outcome("unsupported", plain(str(error)))
+        except AssertionError as error:
+            text = str(error).strip().splitlines()
+            return Outcome(
+                "wrong", next((line for line in text if "Mismatch" in line or "rror" in line or "hape" in line), "") or "asserted"
+            )
+        except Exception as error:
+            return Outcome("error", f"{type(error).__name__}: {' '.join(str(error).split())}")
+    if all(_without_steps(program) for program in Suite.programs):
+        return Outcome("folded")
+    return Outcome("passed")
+
+
+def _without_steps(program: Program) -> bool:
+    """Whether nothing is left to compute: no vertex runs and nothing moves."""
+    return not any(isinstance(op, ExecuteOp | CopyOp) for op in program.module("poplar").walk())
+
+
+def plain(message: str) -> str:
+    """A message without place, name of the pass, and what differs from case to case."""
+    message = re.sub(r" \(in [a-z-]+\)$", "", message)
+    message = re.sub(r"^(test_\w+: )?'[^']*': ", "", message)
+    return re.sub(r"tensor<[^>]*?(!onnx\.string)?>", lambda m: "a tensor of strings" if m[1] else "a tensor", message)
+
+
+def outcomes(names: Iterable[str], processes: int = 2) -> dict[str, Outcome]:
+    """The outcomes of these cases, in their order."""
+    chosen = list(names)
+    with ProcessPoolExecutor(processes) as pool:
+        return dict(zip(chosen, pool.map(_named, chosen, chunksize=16)))
+
+
+def _named(name: str) -> Outcome:
+    return outcome(cases()[name])
+
+
+# -- the record and the page
+
+
+def recorded() -> dict[str, Outcome]:
+    """What the record says of every case that does not simply pass."""
+    found = json.loads(RECORD.read_text())
+    return {name: Outcome(status, reason) for status, entries in found.items() for name, reason in entries.items()}
+
+
+def record(found: Mapping[str, Outcome]) -> str:
+    """The text of the record: by status, name -> reason."""
+    groups: dict[str, dict[str, str]] = {status: {} for status in ("unsupported", "wrong", "error", "folded")}
+    for name, o in sorted(found.items()):
+        if o.status != "passed":
+            groups[o.status][name] = o.reason
+    return json.dumps({status: entries for status, entries in groups.items() if entries}, indent=1) + "\n"
+
+
+def page(exceptions: Mapping[str, Outcome]) -> str:
+    """The text of the page, from the cases and those that do not simply pass."""
+    statuses = Counter(exceptions[name].status if name in exceptions else "passed" for name in cases())
+    passed = statuses["passed"] + statuses["folded"]
+    groups = "\n".join(_row(group, [c for c in cases().values() if c.group == group], exceptions) for group in _groups())
+    by_op: dict[str, list[Case]] = defaultdict(list)
+    for case in cases().values():
+        if case.node is not None:
+            by_op[f"{case.node.domain}.{case.node.op_type}".removeprefix(".")].append(case)
+    rows = "\n".join(_row(op, by_op[op], exceptions, _version(by_op[op][0])) for op in sorted(by_op, key=str.lower))
+    return f"""# What of ONNX runs on tiles
+
+Written by `python -m populus.tools.onnx_suite --write`; the tests hold every case to it.
+
+ONNX's backend suite (onnx 1.23) has {len(cases()):,} cases for CPUs. Through `populus.onnx_backend`, on 16 tiles of target `host`:
+{passed:,} pass, {statuses["unsupported"]} are refused in one line, {statuses["wrong"]} differ from the expected numbers,
+{statuses["error"]} fail otherwise.
+Of those that pass, {statuses["folded"]} leave nothing to compute: all their inputs decide shapes, or they only pass on what they are given.
+No case calls the host.
+
+Several expected numbers cannot be had: those of Bernoulli and of Dropout in training are draws of another generator.
+
+| group | cases | pass | of which folded | not |
+|---|---|---|---|---|
+{groups}
+
+## By operator
+
+A case counts for the operator that it is about, its function written out included. `opset`: the newest version that the cases have.
+
+| operator | opset | cases | pass | of which folded | why the others do not |
+|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _groups() -> list[str]:
+    return list(dict.fromkeys(case.group for case in cases().values()))
+
+
+def _row(title: str, chosen: list[Case], exceptions: Mapping[str, Outcome], version: str = "") -> str:
+    found = [exceptions.get(c.name, Outcome("passed")) for c in chosen]
+    failed = [o for o in found if o.status not in ("passed", "folded")]
+    reasons = Counter(o.reason if o.status == "unsupported" else f"{o.status}: {o.reason}" for o in failed)
+    why = "; ".join(f"{reason} ({n})" if n > 1 else reason for reason, n in sorted(reasons.items())).replace("|", "\\|")
+    cells = [title, *([version] if version else []), len(found), len(found) - len(failed)]
+    cells += [sum(o.status == "folded" for o in found), why if version else len(failed)]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _version(case: Case) -> str:
+    assert case.node is not None
+    return str(defs.get_schema(case.node.op_type, case.domains[case.node.domain], case.node.domain).since_version)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the cases whose name matches, prints what does not pass, and with --write records all."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    write = "--write" in arguments
+    patterns = [a for a in arguments if not a.startswith("--")]
+    names = [name for name in cases() if all(re.search(p, name) for p in patterns)]
+    start = time.perf_counter()
+    found = outcomes(names)
+    for name, o in found.items():
+        if o.status not in ("passed", "folded"):
+            print(f"{name}: {o.status}: {o.reason}")
+    print(f"{dict(Counter(o.status for o in found.values()))} in {time.perf_counter() - start:.0f} s")
+    if write and not patterns:
+        RECORD.write_text(record(found))
+        PAGE.write_text(page({name: o for name, o in found.items() if o.status != "passed"}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
