@@ -38,7 +38,11 @@ def _strict(graph: GraphOp, sample: int | None, seed: int) -> Program:
 
 
 def _native(graph: GraphOp, sample: int | None, seed: int) -> Program:
-    raise PopulusError("the native engine is not built yet; use numpy or strict")
+    if sample:
+        return _numpy(graph, sample, seed)
+    from populus.runtime.engine.native.program import NativeProgram
+
+    return NativeProgram(graph)
 
 
 ENGINES: dict[str, Callable[[GraphOp, int | None, int], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
@@ -47,8 +51,8 @@ ENGINES: dict[str, Callable[[GraphOp, int | None, int], Program]] = {"native": _
 class Session:
     """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
 
-    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`, or `strict`, which runs vertex by vertex
-    and checks each. `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each
+    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`; `native`, which compiles families; or
+    `strict`, which runs vertex by vertex and checks each. `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each
     execute (either engine's name may be given then); None or 0: no sample. `seed`: of the order of
     vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
     """
@@ -66,6 +70,11 @@ class Session:
     @property
     def outputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         return self._program.outputs
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """How many families of each codelet the native engine leaves to NumPy; nothing on other engines."""
+        return dict(self._program.fallbacks)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
         """The outputs by name, as new arrays; inputs are left as they are.

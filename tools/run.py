@@ -32,7 +32,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="MODEL", help="a .onnx model, or a .mlir module of any level")
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
-    add("--engine", default="numpy", choices=ENGINES, help="numpy (default) or strict, which checks every vertex; native is to come")
+    add("--engine", default="numpy", choices=ENGINES, help="numpy (default), strict, which checks every vertex, or native, machine code")
     add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")
     add("--narrow", action="store_true", help="compute in types that the target holds where it lacks the model's, doubles say")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
@@ -90,6 +90,9 @@ def execute(args: argparse.Namespace) -> int:
         outputs = program.run(inputs)
     ran = perf_counter()
     console.print(outputs_table(outputs))
+    if args.level == "poplar" and program.session.fallbacks:
+        counted = ", ".join(f"{codelet} {n}" for codelet, n in sorted(program.session.fallbacks.items()))
+        console.print(f"families without native code, run by NumPy: {counted}", style="dim")
     console.print(f"compiled in {compiled - start:.2f} s, ran in {ran - compiled:.2f} s at the level {args.level}", style="dim")
     if args.outputs is not None:
         write_npz(args.outputs, outputs)

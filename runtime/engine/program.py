@@ -151,6 +151,7 @@ class Program(ABC):
                 _declare(self.inputs, op, op.stream.data, op.dst, op.host_element)
             elif isinstance(op, StreamOutOp):
                 _declare(self.outputs, op, op.stream.data, op.src, op.host_element)
+        self.fallbacks: dict[str, int] = {}  # families that an engine leaves to another, by codelet
         self.given: Arrays = {}
         self.results: Arrays = {}
         self._functions: dict[str, BlockNode] = {}

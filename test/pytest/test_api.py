@@ -79,7 +79,6 @@ def test_profile_has_the_summary():
     ("arguments", "message"),
     [
         ({"engine": "nunpy"}, "no engine 'nunpy'; did you mean 'numpy'?"),
-        ({"engine": "native"}, "the native engine is not built yet"),
         ({"level": "onx"}, "no level 'onx'; did you mean 'onnx'?"),
         ({"target": "gc201"}, "did you mean 'gc200'?"),
         ({"tiles": 0}, "tiles = 0; a machine has at least 1"),

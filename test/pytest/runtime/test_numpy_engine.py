@@ -259,8 +259,6 @@ def test_inputs_that_are_not_the_programs(inputs, message):
 
 def test_engines_that_there_are_not():
     text = var("x") + stream_in("x")
-    with pytest.raises(PopulusError, match="the native engine is not built yet; use numpy or strict"):
-        Session(module(text), "native")
     with pytest.raises(PopulusError, match="no engine 'nunpy'; did you mean 'numpy'"):
         Session(module(text), "nunpy")
 

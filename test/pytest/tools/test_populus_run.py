@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 X = np.array([[1, -2, 3], [0, 5, -6]], np.float32)
 W = np.array([[1, 0], [2, 1], [0, -1]], np.float32)
 Y = np.maximum(X @ W + 1, 0)
-CASES = 24  # of `arguments`, which needs a folder
+CASES = 23  # of `arguments`, which needs a folder
 
 
 @pytest.fixture
@@ -119,7 +119,6 @@ def arguments(folder):
         "tiles that are no number": ([*b, "--tiles", "few"], "argument --tiles: invalid int value: 'few'"),
         "more tiles than anything": ([*b, "--tiles", "9999999"], "9999999 tiles are more than"),
         "an unknown engine": ([*b, "--engine", "fast"], "argument --engine: invalid choice: 'fast'"),
-        "the engine to come": ([*b, "--engine", "native"], "the native engine is not built yet; use engine numpy (or strict)"),
         "an unknown level": ([*b, "--level", "popnn"], "argument --level: invalid choice: 'popnn'"),
         "an unknown pipeline": ([*b, "--pipeline", "fast"], "no pipeline 'fast'; there are inference, inference-plain"),
         "a pipeline with an unknown pass": (

@@ -1,0 +1,327 @@
+"""`matmul` and `conv`: blocks of sums held in registers, the right-hand side packed into panels.
+
+    c[m, n] = sum over k of a[m, k] b[k, n]
+
+a is read where it is: element (m, k) lies at rows[m] + depth[k], two tables of byte offsets, so a convolution's windows are
+rows of a matrix that nobody writes down. b is packed as panels of some vectors' width, once where it is constant. Every
+element is one sum in the order of k, from 0, whatever the blocks are; where the CPU has it, product and sum are rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.runtime.codelets.task import Array
+from populus.runtime.engine.native.jit import Kernel, Library
+from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.text import Function
+
+TYPES = {"float32": "float", "float64": "double"}
+SUFFIX = {"float": "f32", "double": "f64"}
+
+
+def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
+    return machine.vector_bytes // dtype.itemsize
+
+
+# -- one block of rows by vectors -------------------------------------------------------------------------------------
+
+
+def block_kernel(rows: int, vectors: int, dtype: str, form: str) -> Kernel:
+    """`rows` by `vectors` sums. `form`: how c lies: `rows` (columns side by side) or `columns` (rows side by side)."""
+    return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, TYPES[dtype], form))
+
+
+def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Machine) -> str:
+    item = 4 if type == "float" else 8
+    lanes = machine.vector_bytes // item
+    vector = f"<{lanes} x {type}>"
+    # a: row 0 .. of the tables; b: the panel; c: where the block goes; step: bytes from row to row, or from column to column;
+    # valid: columns; add: c += rather than c =
+    f = Function(
+        name,
+        "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, i64 %k, "
+        "ptr noalias %c, i64 %step, i64 %valid, i64 %add",
+        "void",
+    )
+    starts = [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
+
+    def step(i: str, *sums: str) -> list[str]:
+        offset = f.load("i64", f.at("%depth", i, "i64"))
+        panel = f.at("%b", f.mul(i, vectors * lanes), type)
+        right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
+        new: list[str] = []
+        for r in range(rows):
+            left = f.splat(type, lanes, f.load(type, f.beyond(starts[r], offset)))
+            for v in range(vectors):
+                total = sums[r * vectors + v]
+                if machine.fused:
+                    new.append(f.call(vector, f"llvm.fma.v{lanes}{SUFFIX[type]}", (vector, left), (vector, right[v]), (vector, total)))
+                else:
+                    new.append(f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {left}, {right[v]}')}"))
+        return new
+
+    sums = f.loop(0, "%k", step, [(vector, "zeroinitializer")] * (rows * vectors))
+    (_store_rows if form == "rows" else _store_columns)(f, rows, vectors, lanes, type, sums)
+    return f.done("void")
+
+
+def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
+    """Whole vectors but in the last columns, where a mask holds back what is beyond `valid`."""
+    vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", 4 if type == "float" else 8
+    left = f.sub("%valid", (vectors - 1) * lanes)
+    counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
+    keep = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
+    adds = f.let("icmp ne i64 %add, 0")
+
+    def write(add: bool) -> None:
+        for r in range(rows):
+            row = f.beyond("%c", f.mul("%step", r))
+            for v in range(vectors):
+                place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
+                if v == vectors - 1:
+                    if add:
+                        old = f.call(
+                            vector, f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0",
+                            ("ptr", place), ("i32 immarg", str(item)), (mask, keep), (vector, "zeroinitializer"),
+                        )  # fmt: skip
+                        value = f.let(f"fadd {vector} {old}, {value}")
+                    f.call(
+                        "void",
+                        f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0",
+                        (vector, value),
+                        ("ptr", place),
+                        ("i32 immarg", str(item)),
+                        (mask, keep),
+                    )
+                else:
+                    if add:
+                        value = f.let(f"fadd {vector} {f.load(vector, place, item)}, {value}")
+                    f.store(vector, value, place, item)
+
+    f.when(adds, lambda: write(True), lambda: write(False))
+
+
+def _store_columns(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
+    """The block transposed through a buffer: each column becomes `rows` elements side by side."""
+    vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", 4 if type == "float" else 8
+    width = vectors * lanes
+    buffer = f.let(f"alloca [{rows * width} x {type}], align 16")
+    for v in range(vectors):
+        for r in range(rows):
+            f.store(vector, sums[r * vectors + v], f.at(buffer, r * width + v * lanes, type), item)
+    adds = f.let("icmp ne i64 %add, 0")
+
+    def write(add: bool) -> None:
+        def one(n: str) -> None:
+            value = "poison"
+            for r in range(rows):
+                element = f.load(type, f.at(buffer, f.add(n, r * width), type))
+                value = f.let(f"insertelement {column} {value}, {type} {element}, i64 {r}")
+            place = f.beyond("%c", f.mul("%step", n))
+            if add:
+                value = f.let(f"fadd {column} {f.load(column, place, item)}, {value}")
+            f.store(column, value, place, item)
+
+        f.loop(0, "%valid", one)
+
+    f.when(adds, lambda: write(True), lambda: write(False))
+
+
+# -- all blocks --------------------------------------------------------------------------------------------------------
+
+
+def _blocks(name: str, machine: Machine) -> str:
+    """Units are panels. The first `tall` blocks have `high` rows, the others one less; the first `wide` panels `broad` vectors."""
+    f = Function(name)
+    a, rows, depth, b, c, *kernels = f.args("ppppppppp")
+    k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step, add = (f.arg(9 + i) for i in range(13))
+
+    def panel(j: str) -> None:
+        narrow = f.let(f"icmp sge i64 {j}, {wide}")
+        vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
+        start = _before(f, j, wide, broad)
+        right = f.beyond(b, f.mul(f.mul(start, lane_bytes), k))
+        column = f.mul(start, lanes)
+        valid = f.call("i64", "llvm.smin.i64", ("i64", f.mul(vectors, lanes)), ("i64", f.sub(n, column)))
+        into = f.beyond(c, f.mul(column, column_step))
+        tall_kernel = f.let(f"select i1 {narrow}, ptr {kernels[2]}, ptr {kernels[0]}")
+        short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
+
+        def block(i: str) -> None:
+            row = _before(f, i, tall, high)
+            kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
+            target = f.beyond(into, f.mul(row, row_step))
+            place = f.at(rows, row, "i64")
+            f.line(
+                f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, i64 {k}, ptr {target}, i64 {step}, i64 {valid}, i64 {add})"
+            )
+
+        f.loop(0, blocks, block)
+
+    f.loop("%first", "%end", panel)
+    return f.done()
+
+
+def _before(f: Function, i: str, large: str, size: str) -> str:
+    """Where part i begins, the first `large` parts being of `size` and the others one smaller."""
+    behind = f.call("i64", "llvm.smax.i64", ("i64", f.sub(i, large)), ("i64", "0"))
+    return f.sub(f.mul(i, size), behind)
+
+
+BLOCKS = Kernel("blocks", _blocks)
+
+
+def _packer(type: str, name: str, machine: Machine) -> str:
+    """b[k, n] at depth[k] + columns[n] into panels, zeros beyond n. Units are panels."""
+    item = 4 if type == "float" else 8
+    lanes = machine.vector_bytes // item
+    f = Function(name)
+    b, depth, columns, panels, k, n, wide, broad, side = f.args("ppppiiiii")
+
+    def panel(j: str) -> None:
+        start = _before(f, j, wide, broad)
+        vectors = f.sub(broad, f.let(f"zext i1 {f.let(f'icmp sge i64 {j}, {wide}')} to i64"))
+        width = f.mul(vectors, lanes)
+        into = f.at(panels, f.mul(f.mul(start, lanes), k), type)
+        column = f.mul(start, lanes)
+        valid = f.call("i64", "llvm.smin.i64", ("i64", width), ("i64", f.sub(n, column)))
+        from_ = f.at(columns, column, "i64")
+        contiguous = f.let(f"icmp ne i64 {side}, 0")
+
+        def row(i: str) -> None:
+            source = f.beyond(b, f.load("i64", f.at(depth, i, "i64")))
+            target = f.at(into, f.mul(i, width), type)
+
+            def straight() -> None:
+                base = f.beyond(source, f.load("i64", from_))
+                full = f.let(f"sdiv i64 {valid}, {lanes}")
+
+                def vector(v: str) -> None:
+                    at = f.mul(v, lanes)
+                    f.store(f"<{lanes} x {type}>", f.load(f"<{lanes} x {type}>", f.at(base, at, type), item), f.at(target, at, type), item)
+
+                f.loop(0, full, vector)
+                f.loop(f.mul(full, lanes), valid, lambda q: f.store(type, f.load(type, f.at(base, q, type)), f.at(target, q, type)))
+
+            def scattered() -> None:
+                def one(q: str) -> None:
+                    value = f.load(type, f.beyond(source, f.load("i64", f.at(from_, q, "i64"))))
+                    f.store(type, value, f.at(target, q, type))
+
+                f.loop(0, valid, one)
+
+            f.when(contiguous, straight, scattered)
+            f.loop(valid, width, lambda q: f.store(type, "0.0", f.at(target, q, type)))
+
+        f.loop(0, k, row)
+
+    f.loop("%first", "%end", panel)
+    return f.done()
+
+
+def pack_kernel(dtype: str) -> Kernel:
+    return Kernel(f"pack {dtype}", partial(_packer, TYPES[dtype]))
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def shares(n: int, most: int) -> tuple[int, int, int]:
+    """n in as few parts as `most` allows, sizes differing by one: (parts, largest, how many are of the largest)."""
+    parts = -(-n // most)
+    largest = -(-n // parts)
+    return parts, largest, n - parts * (largest - 1)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How n columns are cut into panels of vectors."""
+
+    n: int
+    lanes: int
+    parts: int
+    broad: int
+    wide: int
+
+    @staticmethod
+    def of(n: int, lanes: int, most: int) -> Panels:
+        return Panels(n, lanes, *shares(-(-n // lanes), most))
+
+    @property
+    def columns(self) -> int:
+        """Columns with the padding of the last panel."""
+        return -(-self.n // self.lanes) * self.lanes
+
+    def packed(self, b: Array) -> Array:
+        """b: [k, n] as panels, in new memory."""
+        k = b.shape[0]
+        whole = np.zeros((k, self.columns), b.dtype)
+        whole[:, : self.n] = b
+        out = np.empty(k * self.columns, b.dtype)
+        at = 0
+        for j in range(self.parts):
+            start = self.broad * j - max(0, j - self.wide)
+            width = (self.broad - (j >= self.wide)) * self.lanes
+            out[at : at + k * width] = whole[:, start * self.lanes : start * self.lanes + width].reshape(-1)
+            at += k * width
+        return out
+
+
+Table = NDArray[np.int64]
+
+
+@dataclass
+class Product:
+    """A matrix product in the making: tables in bytes; c at `row_step` and `column_step` bytes, one of them an element."""
+
+    library: Library
+    a: Array
+    rows: Table
+    depth: Table
+    c: Array
+    row_step: int
+    column_step: int
+    n: int
+    add: bool = False
+
+    @property
+    def panels(self) -> Panels:
+        host = self.library.host
+        return Panels.of(self.n, lanes_of(host, self.c.dtype), host.block[1])
+
+    def pack(self, b: Array, depth: Table, columns: Table, room: Array) -> Launch:
+        """The launch that packs b, element (k, n) of which is at depth[k] + columns[n], into `room`."""
+        p = self.panels
+        side = bool(np.all(np.diff(columns) == b.itemsize))
+        args: Sequence[int | Array | Kernel] = [b, depth, columns, room, len(depth), p.n, p.wide, p.broad, int(side)]
+        return Launch(self.library, pack_kernel(self.c.dtype.name), args, p.parts)
+
+    def launch(self, packed: Array) -> Launch:
+        """The launch that multiplies with packed panels."""
+        p, m, item = self.panels, len(self.rows), self.c.itemsize
+        parts, high, tall = shares(m, self.library.host.block[0])
+        form = "rows" if self.column_step == item else "columns"
+        assert item in (self.column_step, self.row_step), (self.row_step, self.column_step)
+        kernels = [
+            block_kernel(max(rows, 1), max(vectors, 1), self.c.dtype.name, form)
+            for vectors in (p.broad, p.broad - 1)
+            for rows in (high, high - 1)
+        ]
+        # A size that does not occur is not compiled either.
+        if tall == parts:
+            kernels[1], kernels[3] = kernels[0], kernels[2]
+        if p.wide == p.parts:
+            kernels[2], kernels[3] = kernels[0], kernels[1]
+        step = self.row_step if form == "rows" else self.column_step
+        args: Sequence[int | Array | Kernel] = [
+            self.a, self.rows, self.depth, packed, self.c, *kernels, len(self.depth), self.n, tall, high, parts, p.wide, p.broad,
+            p.lanes * item, p.lanes, self.row_step, self.column_step, step, int(self.add),
+        ]  # fmt: skip
+        return Launch(self.library, BLOCKS, args, p.parts)

@@ -1,0 +1,149 @@
+"""Copies between views of any strides, and images with a border of zeros."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array
+from populus.runtime.engine.native.jit import Kernel, Library
+from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.text import Function
+
+RANK = 4
+
+
+def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
+    """(sizes, byte strides of each array), of arrays of one shape, neighbouring dimensions merged where all of them allow it."""
+    shape: list[int] = []
+    strides: list[list[int]] = [[] for _ in arrays]
+    for d in reversed(range(arrays[0].ndim)):
+        n = arrays[0].shape[d]
+        if n == 1:
+            continue
+        if shape and all(a.strides[d] == s[0] * shape[0] for a, s in zip(arrays, strides)):
+            shape[0] *= n
+        else:
+            shape.insert(0, n)
+            for a, s in zip(arrays, strides):
+                s.insert(0, a.strides[d])
+    if not shape:
+        return [1], [[a.itemsize] for a in arrays]
+    return shape, strides
+
+
+def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:
+    """Four loops, the first cut into units; `pattern`: what of the innermost strides is one element: both, target, source, none."""
+    type = f"i{8 * item}"
+    f = Function(name)
+    source, target = f.args("pp")
+    sizes, steps, leaps = ([f.arg(2 + RANK * g + d) for d in range(RANK)] for g in range(3))
+
+    def level(d: int, x: str, y: str, first: str, end: str) -> None:
+        def body(i: str) -> None:
+            if d < RANK - 1:
+                level(d + 1, f.beyond(x, f.mul(i, steps[d])), f.beyond(y, f.mul(i, leaps[d])), "0", sizes[d + 1])
+                return
+            here = f.at(x, i, type) if pattern in ("both", "source") else f.beyond(x, f.mul(i, steps[d]))
+            there = f.at(y, i, type) if pattern in ("both", "target") else f.beyond(y, f.mul(i, leaps[d]))
+            f.store(type, f.load(type, here), there)
+
+        f.loop(first, end, body)
+
+    level(0, source, target, "%first", "%end")
+    return f.done()
+
+
+def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
+    """Launches that copy elements of one type; None where these kernels cannot."""
+    if target.size == 0:
+        return []
+    source = np.broadcast_to(source, target.shape)
+    item = target.itemsize
+    if source.dtype != target.dtype or item not in (1, 2, 4, 8) or np.may_share_memory(source, target):
+        return None
+    shape, (steps, leaps) = coalesced([source, target])
+    if len(shape) > RANK:
+        return None
+    if len(shape) > 1 and leaps[-1] != item and leaps[-2] == item and steps[-1] != item:
+        for s in (shape, steps, leaps):
+            s[-1], s[-2] = s[-2], s[-1]
+    lead = RANK - len(shape)
+    if lead and len(shape) > 1:  # units are of the first dimension that has several
+        args = [*shape[:1], *[1] * lead, *shape[1:], *steps[:1], *[0] * lead, *steps[1:], *leaps[:1], *[0] * lead, *leaps[1:]]
+    else:
+        args = [*[1] * lead, *shape, *[0] * lead, *steps, *[0] * lead, *leaps]
+    pattern = {(True, True): "both", (True, False): "source", (False, True): "target", (False, False): "none"}[
+        steps[-1] == item, leaps[-1] == item
+    ]
+    kernel = Kernel(f"copy {item} {pattern}", partial(_copy, item, pattern))
+    return [Launch(library, kernel, [source, target, *args], args[0])]
+
+
+def _pad(item: int, name: str, machine: Machine) -> str:
+    """Planes [h, w] into [top + h + bottom, left + w + right] with zeros around. Units are planes."""
+    type = f"i{8 * item}"
+    f = Function(name)
+    source, target = f.args("pp")
+    plane_step, row_step, h, w, top, bottom, left, right = (f.arg(2 + i) for i in range(8))
+    width = f.add(f.add(left, w), right)
+    height = f.add(f.add(top, h), bottom)
+
+    def plane(p: str) -> None:
+        x = f.beyond(source, f.mul(p, plane_step))
+        y = f.at(target, f.mul(p, f.mul(width, height)), type)
+
+        def zeros(first: str, end: str) -> None:
+            f.loop(first, end, lambda i: f.store(type, "0", f.at(y, i, type)))
+
+        def row(r: str) -> None:
+            start = f.mul(f.add(top, r), width)
+            middle, behind, following = f.add(start, left), f.add(f.add(start, left), w), f.add(start, width)
+            zeros(start, middle)
+            into, line = f.at(y, middle, type), f.beyond(x, f.mul(r, row_step))
+            f.loop(0, w, lambda i: f.store(type, f.load(type, f.at(line, i, type)), f.at(into, i, type)))
+            zeros(behind, following)
+
+        zeros("0", f.mul(top, width))
+        f.loop(0, h, row)
+        zeros(f.mul(f.add(top, h), width), f.mul(height, width))
+
+    f.loop("%first", "%end", plane)
+    return f.done()
+
+
+def pad(library: Library, source: Array, target: Array, before: tuple[int, int], behind: tuple[int, int]) -> list[Launch] | None:
+    """Launches that put source [.., h, w] into the middle of contiguous target; None where the kernel cannot."""
+    shape, (steps,) = coalesced([source.reshape(source.shape)])
+    del shape, steps
+    lead = source.shape[:-2]
+    planes = int(np.prod(lead, dtype=np.int64))
+    step = _merged_step(source, len(lead))
+    if (
+        source.dtype != target.dtype
+        or source.itemsize not in (4, 8)
+        or step is None
+        or (source.shape[-1] > 1 and source.strides[-1] != source.itemsize)
+    ):
+        return None
+    h, w = source.shape[-2:]
+    kernel = Kernel(f"pad {source.itemsize}", partial(_pad, source.itemsize))
+    args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1]]
+    return [Launch(library, kernel, args, planes)]
+
+
+def _merged_step(array: Array, lead: int) -> int | None:
+    """The one stride with which the first `lead` dimensions are walked; None if there is none."""
+    step, expected = None, 0
+    for n, s in zip(reversed(array.shape[:lead]), reversed(array.strides[:lead])):
+        if n == 1:
+            continue
+        if step is None:
+            step, expected = s, s * n
+        elif s != expected:
+            return None
+        else:
+            expected = s * n
+    return 0 if step is None else step

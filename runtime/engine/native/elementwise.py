@@ -1,0 +1,223 @@
+"""`map`: one function for each formula, element types and pattern of strides; sizes and strides are its arguments.
+
+    func.func @f(%x1: memref<?xf32>, %y: memref<?xf32>, sizes.., strides.., %first: index, %end: index)
+
+is a nest of `scf.for` around the formula of one element, which `codelet-to-llvm` lowers and LLVM makes vectors of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from populus.dialects.expr import Expr
+from populus.runtime.codelets.task import Array, Task
+from populus.runtime.engine.native.copies import coalesced
+from populus.runtime.engine.native.copies import copy as copies
+from populus.runtime.engine.native.jit import Kernel, Library
+from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.machine import Machine
+from populus.runtime.tape import Tape, tape_of
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+STRIDE = {0: "zero", 1: "one"}  # what is known of an innermost stride while compiling; else: any
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """`tape` over `rank` loops. `strides`: the innermost of each operand and of the output; `same`: operands that are the output."""
+
+    tape: Tape
+    rank: int
+    strides: tuple[str, ...]
+    same: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        literals = [(x.dtype.name, x.tobytes().hex()) for x in self.tape.literals]
+        steps = [(s.name, s.args, s.dtype.name) for s in self.tape.steps]
+        operands = [d.name for d in self.tape.operands]
+        return f"map {operands} {literals} {steps} {self.tape.result} {self.tape.dtype} {self.rank} {self.strides} {self.same}"
+
+    @property
+    def pointers(self) -> list[int]:
+        """The operands that have a memref of their own."""
+        return [i for i in range(len(self.tape.operands)) if i not in self.same]
+
+    @property
+    def numbers(self) -> int:
+        """How many sizes and strides the function takes."""
+        unknown = sum(s == "any" for i, s in enumerate(self.strides) if i not in self.same)
+        return (self.rank - 1) * (2 + len(self.pointers)) + unknown
+
+
+def module_of(pattern: Pattern, name: str) -> ModuleOp:
+    """The codelet in `func`, `scf`, `arith`, `math` and `memref`. Raises Unsupported."""
+    from xdsl.builder import Builder
+    from xdsl.dialects import arith, func, memref, scf
+    from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, ModuleOp, i1
+    from xdsl.ir import Block, Operation, Region, SSAValue
+    from xdsl.rewriter import InsertPoint
+
+    from populus.runtime.engine.native.formulas import Formula, element_type
+
+    index = IndexType()
+
+    def memory(dtype: np.dtype[Any]) -> MemRefType:
+        type = element_type(dtype)
+        return MemRefType(IntegerType(8) if type == i1 else type, [DYNAMIC_INDEX])
+
+    tape, rank, places = pattern.tape, pattern.rank, [*pattern.pointers, len(pattern.tape.operands)]
+    types = [memory(d) for i, d in enumerate((*tape.operands, tape.dtype)) if i in places]
+    entry = Block(arg_types=[*types, *[index] * (pattern.numbers + 2)])
+    pointers = dict(zip(places, entry.args))
+    rest = list(entry.args[len(types) :])
+    first, end = rest[-2:]
+    sizes = [end, *rest[: rank - 1]]
+    rest = rest[rank - 1 : -2]
+    strides: dict[int, list[SSAValue | int]] = {}
+    for p in places:
+        outer: list[SSAValue | int] = list(rest[: rank - 1])
+        rest = rest[rank - 1 :]
+        kind = pattern.strides[p]
+        strides[p] = [*outer, rest.pop(0) if kind == "any" else int(kind == "one")]
+    builder = Builder(InsertPoint.at_end(entry))
+
+    def op(made: Operation) -> SSAValue:
+        builder.insert_op(made)
+        return made.results[0]
+
+    zero, one = (op(arith.ConstantOp(IntegerAttr(n, index))) for n in (0, 1))
+    before: dict[int, SSAValue] = dict.fromkeys(places, zero)
+    for d in range(rank):
+        body = Block(arg_types=[index])
+        loop = scf.ForOp(first if d == 0 else zero, sizes[d], one, [], Region(body))
+        builder.insert_op(loop)
+        after = builder
+        builder = Builder(InsertPoint.at_end(body))
+        now: dict[int, SSAValue] = {}
+        for p, at in before.items():
+            stride = strides[p][d]
+            step = body.args[0] if isinstance(stride, int) else op(arith.MuliOp(body.args[0], stride))
+            now[p] = at if stride == 0 else op(arith.AddiOp(at, step))
+        before = now
+        after.insert_op(scf.YieldOp() if d else func.ReturnOp())
+
+    def value(i: int) -> SSAValue:
+        loaded = op(memref.LoadOp.get(pointers[i], [before[i]]))
+        return (
+            op(arith.CmpiOp(loaded, op(arith.ConstantOp(IntegerAttr(0, IntegerType(8)))), "ne"))
+            if (tape.operands[i].kind == "b")
+            else loaded
+        )
+
+    out = places[-1]
+    values: list[SSAValue] = []
+    for i, dtype in enumerate(tape.operands):
+        if i in pattern.same:
+            loaded = op(memref.LoadOp.get(pointers[out], [before[out]]))
+            if dtype.kind == "b":
+                loaded = op(arith.CmpiOp(loaded, op(arith.ConstantOp(IntegerAttr(0, IntegerType(8)))), "ne"))
+            values.append(loaded)
+        else:
+            values.append(value(i))
+    result = Formula(builder.insert_op).run(tape, values)
+    if tape.dtype.kind == "b":
+        result = op(arith.ExtUIOp(result, IntegerType(8)))
+    builder.insert_op(memref.StoreOp.get(result, pointers[out], [before[out]]))
+    builder.insert_op(scf.YieldOp())
+    function = func.FuncOp(name, (list(entry.arg_types), []), Region(entry))
+    return ModuleOp([function])
+
+
+def _text(pattern: Pattern, name: str, machine: Machine) -> str:
+    from xdsl.backend.llvm.convert import convert_module
+    from xdsl.context import Context
+
+    from populus.runtime.engine.native.to_llvm import lower
+
+    module = module_of(pattern, f"{name}_codelet")
+    lower(Context(), module)
+    text = str(convert_module(module, fallback_target_triple=machine.triple))
+    return text + caller(name, f"{name}_codelet", len(pattern.pointers) + 1, pattern.numbers)
+
+
+def caller(name: str, callee: str, pointers: int, numbers: int) -> str:
+    """A kernel that calls a codelet's function: pointers and numbers from its arguments, and its units."""
+    lines: list[str] = []
+    operands: list[str] = []
+    for i in range(pointers + numbers):
+        type = "ptr" if i < pointers else "i64"
+        lines += [f"  %p{i} = getelementptr i64, ptr %args, i64 {i}", f"  %a{i} = load {type}, ptr %p{i}"]
+        operands.append(f"{type} %a{i}")
+    operands += ["i64 %first", "i64 %end"]
+    body = "\n".join(lines)
+    return (
+        f"\ndefine i64 @{name}(ptr %args, i64 %first, i64 %end) {{\n{body}\n  call void @{callee}({', '.join(operands)})\n  ret i64 0\n}}\n"
+    )
+
+
+_known: dict[str, bool] = {}
+
+
+def _expressible(pattern: Pattern) -> bool:
+    """Whether the formula has native steps only. Known by trying, once for each tape."""
+    from populus.runtime.engine.native.formulas import Formula, Unsupported, element_type
+
+    tape = pattern.tape
+    key = Pattern(tape, 1, (), ()).key
+    if key not in _known:
+        from xdsl.dialects.test import TestOp
+
+        try:
+            operands = [TestOp(result_types=[element_type(d)]).results[0] for d in tape.operands]
+            element_type(tape.dtype)
+            Formula(lambda op: None).run(tape, operands)
+            _known[key] = True
+        except Unsupported:
+            _known[key] = False
+    return _known[key]
+
+
+def map(library: Library, task: Task) -> list[Launch] | None:
+    """`y = expr(x1, x2, ...)`, inputs stretched to y; an `inout` input is y."""
+    expr = task.params["expr"]
+    assert isinstance(expr, Expr), expr
+    inputs = [piece.array for name, piece in task.fields.items() if name != "y"]
+    out = task["y"] if "y" in task.fields else next(a for a in inputs if a.flags.writeable)
+    if out.size == 0:
+        return []
+    tape = tape_of(expr, tuple(a.dtype for a in inputs))
+    if tape.result < len(tape.operands):
+        return copies(library, inputs[tape.result], out)
+    inputs = [np.broadcast_to(a, out.shape) for a in inputs]
+    same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
+    if any(i not in same and np.may_share_memory(a, out) for i, a in enumerate(inputs)):
+        return None
+    shape, strides = coalesced([*inputs, out])
+    if any(s % a.itemsize for a, steps in zip((*inputs, out), strides) for s in steps):
+        return None
+    elements = [[s // a.itemsize for s in steps] for a, steps in zip((*inputs, out), strides)]
+    pattern = Pattern(tape, len(shape), tuple(STRIDE.get(s[-1], "any") for s in elements), same)
+    if not _expressible(pattern):
+        return None
+    args: list[int | Array | Kernel] = [a for i, a in enumerate(inputs) if i not in same]
+    args += [out, *shape[1:]]
+    for i, (steps, kind) in enumerate(zip(elements, pattern.strides)):
+        if i not in same:
+            args += [*steps[:-1], *([steps[-1]] if kind == "any" else [])]
+    kernel: Callable[[str, Machine], str] = partial(_text, pattern)
+    return [Launch(library, Kernel(pattern.key, kernel), args, shape[0])]
+
+
+def _is(a: Array, out: Array) -> bool:
+    """Whether an operand is the output, element for element."""
+    if a.dtype != out.dtype or a.__array_interface__["data"][0] != out.__array_interface__["data"][0]:
+        return False
+    return all(n == 1 or s == t for n, s, t in zip(out.shape, a.strides, out.strides))

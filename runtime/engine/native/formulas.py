@@ -1,0 +1,286 @@
+"""A tape's steps as `arith` and `math` ops on one element: to the last bit what NumPy's loops give, but for exp, log and tanh.
+
+Those three are computed in f32 by polynomials, to 2 units in the last place (their tests say 4), without fused operations,
+so that all CPUs agree.
+"""
+
+from __future__ import annotations
+
+import math as pymath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, f64, i1, i32
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from populus.runtime.tape import Step, Tape
+
+DType = np.dtype[Any]
+
+
+class Unsupported(Exception):
+    """A step that has no native form."""
+
+
+def element_type(dtype: DType) -> Attribute:
+    """The type of a value in a register: booleans are i1, integers have no sign. Raises Unsupported."""
+    match dtype.kind, dtype.name:
+        case "b", _:
+            return i1
+        case "i" | "u", _ if dtype.isbuiltin == 1:
+            return IntegerType(8 * dtype.itemsize)
+        case _, "float32":
+            return f32
+        case _, "float64":
+            return f64
+        case _:
+            raise Unsupported(dtype.name)
+
+
+@dataclass
+class Formula:
+    """Ops that compute one element; `emit` takes each as it is made."""
+
+    emit: Callable[[Operation], object]
+    constants: dict[tuple[Attribute, str], SSAValue] = field(default_factory=dict[tuple[Attribute, str], SSAValue])
+
+    def op(self, op: Operation) -> SSAValue:
+        self.emit(op)
+        return op.results[0]
+
+    def constant(self, value: float, type: Attribute) -> SSAValue:
+        """A number. Raises Unsupported for what text cannot say."""
+        if isinstance(type, IntegerType):
+            bits = int(value) & ((1 << type.width.data) - 1)
+            signed = bits - (1 << type.width.data) if type.width.data > 1 and bits >> (type.width.data - 1) else bits
+            return self.op(arith.ConstantOp(IntegerAttr(signed, type)))
+        assert isinstance(type, AnyFloat), type
+        if not pymath.isfinite(value):
+            width = 32 if type == f32 else 64
+            bits = int(np.array(value, f"f{width // 8}").view(f"i{width // 8}"))
+            return self.op(arith.BitcastOp(self.op(arith.ConstantOp(IntegerAttr(bits, IntegerType(width)))), type))
+        return self.op(arith.ConstantOp(FloatAttr(value, type)))
+
+    def compare(self, a: SSAValue, b: SSAValue, predicate: str) -> SSAValue:
+        return self.op(arith.CmpfOp(a, b, predicate))
+
+    def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(arith.SelectOp(condition, a, b))
+
+    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(arith.AddfOp(a, b))
+
+    def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(arith.SubfOp(a, b))
+
+    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(arith.MulfOp(a, b))
+
+    def polynomial(self, x: SSAValue, coefficients: tuple[float, ...]) -> SSAValue:
+        """Horner's rule; the coefficient of the highest power first."""
+        value = self.constant(coefficients[0], x.type)
+        for c in coefficients[1:]:
+            value = self.add(self.mul(value, x), self.constant(c, x.type))
+        return value
+
+    # -- whole tapes
+
+    def run(self, tape: Tape, operands: list[SSAValue]) -> SSAValue:
+        """The value of a tape. Raises Unsupported."""
+        values = list(operands)
+        dtypes: list[DType] = list(tape.operands)
+        literals: set[int] = set()
+        for literal in tape.literals:
+            if not pymath.isnan(float(literal.item())):
+                literals.add(len(values))
+            values.append(self.constant(literal.item(), element_type(literal.dtype)))
+            dtypes.append(literal.dtype)
+        for step in tape.steps:
+            args = [values[i] for i in step.args]
+            values.append(self.step(step, args, dtypes[step.args[0]], [i in literals for i in step.args]))
+            dtypes.append(step.dtype)
+        return values[tape.result]
+
+    def step(self, step: Step, args: list[SSAValue], dtype: DType, literal: list[bool]) -> SSAValue:
+        kind, name = dtype.kind, step.name
+        match name:
+            case "mask":  # the condition itself serves
+                return args[0]
+            case "blend":
+                return self.select(args[2], args[0], args[1])
+            case "convert":
+                return self.convert(args[0], dtype, step.dtype)
+            case "max" | "min" if kind == "f":
+                return self.extreme(name, args[0], args[1], literal)
+            case "signum" if kind == "f":
+                return self.signum(args[0])
+            case _:
+                pass
+        if kind == "f" and name in _COMPARES:
+            return self.compare(args[0], args[1], _COMPARES[name][0])
+        if kind in "iub" and name in _COMPARES:
+            return self.op(arith.CmpiOp(args[0], args[1], _COMPARES[name][1 if kind == "i" else 2]))
+        if kind == "f" and name in _FLOATS:
+            return self.op(_FLOATS[name](*args))
+        if kind == "f" and name in _TESTS:
+            return _TESTS[name](self, args[0])
+        if dtype.name == "float32" and name in _ROUNDED:
+            return _ROUNDED[name](self, args[0])
+        if kind in "iu" and name in _INTEGERS:
+            return self.op(_INTEGERS[name](*args))
+        if kind in "iu" and name in ("max", "min"):
+            return self.op(_EXTREMES[name, kind](*args))
+        if kind == "i" and name in ("neg", "abs"):
+            negative = self.op(arith.SubiOp(self.constant(0, args[0].type), args[0]))
+            if name == "neg":
+                return negative
+            return self.select(self.op(arith.CmpiOp(args[0], self.constant(0, args[0].type), "slt")), negative, args[0])
+        if kind == "b" and name in _LOGICAL:
+            return self.op(_LOGICAL[name](*args))
+        if kind == "b" and name == "logical_not":
+            return self.op(arith.XOrIOp(args[0], self.constant(1, i1)))
+        raise Unsupported(f"{name} of {dtype}")
+
+    def convert(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
+        type = element_type(to)
+        if to.kind == "b":
+            zero = self.constant(0, x.type)
+            return self.compare(x, zero, "une") if source.kind == "f" else self.op(arith.CmpiOp(x, zero, "ne"))
+        if source.kind == "f":
+            if not isinstance(type, AnyFloat):  # what NumPy makes of numbers beyond the integers is the C compiler's affair
+                raise Unsupported(f"{source} to {to}")
+            if source.itemsize == to.itemsize:
+                return x
+            return self.op(arith.ExtFOp(x, type) if to.itemsize > source.itemsize else arith.TruncFOp(x, type))
+        if isinstance(type, AnyFloat):
+            if source.kind == "i":
+                return self.op(arith.SIToFPOp(x, type))
+            if source.itemsize == 8:
+                raise Unsupported(f"{source} to {to}")
+            return self.op(arith.SIToFPOp(self.op(arith.ExtUIOp(x, IntegerType(32 if source.itemsize < 4 else 64))), type))
+        assert isinstance(type, IntegerType), type
+        assert isinstance(x.type, IntegerType), x.type
+        if x.type.width.data == type.width.data:
+            return x
+        if x.type.width.data > type.width.data:
+            return self.op(arith.TruncIOp(x, type))
+        return self.op(arith.ExtSIOp(x, type) if source.kind == "i" else arith.ExtUIOp(x, type))
+
+    def extreme(self, name: str, a: SSAValue, b: SSAValue, literal: list[bool]) -> SSAValue:
+        """The larger or smaller; NaN if either is: a comparison that fails takes the second, which a literal is not needed to be."""
+        predicate = "ogt" if name == "max" else "olt"
+        if literal[1]:
+            return self.select(self.compare(b, a, predicate), b, a)
+        value = self.select(self.compare(a, b, predicate), a, b)
+        return value if literal[0] else self.select(self.compare(a, a, "uno"), a, value)
+
+    def signum(self, x: SSAValue) -> SSAValue:
+        zero, one = self.constant(0.0, x.type), self.constant(1.0, x.type)
+        value = self.select(self.compare(x, zero, "oeq"), zero, x)
+        value = self.select(self.compare(x, zero, "olt"), self.constant(-1.0, x.type), value)
+        return self.select(self.compare(x, zero, "ogt"), one, value)
+
+    # -- exp, log, tanh; coefficients of Cephes (Moshier), expf, logf and tanhf
+
+    def exp(self, x: SSAValue) -> SSAValue:
+        """2^n p(r), with x = n ln 2 + r; 2^n in two factors, so that results without a leading one are right as well."""
+        high, low = self.constant(89.0, f32), self.constant(-104.0, f32)
+        x = self.select(self.compare(x, high, "ogt"), high, x)
+        x = self.select(self.compare(x, low, "olt"), low, x)
+        magic = self.constant(12582912.0, f32)  # 1.5 2^23: what is added to it is rounded to an integer
+        shifted = self.add(self.mul(x, self.constant(1.44269504088896341, f32)), magic)
+        n = self.sub(shifted, magic)
+        r = self.add(x, self.mul(n, self.constant(-0.693359375, f32)))
+        r = self.add(r, self.mul(n, self.constant(2.12194440e-4, f32)))
+        p = self.polynomial(r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1))
+        p = self.add(self.add(self.mul(p, self.mul(r, r)), r), self.constant(1.0, f32))
+        bits = self.op(arith.SubiOp(self.op(arith.BitcastOp(shifted, i32)), self.constant(0x4B400000, i32)))
+        half = self.op(arith.ShRSIOp(bits, self.constant(1, i32)))
+        rest = self.op(arith.SubiOp(bits, half))
+        return self.mul(self.mul(p, self.power_of_two(half)), self.power_of_two(rest))
+
+    def power_of_two(self, n: SSAValue) -> SSAValue:
+        biased = self.op(arith.AddiOp(n, self.constant(127, i32)))
+        return self.op(arith.BitcastOp(self.op(arith.ShLIOp(biased, self.constant(23, i32))), f32))
+
+    def log(self, x: SSAValue) -> SSAValue:
+        """e ln 2 + log m, with x = 2^e m and m within sqrt(1/2) and sqrt(2)."""
+        zero, one = self.constant(0.0, f32), self.constant(1.0, f32)
+        tiny = self.compare(x, self.constant(1.17549435e-38, f32), "olt")
+        scaled = self.select(tiny, self.mul(x, self.constant(8388608.0, f32)), x)
+        bits = self.op(arith.SubiOp(self.op(arith.BitcastOp(scaled, i32)), self.constant(0x3F3504F3, i32)))  # sqrt(1/2)
+        exponent = self.op(arith.SIToFPOp(self.op(arith.ShRSIOp(bits, self.constant(23, i32))), f32))
+        mantissa = self.op(arith.AddiOp(self.op(arith.AndIOp(bits, self.constant(0x7FFFFF, i32))), self.constant(0x3F3504F3, i32)))
+        e = self.sub(exponent, self.select(tiny, self.constant(23.0, f32), zero))
+        m = self.sub(self.op(arith.BitcastOp(mantissa, f32)), one)
+        square = self.mul(m, m)
+        p = self.polynomial(
+            m,
+            (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
+             -2.4999993993e-1, 3.3333331174e-1),
+        )  # fmt: skip
+        y = self.mul(self.mul(m, square), p)
+        y = self.add(y, self.mul(e, self.constant(-2.12194440e-4, f32)))
+        y = self.sub(y, self.mul(square, self.constant(0.5, f32)))
+        y = self.add(self.add(m, y), self.mul(e, self.constant(0.693359375, f32)))
+        infinite = self.constant(pymath.inf, f32)
+        y = self.select(self.compare(x, infinite, "oeq"), x, y)
+        y = self.select(self.compare(x, zero, "oeq"), self.constant(-pymath.inf, f32), y)
+        return self.select(self.compare(x, zero, "ult"), self.sub(self.select(self.compare(x, x, "uno"), x, infinite), infinite), y)
+
+    def tanh(self, x: SSAValue) -> SSAValue:
+        """1 - 2 / (exp(2 |x|) + 1) with the sign of x; of small x a polynomial."""
+        one, two = self.constant(1.0, f32), self.constant(2.0, f32)
+        a = self.op(math.AbsFOp(x))
+        far = self.sub(one, self.op(arith.DivfOp(two, self.add(self.exp(self.add(a, a)), one))))
+        far = self.select(self.compare(x, self.constant(0.0, f32), "olt"), self.op(arith.NegfOp(far)), far)
+        s = self.mul(x, x)
+        p = self.polynomial(s, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1))
+        near = self.add(self.mul(self.mul(p, s), x), x)
+        return self.select(self.compare(a, self.constant(0.625, f32), "olt"), near, far)
+
+
+_COMPARES = {
+    "equal": ("oeq", "eq", "eq"),
+    "gt": ("ogt", "sgt", "ugt"),
+    "gte": ("oge", "sge", "uge"),
+    "lt": ("olt", "slt", "ult"),
+    "lte": ("ole", "sle", "ule"),
+}
+_FLOATS: dict[str, Callable[..., Operation]] = {
+    "abs": math.AbsFOp,
+    "add": arith.AddfOp,
+    "ceil": math.CeilOp,
+    "divide": arith.DivfOp,
+    "floor": math.FloorOp,
+    "mul": arith.MulfOp,
+    "nearbyint": math.RoundEvenOp,
+    "neg": arith.NegfOp,
+    "sqrt": math.SqrtOp,
+    "sub": arith.SubfOp,
+    "trunc": math.TruncOp,
+}
+_INTEGERS: dict[str, Callable[..., Operation]] = {
+    "add": arith.AddiOp,
+    "bitwise_and": arith.AndIOp,
+    "bitwise_or": arith.OrIOp,
+    "bitwise_xor": arith.XOrIOp,
+    "mul": arith.MuliOp,
+    "sub": arith.SubiOp,
+}
+_LOGICAL: dict[str, Callable[..., Operation]] = {"logical_and": arith.AndIOp, "logical_or": arith.OrIOp, "logical_xor": arith.XOrIOp}
+_EXTREMES: dict[tuple[str, str], Callable[..., Operation]] = {
+    ("max", "i"): arith.MaxSIOp,
+    ("max", "u"): arith.MaxUIOp,
+    ("min", "i"): arith.MinSIOp,
+    ("min", "u"): arith.MinUIOp,
+}
+_TESTS: dict[str, Callable[[Formula, SSAValue], SSAValue]] = {
+    "isfinite": lambda f, x: f.compare(f.op(math.AbsFOp(x)), f.constant(pymath.inf, x.type), "olt"),
+    "isinf": lambda f, x: f.compare(f.op(math.AbsFOp(x)), f.constant(pymath.inf, x.type), "oeq"),
+    "isnan": lambda f, x: f.compare(x, x, "uno"),
+}
+_ROUNDED: dict[str, Callable[[Formula, SSAValue], SSAValue]] = {"exp": Formula.exp, "log": Formula.log, "tanh": Formula.tanh}

@@ -1,0 +1,126 @@
+"""LLVM text becomes object code, and object code becomes functions that are called by address."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from populus.runtime.engine.native import cache
+from populus.runtime.engine.native.machine import Machine, binding, machine
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function to compile: `build(name, machine)` gives LLVM text that defines it under this name.
+
+    `key` says all that the text depends on beside the machine and this package's source.
+    """
+
+    key: str
+    build: Callable[[str, Machine], str]
+
+    @property
+    def name(self) -> str:
+        return f"populus_{hashlib.sha256(self.key.encode()).hexdigest()[:24]}"
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and other.key == self.key
+
+
+@lru_cache(1)
+def source_hash() -> str:
+    """A hash of the code that makes code: the files of this package."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def target_machine(host: Machine) -> Any:
+    llvm = binding()
+    target = llvm.Target.from_triple(host.triple)
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
+
+
+def optimised(text: str, host: Machine) -> tuple[Any, Any]:
+    """LLVM's module of the text after its passes, and the machine to emit it with."""
+    llvm, target = binding(), target_machine(host)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = host.triple, str(target.target_data)
+    module.verify()
+    # Without interleaving a loop over some dozens of elements still runs in vectors.
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization, options.loop_interleaving, options.slp_vectorization = True, False, False
+    options.loop_unrolling = False  # an unrolled block of sums does not fit the registers
+    with options, llvm.create_pass_builder(target, options) as builder, builder.getModulePassManager() as passes:
+        passes.run(module, builder)
+    return module, target
+
+
+def object_code(text: str, host: Machine) -> bytes:
+    """The machine code of LLVM text."""
+    module, target = optimised(text, host)
+    return bytes(target.emit_object(module))
+
+
+class Library:
+    """The compiled kernels of a process, for one machine. Code stays where it is until the process ends."""
+
+    def __init__(self, host: Machine):
+        self.host = host
+        self.compiled = 0  # how many kernels were not in the cache
+        self._addresses: dict[str, int] = {}
+        self._engines: list[Any] = []
+
+    def load(self, kernels: Iterable[Kernel]) -> None:
+        """Makes the functions callable, from the cache where they are there."""
+        missing = {k.name: k for k in kernels if k.name not in self._addresses}
+        if not missing:
+            return
+        llvm = binding()
+        # An engine owns its machine, and takes it along when it goes.
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.host))
+        before = self.compiled
+        for kernel in missing.values():
+            engine.add_object_file(llvm.ObjectFileRef.from_data(self._object(kernel)))
+        engine.finalize_object()
+        self._engines.append(engine)
+        for name in missing:
+            address = int(engine.get_function_address(name))
+            assert address, name
+            self._addresses[name] = address
+        if self.compiled > before:
+            cache.trim()
+
+    def address(self, kernel: Kernel) -> int:
+        """Where a loaded kernel begins."""
+        return self._addresses[kernel.name]
+
+    def _object(self, kernel: Kernel) -> bytes:
+        host = self.host
+        key = hashlib.sha256(
+            "\n".join((kernel.key, source_hash(), host.triple, host.cpu, host.features, host.llvmlite)).encode()
+        ).hexdigest()
+        found = cache.get(key)
+        if found is None:
+            self.compiled += 1
+            found = object_code(kernel.build(kernel.name, host), host)
+            cache.put(key, found)
+        return found
+
+
+@lru_cache(4)
+def _library(host: Machine) -> Library:
+    return Library(host)
+
+
+def library(cpu: str | None = None) -> Library:
+    """The library of this machine; or of another, whose instructions this one must know."""
+    return _library(machine(cpu))

@@ -1,0 +1,165 @@
+"""How `matmul` and `conv` become products of packed panels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.engine.native.contraction import TYPES, Product, Table
+from populus.runtime.engine.native.copies import copy, pad
+from populus.runtime.engine.native.depthwise import depthwise
+from populus.runtime.engine.native.jit import Library
+from populus.runtime.engine.native.launch import Launch
+
+Launches = list[Launch]
+
+
+def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
+    """The byte offsets of all elements of an array, in row-major order."""
+    table = np.zeros((), np.int64)
+    for n, s in zip(shape, strides):
+        table = np.add.outer(table, np.arange(n, dtype=np.int64) * s)
+    return np.ascontiguousarray(table.reshape(-1))
+
+
+def matmul(library: Library, task: Task) -> Launches | None:
+    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in f32 and f64."""
+    left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
+    a, b = left.array, right.array
+    if c.dtype.name not in TYPES or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
+        return None
+    constant_a, constant_b = left.constant, right.constant
+    if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
+        # The transposed product: what is packed once is on the right, and vectors run along the longer side.
+        a, b, c = (x.transpose(0, 2, 1) for x in (b, a, c))
+        constant_a, constant_b = constant_b, constant_a
+    shared = b.shape[0] == 1 or b.strides[0] == 0
+    launches: Launches = []
+    if shared and c.shape[0] > 1:
+        rows = seen_as(c, (1, c.shape[0] * c.shape[1], c.shape[2]))
+        if rows is not None:
+            return _product(library, task, offsets(a.shape[:2], a.strides[:2]), a, b[0], constant_b, rows[0], launches)
+    for g in range(c.shape[0]):
+        left_g = a[min(g, a.shape[0] - 1)]
+        used = task.used
+        _product(
+            library, task, offsets(left_g.shape[:1], left_g.strides[:1]), left_g, b[min(g, b.shape[0] - 1)], constant_b, c[g], launches
+        )
+        task.used = used
+    return launches
+
+
+def _product(library: Library, task: Task, rows: Table, a: Array, b: Array, constant: bool, c: Array, launches: Launches) -> Launches:
+    """c: [m, n], b: [k, n]; row r of a begins at rows[r], its elements at multiples of a's last stride."""
+    k, n = b.shape
+    depth = offsets((k,), (a.strides[-1],))
+    out, steps = _writable(task, c)
+    product = Product(library, a, rows, depth, out, *steps, n)
+    if constant:
+        packed = product.panels.packed(b)
+    else:
+        packed = task.scratch((k * product.panels.columns,), c.dtype)
+        launches.append(product.pack(b, offsets((k,), (b.strides[0],)), offsets((n,), (b.strides[1],)), packed))
+    launches.append(product.launch(packed))
+    if out is not c:
+        launches += _copied(library, out, c)
+    return launches
+
+
+def _copied(library: Library, source: Array, target: Array) -> Launches:
+    made = copy(library, source, target)
+    assert made is not None, (source.strides, target.strides)
+    return made
+
+
+def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
+    """c: [m, n] or memory for it, and its steps in bytes, one of which is an element."""
+    (m, n), (row, column), item = c.shape, c.strides, c.itemsize
+    if n == 1:
+        return c, (row, item)
+    if m == 1 and column != item:
+        return c, (item, column)
+    if item in (row, column):
+        return c, (row, column)
+    return task.scratch(c.shape, c.dtype), (n * item, item)
+
+
+def conv(library: Library, task: Task) -> Launches | None:
+    """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]` of lines and images."""
+    field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
+    x, w = field_x.array, field_w.array
+    if y.dtype.name not in TYPES or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
+        return None
+    if "g" not in task.box:
+        x, w, y = x[:, None], w[None], y[:, None]
+    spatial = x.ndim - 3
+    if spatial not in (1, 2):
+        return None
+    strides, dilations = task.ints("strides"), task.ints("dilations")
+    pads = field_x.pads[len(field_x.pads) - spatial :]
+    if spatial == 1:
+        x, w, y = x[..., None, :], w[..., None, :], y[..., None, :]
+        strides, dilations, pads = (1, *strides), (1, *dilations), ((0, 0), *pads)
+    reach = tuple((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in zip(y.shape[3:], w.shape[3:], strides, dilations))
+    launches: Launches = []
+    # A window that begins inside may end inside as well: then less than all of x is read, and nothing beyond it is padding.
+    behind = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], reach))
+    before = tuple(p for p, _ in pads)
+    if any(before) or any(behind):
+        padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], behind))), x.dtype)
+        made = pad(library, x, padded, (before[0], before[1]), (behind[0], behind[1]))
+        if made is None:
+            return None
+        launches += made
+        x = padded
+    if x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1:
+        made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]))
+        return None if made is None else launches + made
+    return _windows(library, task, x, w, y, field_w.constant, (strides[0], strides[1]), (dilations[0], dilations[1]), launches)
+
+
+def _windows(
+    library: Library,
+    task: Task,
+    x: Array,
+    w: Array,
+    y: Array,
+    constant: bool,
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    launches: Launches,
+) -> Launches:
+    """Windows of x: [b, g, ic, h, w] as rows, output channels as columns."""
+    item = y.itemsize
+    oc, out = y.shape[2], y.shape[3:]
+    (hs, ws), kernel = x.strides[3:], w.shape[2:]
+    rows = offsets(out, (hs * strides[0], ws * strides[1]))
+    depth = offsets(kernel, (x.strides[2], hs * dilations[0], ws * dilations[1]))
+    area = math.prod(out)
+    used = task.used
+    for g in range(y.shape[1]):
+        packed: Array | None = None
+        for b in range(y.shape[0]):
+            task.used = used
+            target = y[b, g].reshape(oc, area, copy=False) if seen_as(y[b, g], (oc, area)) is not None else None
+            if target is None or (area > 1 and target.strides[1] != item):
+                out_array = task.scratch((oc, area), y.dtype)
+            else:
+                out_array = target
+            product = Product(library, x[b, g], rows, depth, out_array, item, out_array.strides[0] if oc > 1 else area * item, oc)
+            if product.column_step == item:
+                product.row_step, product.column_step = item * oc, item  # one pixel of many channels
+            if packed is None:
+                matrix = w[g].reshape(oc, -1).T if constant else None
+                if matrix is not None:
+                    packed = product.panels.packed(matrix)
+                else:
+                    packed = task.scratch((len(depth) * product.panels.columns,), y.dtype)
+                    used = task.used
+                    launches.append(product.pack(w[g], offsets(kernel, w.strides[2:]), offsets((oc,), w.strides[1:2]), packed))
+            launches.append(product.launch(packed))
+            if out_array is not target:
+                launches += _copied(library, out_array.reshape(oc, *out), y[b, g])
+    return launches

@@ -1,0 +1,139 @@
+"""A small builder of LLVM text: a function `i64 kernel(ptr args, i64 first, i64 end)`, its loops, its vectors."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+Carried = Sequence[tuple[str, str]]  # (type, value before the loop)
+
+
+def number(value: float, type: str = "float") -> str:
+    """A constant as LLVM reads it without rounding: the bits of a double."""
+    if type == "float":
+        (value,) = struct.unpack("f", struct.pack("f", value))
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+class Function:
+    """A function as it is being written. Values are their text: `%t3`, `7`."""
+
+    def __init__(self, name: str, parameters: str = "ptr noalias %args, i64 %first, i64 %end", result: str = "i64"):
+        self.head = f"define {result} @{name}({parameters}) {{"
+        self.lines: list[str] = ["entry:"]
+        self.block = "entry"
+        self.declared: set[str] = set()
+        self._count = 0
+
+    def fresh(self, stem: str = "t") -> str:
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def let(self, text: str) -> str:
+        """The value of an instruction."""
+        value = "%" + self.fresh()
+        self.line(f"{value} = {text}")
+        return value
+
+    def start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    # -- integers and addresses
+
+    def add(self, a: str, b: str | int) -> str:
+        return a if b in ("0", 0) else self.let(f"add i64 {a}, {b}")
+
+    def sub(self, a: str, b: str | int) -> str:
+        return self.let(f"sub i64 {a}, {b}")
+
+    def mul(self, a: str, b: str | int) -> str:
+        return self.let(f"mul i64 {a}, {b}")
+
+    def at(self, pointer: str, index: str | int, type: str) -> str:
+        """The address of an element."""
+        return self.let(f"getelementptr inbounds {type}, ptr {pointer}, i64 {index}")
+
+    def beyond(self, pointer: str, bytes: str | int) -> str:
+        """The address some bytes on."""
+        return self.let(f"getelementptr inbounds i8, ptr {pointer}, i64 {bytes}")
+
+    def load(self, type: str, pointer: str, align: int = 0) -> str:
+        return self.let(f"load {type}, ptr {pointer}" + (f", align {align}" if align else ""))
+
+    def store(self, type: str, value: str, pointer: str, align: int = 0) -> None:
+        self.line(f"store {type} {value}, ptr {pointer}" + (f", align {align}" if align else ""))
+
+    def arg(self, position: int, type: str = "i64") -> str:
+        """Word `position` of the arguments."""
+        return self.load(type, self.at("%args", position, "i64"))
+
+    def args(self, types: str) -> list[str]:
+        """The first arguments; `p` a pointer, `i` a number."""
+        return [self.arg(n, "ptr" if t == "p" else "i64") for n, t in enumerate(types)]
+
+    # -- vectors
+
+    def splat(self, type: str, lanes: int, value: str) -> str:
+        """A vector of one value."""
+        if lanes == 1:
+            return value
+        one = self.let(f"insertelement <{lanes} x {type}> poison, {type} {value}, i64 0")
+        return self.let(f"shufflevector <{lanes} x {type}> {one}, <{lanes} x {type}> poison, <{lanes} x i32> zeroinitializer")
+
+    def call(self, result: str, name: str, *operands: tuple[str, str]) -> str:
+        """A call of an intrinsic, which is declared by and by; operands are (type, value)."""
+        self.declared.add(f"declare {result} @{name}({', '.join(t for t, _ in operands)})")
+        text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in operands)})"
+        if result == "void":
+            self.line(text)
+            return ""
+        return self.let(text)
+
+    # -- control
+
+    def loop(
+        self, first: str | int, end: str | int, body: Callable[..., Sequence[str] | None], carried: Carried = (), step: str | int = 1
+    ) -> list[str]:
+        """`for i in range(first, end, step)`: body(i, *values) gives the values for the next turn; the last ones come out."""
+        before = self.block
+        head, inside, out = self.fresh("head"), self.fresh("body"), self.fresh("out")
+        self.line(f"br label %{head}")
+        self.start(head)
+        i = "%" + self.fresh("i")
+        phis = ["%" + self.fresh("p") for _ in carried]
+        position = len(self.lines)
+        more = self.let(f"icmp slt i64 {i}, {end}")
+        self.line(f"br i1 {more}, label %{inside}, label %{out}")
+        self.start(inside)
+        new = body(i, *phis) or ()
+        following = self.add(i, step)
+        last = self.block
+        self.line(f"br label %{head}")
+        lines = [f"  {i} = phi i64 [ {first}, %{before} ], [ {following}, %{last} ]"]
+        for phi, (type, initial), value in zip(phis, carried, new, strict=True):
+            lines.append(f"  {phi} = phi {type} [ {initial}, %{before} ], [ {value}, %{last} ]")
+        self.lines[position:position] = lines
+        self.start(out)
+        return phis
+
+    def when(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+        """A branch."""
+        yes, no, out = self.fresh("then"), self.fresh("else"), self.fresh("join")
+        self.line(f"br i1 {condition}, label %{yes}, label %{no if otherwise else out}")
+        self.start(yes)
+        then()
+        self.line(f"br label %{out}")
+        if otherwise:
+            self.start(no)
+            otherwise()
+            self.line(f"br label %{out}")
+        self.start(out)
+
+    def done(self, result: str = "i64 0") -> str:
+        """The function's text and what it declares."""
+        self.line(f"ret {result}")
+        return "\n".join([*sorted(self.declared), self.head, *self.lines, "}", ""])
