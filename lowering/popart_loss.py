@@ -1,0 +1,91 @@
+"""`popart-loss`: the mean loss of an output becomes a further result of `@main`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnknownLoc, i32
+from xdsl.ir import Attribute, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError, did_you_mean, named
+from populus.dialects.element_types import is_float, tensor
+from populus.dialects.popart import calls, train
+from populus.lowering.onnx_expose_weights import add_argument, add_results, main_of, return_of, strings
+
+LABELS, LOSS, LOSSES_EACH = "labels", "loss", "losses"  # the names of what is added
+
+LOSSES: dict[str, Callable[..., train.CrossEntropyOp | popart.BinaryOp]] = {
+    "absolute_error": train.AbsoluteErrorOp,
+    "binary_cross_entropy": train.BinaryCrossEntropyOp,
+    "cross_entropy": train.CrossEntropyOp,
+    "mean_squared_error": train.SquaredErrorOp,
+}
+
+
+@dataclass(frozen=True)
+class PopartLossPass(ModulePass):
+    """`@main` takes `labels` and gives, behind its other results, `losses` of each label and their mean, `loss`.
+
+    `loss`: `cross_entropy` (of logits, with the classes in dimension `axis`, and 32-bit class numbers), `mean_squared_error`,
+    `absolute_error`, `binary_cross_entropy` (of logits); the labels of the latter three are of the output's type. `output`: which
+    one, where there are several. What a softmax or its logarithm gives is no logit: cross entropy is then taken of what goes into
+    it, which is the same number without the logarithm of a rounded probability.
+    Raises PopulusError for an unknown loss or output, and an output that is not of floats or has no such dimension.
+    """
+
+    name = "popart-loss"
+
+    loss: str = "cross_entropy"
+    output: str | None = None
+    axis: int = 1
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        function = main_of(op)
+        if self.loss not in LOSSES:
+            raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSSES)}")
+        if clash := {LABELS} & set(strings(function, "input_names")) or {LOSS, LOSSES_EACH} & set(strings(function, "output_names")):
+            raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
+        name, value = self._chosen(dict(zip(strings(function, "output_names"), return_of(function).operands)))
+        if not is_float(calls.element(value)):
+            raise PopulusError(f"the output '{name}' is {value.type}; a loss is of floats")
+        logits, properties, type = self._of(name, value)
+        labels = add_argument(function, LABELS, type, LABELS)
+        last = return_of(function)
+        b = Builder(InsertPoint.before(last))
+        before = last.prev_op
+        each = calls.insert(b, LOSSES[self.loss](logits, labels, **properties))
+        mean = calls.insert(b, popart.ReduceMeanOp(each, axes=tuple(range(len(calls.shape(each))))))
+        new = function.body.block.first_op if before is None else before.next_op
+        while new is not None and new is not last:
+            if isinstance(new.location, UnknownLoc):
+                new.location = named(LOSS)
+            new = new.next_op
+        add_results(function, {LOSSES_EACH: each, LOSS: mean})
+
+    def _chosen(self, outputs: dict[str, SSAValue]) -> tuple[str, SSAValue]:
+        if self.output is None:
+            if len(outputs) != 1:
+                raise PopulusError(f"the model has {len(outputs)} outputs, so say of which the loss is: {', '.join(outputs)}")
+            return next(iter(outputs.items()))
+        if self.output not in outputs:
+            raise PopulusError(f"there is no output '{self.output}'{did_you_mean(self.output, outputs)}")
+        return self.output, outputs[self.output]
+
+    def _of(self, name: str, value: SSAValue) -> tuple[SSAValue, dict[str, int], TensorType[Attribute]]:
+        """What the loss is of, its properties, and the type of the labels."""
+        type = tensor(calls.shape(value), calls.element(value))
+        if self.loss != "cross_entropy":
+            return value, {}, type
+        shape = calls.shape(value)
+        if not -len(shape) <= self.axis < len(shape):
+            raise PopulusError(f"the output '{name}' is {type} and has no dimension {self.axis} of classes")
+        axis = self.axis % len(shape)
+        while isinstance(value.owner, popart.SoftmaxOp | popart.LogSoftmaxOp) and value.owner.axis.value.data == axis:
+            value = value.owner.x
+        return value, {"axis": axis}, tensor(shapes.reduced(shape, [axis], keep=False), i32)
