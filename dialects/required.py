@@ -105,4 +105,6 @@ def _read(entry: DictionaryAttr) -> Required:
     assert isinstance(x, DenseArrayBase)
     assert isinstance(y, DenseArrayBase)
     assert isinstance(zero, IntegerAttr)
-    return Required(input.value.data, op.data, ints(x), ints(y), bool(zero.value.data))
+    return Required(
+        input.value.data, op.data, ints(cast("DenseArrayBase[Any]", x)), ints(cast("DenseArrayBase[Any]", y)), bool(zero.value.data)
+    )

@@ -19,7 +19,7 @@ DECIDING: Mapping[str, tuple[int, ...]] = {
     "CumProd": (1,),
     "CumSum": (1,),
     "DFT": (1, 2),
-    "Dropout": (2,),
+    "Dropout": (1, 2),
     "Expand": (1,),
     "HammingWindow": (0,),
     "HannWindow": (0,),

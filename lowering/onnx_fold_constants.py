@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,10 @@ def _bytes(value: SSAValue) -> int:
     return elements * size_in_bytes(getattr(value.type, "element_type"))  # noqa: B009, checked above
 
 
-def evaluate_constant(op: OnnxOp) -> list[NDArray[Any]] | None:
+def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]] | None:
     """An op of constants, computed as the op that it becomes: converted in a function of its own and interpreted.
 
+    `given`: the values of its operands, where they are no constants of the module.
     None if it cannot be converted (then `onnx-to-popart` says why) or draws random numbers.
     """
     from populus.lowering.onnx_to_popart import Converter
@@ -97,10 +99,15 @@ def evaluate_constant(op: OnnxOp) -> list[NDArray[Any]] | None:
         return None
     block = Block()
     mapper: dict[SSAValue, SSAValue] = {}
-    for value in dict.fromkeys(op.operands):
-        assert isinstance(value.owner, ConstantOp), value
-        block.add_op(copy := value.owner.clone())
-        mapper[value] = copy.result
+    for value, array in zip(op.operands, given or [None] * len(op.operands)):
+        if value not in mapper:
+            if array is None:
+                assert isinstance(value.owner, ConstantOp), value
+                copy = value.owner.clone()
+            else:
+                copy = constant(array)
+            block.add_op(copy)
+            mapper[value] = copy.result
     block.add_op(copy := op.clone(mapper))
     block.add_op(ReturnOp(*copy.results))
     function = FuncOp("folded", ([], [r.type for r in op.results]), Region(block))

@@ -8,8 +8,8 @@ from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
 from populus.dialects.diagnostics import PopulusError
@@ -35,8 +35,34 @@ class OnnxInferShapesPass(ModulePass):
                 bind_dims(function, _sizes(self.dims))
                 inference = Inference(customs)
                 inference.block(function.body.block)
+                _flatten_results(function, inference)
                 inference.finish()
                 set_function_type(function)
+
+
+def _flatten_results(function: FuncOp, inference: Inference) -> None:
+    """A sequence `y` that the function gives becomes its elements, the results `y.0`, `y.1`, ..
+
+    Raises PopulusError for an element whose size is known only when the model runs.
+    """
+    last = function.body.block.last_op
+    assert isinstance(last, ReturnOp), last
+    names = [name for (name,) in _texts(function.attributes.get("output_names"))]
+    if not any(v in inference.lists for v in last.operands):
+        return
+    values: list[SSAValue] = []
+    flat: list[str] = []
+    for name, value in zip(names, last.operands, strict=True):
+        elements = inference.lists.get(value)
+        for i, element in enumerate((value,) if elements is None else elements):
+            if element is None:
+                raise PopulusError(f"output '{name}' has an element of a size that is known only when the model runs")
+            values.append(element)
+            flat.append(name if elements is None else f"{name}.{i}")
+    if twice := [name for name in flat if flat.count(name) > 1]:
+        raise PopulusError(f"two outputs are called '{twice[0]}'; rename one")
+    last.operands = values
+    function.attributes["output_names"] = ArrayAttr([StringAttr(name) for name in flat])
 
 
 def _sizes(dims: tuple[str, ...]) -> dict[str, int]:

@@ -83,6 +83,25 @@ class Inference:
             return None
         return found
 
+    def computed(self, value: SSAValue) -> NDArray[Any] | None:
+        """As `known`, and where it follows from what is known by any ops: those are run."""
+        if (found := self.known(value)) is not None:
+            return found
+        from populus.lowering.onnx_fold_constants import evaluate_constant
+
+        op = value.owner
+        if not isinstance(op, OnnxOp) or op.regions or not op.operands:
+            return None
+        arrays = [self.computed(v) for v in op.operands]
+        given = [a for a in arrays if a is not None]
+        if len(given) < len(arrays) or not all(is_static(r.type) for r in op.results):
+            return None
+        results = evaluate_constant(op, given)
+        if results is None:
+            return None
+        self.values.update({r: a for r, a in zip(op.results, results) if a.size <= KNOWN_ELEMENTS})
+        return self.values.get(value)
+
     def block(self, block: Block) -> None:
         for op in list(block.ops):
             self.placed_operation(op)
@@ -115,7 +134,7 @@ class Inference:
             if op.OP_TYPE == "If" and not op.DOMAIN:
                 self.branches(op)
                 return
-            if op.GRAPHS:
+            if op.GRAPHS and op.regions:
                 raise PopulusError(f"{op.OP_TYPE} is not supported: of the ops with subgraphs, If, Loop, Scan and SequenceMap are")
             arrays = self.arrays(op)
             if arrays is not None:

@@ -38,6 +38,8 @@ class Walk(Protocol):
 
     def known(self, value: SSAValue) -> NDArray[Any] | None: ...
 
+    def computed(self, value: SSAValue) -> NDArray[Any] | None: ...
+
     def operation(self, op: Operation) -> None: ...
 
     def placed_operation(self, op: Operation) -> None: ...
@@ -73,7 +75,7 @@ class _Place:
         return self.walk.lists[value]
 
     def known(self, i: int) -> NDArray[Any] | None:
-        return self.walk.known(self.input(i))
+        return self.walk.computed(self.input(i))
 
     def gives(self, value: SSAValue | Elements) -> bool:
         """The op's only result is this value, or this sequence."""
@@ -164,6 +166,14 @@ def _there(value: SSAValue | None) -> SSAValue:
 
 def _construct(p: _Place) -> bool:
     return p.gives(tuple(p.inputs))
+
+
+def _identity(p: _Place) -> bool:
+    """Of a sequence; of a tensor it is an op like others."""
+    value = p.input(0)
+    if value not in p.walk.lists:
+        return False
+    return p.gives(p.walk.lists[value])
 
 
 def _empty(p: _Place) -> bool:
@@ -366,7 +376,7 @@ def _loop(p: _Place) -> bool:
             column.append(value)
         i += 1
         if limit is None or i < limit:
-            known = p.walk.known(condition)
+            known = p.walk.computed(condition)
             if known is None:
                 raise PopulusError("whether it goes on is decided when the model runs; that has to be known when compiling")
             going = bool(known.reshape(-1)[0])
@@ -442,6 +452,7 @@ def _scan(p: _Place) -> bool:
 
 _RULES: Mapping[str, Callable[[_Place], bool]] = {
     "ConcatFromSequence": _concat,
+    "Identity": _identity,
     "If": _if,
     "Loop": _loop,
     "Optional": _optional,
