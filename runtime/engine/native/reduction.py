@@ -1,0 +1,125 @@
+"""`reduce` in f32 and f64: rows of elements side by side are folded as those of a softmax; what lies further apart, one after the other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+
+from populus.runtime.codelets.task import Array, Task
+from populus.runtime.engine.native.contraction import TYPES
+from populus.runtime.engine.native.jit import Kernel, Library
+from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.products import offsets
+from populus.runtime.engine.native.rows import combine, folded, identity
+from populus.runtime.engine.native.text import Function
+
+OPS = {"add": "add", "max": "max", "min": "min", "mul": "mul", "square_add": "add"}
+BLOCK = 2048  # elements of y that stay in cache while slices are added to them
+
+
+def _across(op: str, square: bool, type: str, name: str, machine: Machine) -> str:
+    """y: runs of n elements; each is the fold of the same run of x, shifted by every offset of a table. Units are runs."""
+    f = Function(name)
+    x, y, xs, ys, slices, count, n = f.args("pppppii")
+
+    def run(r: str) -> None:
+        source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
+        target = f.beyond(y, f.load("i64", f.at(ys, r, "i64")))
+
+        def block(begin: str) -> None:
+            end = f.call("i64", "llvm.smin.i64", ("i64", f.add(begin, BLOCK)), ("i64", n))
+
+            def slice(s: str) -> None:
+                line = f.beyond(source, f.load("i64", f.at(slices, s, "i64")))
+
+                def one(i: str, first: bool) -> None:
+                    value = f.load(type, f.at(line, i, type))
+                    if square:
+                        value = f.let(f"fmul {type} {value}, {value}")
+                    place = f.at(target, i, type)
+                    f.store(type, value if first else combine(f, op, type, f.load(type, place), value), place)
+
+                def all(first: bool) -> None:
+                    f.loop(begin, end, lambda i: one(i, first))
+
+                f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: all(True), lambda: all(False))
+
+            f.loop(0, count, slice)
+
+        f.loop(0, n, block, step=BLOCK)
+
+    f.loop("%first", "%end", run)
+    return f.done()
+
+
+def _along(op: str, square: bool, type: str, name: str, machine: Machine) -> str:
+    """Each element of y is the fold of rows of n elements of x, one row after the other. Units are elements of y."""
+    f = Function(name)
+    x, y, xs, ys, slices, count, n = f.args("pppppii")
+
+    def squared(value: str, of: str) -> str:
+        return f.let(f"fmul {of} {value}, {value}")
+
+    def element(r: str) -> None:
+        source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
+
+        def row(s: str, total: str) -> list[str]:
+            line = f.beyond(source, f.load("i64", f.at(slices, s, "i64")))
+            return [combine(f, op, type, total, folded(f, op, type, line, n, squared if square else None))]
+
+        [total] = f.loop(0, count, row, [(type, identity(op, type))])
+        f.store(type, total, f.beyond(y, f.load("i64", f.at(ys, r, "i64"))))
+
+    f.loop("%first", "%end", element)
+    return f.done()
+
+
+def reduce(library: Library, task: Task) -> list[Launch] | None:
+    """`y = op of x along the axes that y does not have`."""
+    op, y, piece = task.text("op"), task.fields["y"].without_parts(), task.fields["x"]
+    x = piece.array
+    if op not in OPS or x.dtype != y.dtype or y.dtype.name not in TYPES or 0 in (x.size, y.size):
+        return None
+    own = [a for a in task.fields["y"].access if not a.part]
+    order = [piece.dimension(a.terms[0][0]) for a in own if a.terms]
+    if len(order) < y.ndim:  # dimensions of one element, accessed by a constant
+        y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
+    reduced = [d for d in range(x.ndim) if d not in order]
+    turned = x.transpose([*reduced, *order])
+    gone, kept = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
+    type = TYPES[y.dtype.name]
+    n = _run(gone)
+    along = n > 1
+    if not along:
+        n = _run(kept, y)
+        if n < 8 and y.size > 64:
+            return None
+    name = "along" if along else "across"
+    kernel = Kernel(f"reduce {name} {op} {type}", partial(_along if along else _across, OPS[op], op == "square_add", type))
+    lead = _firsts(gone, n) if along else gone
+    first_x, first_y = (kept, y) if along else (_firsts(kept, n), _firsts(y, n))
+    xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
+    slices = offsets(lead.shape, lead.strides)
+    return [Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], len(xs))]
+
+
+def _run(*arrays: Array) -> int:
+    """How many elements, at the end of arrays of one shape, lie side by side in all of them; whole dimensions of them."""
+    n = 1
+    for d in reversed(range(arrays[0].ndim)):
+        m = arrays[0].shape[d]
+        if m > 1 and any(a.strides[d] != n * a.itemsize for a in arrays):
+            break
+        n *= m
+    return n
+
+
+def _firsts(a: Array, n: int) -> Array:
+    """The first elements of a's runs of n."""
+    count, d = 1, a.ndim
+    while count < n:
+        d -= 1
+        count *= a.shape[d]
+    assert count == n, (a.shape, n)
+    return a[(slice(None),) * d + (0,) * (a.ndim - d)]
