@@ -24,6 +24,7 @@ from populus.dialects.poplar.target import Target
 from populus.runtime.cycles import contraction, reduce_cycles
 
 MEMORY_SHARE = 0.6  # of a tile, for temporaries. Source: poplin's availableMemoryProportion
+PROBES = 64  # candidates that are costed first, to drop those that cannot be cheaper
 CANDIDATES = 60_000  # above this, spatial axes beyond the first are not cut
 
 Counts = NDArray[np.int64]
@@ -92,6 +93,64 @@ def part_counts(grains: int) -> Counts:
     return np.unique(-(-grains // -(-grains // k)))
 
 
+class _Candidates:
+    """Cuts of a contraction as arrays, one number for each candidate: what a tile gets, and what it costs."""
+
+    def __init__(self, shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]):
+        self.shape, self.element, self.target, self.parts = shape, element, target, list(parts)
+        groups, batch, out_channels, in_channels, *windows, kernel = parts
+        grain, self.size = target.channel_grain(element), size_in_bytes(element)
+        self.images = _share(shape.groups, groups) * _share(shape.batch, batch)
+        self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
+        self.out_channels = np.minimum(_share(_grains(shape.out_channels, grain), out_channels) * grain, shape.out_channels)
+        self.in_channels = np.minimum(_share(_grains(shape.in_channels, grain), in_channels) * grain, shape.in_channels)
+        self.windows = [_share(n, p) for n, p in zip(shape.windows, windows)]
+        self.taps = [_share(shape.kernel[0], kernel), *(np.full_like(kernel, k) for k in shape.kernel[1:])]
+        self.depth = in_channels * kernel
+        self.outputs = shape.groups * shape.batch * shape.out_channels * math.prod(shape.windows)
+
+    def where(self, keep: NDArray[Any]) -> _Candidates:
+        """The candidates of a mask or of indices."""
+        return _Candidates(self.shape, self.element, self.target, [p[keep] for p in self.parts])
+
+    def bytes(self) -> tuple[Counts, Counts, Counts]:
+        """What a tile needs of the input and the weights, and its partial results."""
+        reach = [(o - 1) * s + k for o, s, k in zip(self.windows, self.shape.strides, self.taps)]
+        x = self.images * self.in_channels * _product(reach)
+        w = self.groups * self.out_channels * self.in_channels * _product(self.taps)
+        y = self.images * self.out_channels * _product(self.windows)
+        return x * self.size, w * self.size, y * max(self.size, 4)
+
+    def temporary_bytes(self) -> Counts:
+        return sum(self.bytes(), np.zeros_like(self.depth))
+
+    def bound(self) -> NDArray[np.float64]:
+        """Cycles that a candidate takes at least: its products at the matrix unit's rate, and what surrounds them."""
+        products = self.images * self.out_channels * _product(self.windows) * self.in_channels * _product(self.taps)
+        return products / self.target.macs_per_cycle(self.element) + self._around()
+
+    def cycles(self) -> NDArray[np.float64]:
+        """Cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
+        rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
+        taps = _product(self.taps)
+        compute = contraction(self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target)
+        per_tile = -(-self.outputs // self.target.tiles)
+        add = reduce_cycles(per_tile, self.depth, accumulator(self.element), self.target)
+        return compute + self._around() + np.where(self.depth > 1, add, 0)
+
+    def _around(self) -> NDArray[np.float64]:
+        """Cycles of all but products and sums."""
+        target = self.target
+        _, batch, out_channels, _, *windows, _ = self.parts
+        x, w, _ = self.bytes()
+        # Input halves arrive on a bus that two neighbouring tiles share where both want them (poplin's exchange estimate).
+        x_rate = np.where(out_channels % 2 == 0, 2.0, 1.0) * target.exchange_bytes
+        exchange = x * (1 - 1 / out_channels) / x_rate + w * (1 - 1 / (_product(windows) * batch)) / target.exchange_bytes
+        gathered = -(-self.outputs // target.tiles) * self.depth * max(self.size, 4) / target.exchange_bytes
+        steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
+        return exchange + np.where(self.depth > 1, gathered, 0) + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
+
+
 @lru_cache(None)
 def plan(shape: Contraction, element: Attribute, target: Target) -> Plan:
     """Fewest cycles with temporaries within the memory share; where nothing fits, least temporaries.
@@ -99,73 +158,85 @@ def plan(shape: Contraction, element: Attribute, target: Target) -> Plan:
     Ties go to fewer bytes, then fewer tiles, then fewer parts in a fixed order of axes: the same plan every time.
     """
     grain = target.channel_grain(element)
-    axes = [
-        shape.groups,
-        shape.batch,
-        -(-shape.out_channels // grain),
-        -(-shape.in_channels // grain),
-        *shape.windows,
-        shape.kernel[0],
-    ]
-    parts = _candidates([max(n, 1) for n in axes], target.tiles)
-    used = np.prod(parts, axis=0)
-    groups, batch, out_channels, in_channels, *windows, kernel = parts
-
-    def share(n: int, cut: Counts) -> Counts:
-        return -(-n // cut)
-
-    g, b = share(shape.groups, groups), share(shape.batch, batch)
-    oc = np.minimum(share(axes[2], out_channels) * grain, shape.out_channels)
-    ic = np.minimum(share(axes[3], in_channels) * grain, shape.in_channels)
-    outs = [share(n, p) for n, p in zip(shape.windows, windows)]
-    taps = [share(shape.kernel[0], kernel), *(np.full_like(kernel, k) for k in shape.kernel[1:])]
-    size = size_in_bytes(element)
-    reach = [(o - 1) * s + k for o, s, k in zip(outs, shape.strides, taps)]
-    x_bytes = g * b * ic * np.prod(reach, axis=0) * size
-    w_bytes = g * oc * ic * np.prod(taps, axis=0) * size
-    outputs = g * b * oc * np.prod(outs, axis=0)
-    partial_bytes = outputs * max(size, 4)
-
-    depth = in_channels * kernel
-    # Input halves arrive on a bus that two neighbouring tiles share where both want them (poplin's exchange estimate).
-    x_rate = np.where(out_channels % 2 == 0, 2.0, 1.0) * target.exchange_bytes
-    exchange = x_bytes * (1 - 1 / out_channels) / x_rate + w_bytes * (1 - 1 / (np.prod(windows, axis=0) * batch)) / target.exchange_bytes
-    rows, cols = b * outs[0], np.prod(np.asarray(outs[1:]), axis=0) if len(outs) > 1 else np.ones_like(b)
-    compute = contraction(g, rows, cols, oc, ic, np.prod(taps, axis=0), element, target)
-    all_outputs = shape.groups * shape.batch * shape.out_channels * math.prod(shape.windows)
-    per_tile = -(-all_outputs // target.tiles)
-    reduction = per_tile * depth * max(size, 4) / target.exchange_bytes + reduce_cycles(per_tile, depth, accumulator(element), target)
-    steps = 1 + np.where(depth > 1, stages(depth, all_outputs, target), 0)
-    overhead = steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
-    cycles = exchange + compute + np.where(depth > 1, reduction, 0) + overhead
-    temporary = x_bytes + w_bytes + partial_bytes
+    channels = _grains(shape.out_channels, grain), _grains(shape.in_channels, grain)
+    axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
+    parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)))
+    found = _promising(shape, element, target, parts)
+    cycles, temporary = found.cycles(), found.temporary_bytes()
     key = cast("Counts", np.where(temporary <= MEMORY_SHARE * target.tile_bytes, cycles, 1e15 + temporary))
-    best = int(np.lexsort((*parts, used, temporary, key))[0])
-    chosen = [int(p[best]) for p in parts]
+    best = int(np.lexsort((*found.parts, _product(found.parts), temporary, key))[0])
+    groups, batch, out_channels, in_channels, *windows, kernel = (int(p[best]) for p in found.parts)
     return Plan(
-        groups=chosen[0],
-        batch=chosen[1],
-        out_channels=chosen[2],
-        in_channels=chosen[3],
-        windows=tuple(chosen[4:-1]),
-        kernel=chosen[-1],
+        groups=groups,
+        batch=batch,
+        out_channels=out_channels,
+        in_channels=in_channels,
+        windows=tuple(windows),
+        kernel=kernel,
         channel_grain=grain,
         cycles=int(cycles[best]),
         temporary_bytes=int(temporary[best]),
-        candidates=len(used),
+        candidates=len(parts[0]),
     )
 
 
-def _candidates(axes: Sequence[int], tiles: int) -> list[Counts]:
+def _promising(shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]) -> _Candidates:
+    """The candidates that may be the cheapest: those whose bound is not above the cost of one that is known to fit.
+
+    All of them where they are few, or none of the first few fits.
+    """
+    used = _product(parts)
+    wide = np.nonzero(used >= 0.9 * used.max())[0]
+    if len(used) > 4 * PROBES and len(wide) > PROBES:
+        probes = _Candidates(shape, element, target, [p[wide] for p in parts])
+        probes = probes.where(np.argpartition(probes.bound(), PROBES)[:PROBES])
+        fits = probes.temporary_bytes() <= MEMORY_SHARE * target.tile_bytes
+        if fits.any():
+            limit = probes.cycles()[fits].min()
+            coarse = shape.macs / (used * target.macs_per_cycle(element)) <= limit  # a single division
+            some = _Candidates(shape, element, target, [p[coarse] for p in parts])
+            return some.where(some.bound() <= limit)
+    return _Candidates(shape, element, target, parts)
+
+
+def _spaced(counts: Counts) -> Counts:
+    """Some of the counts, each at least 1.5 times the one before."""
+    kept = [int(counts[0])]
+    for count in counts[1:]:
+        if count >= 1.5 * kept[-1]:
+            kept.append(int(count))
+    return np.array(kept)
+
+
+def _share(n: int, parts: Counts) -> Counts:
+    return -(-n // parts)
+
+
+def _grains(n: int, grain: int) -> int:
+    return -(-n // grain)
+
+
+def _product(factors: Sequence[Counts]) -> Counts:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
+
+
+def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int]) -> list[Counts]:
     """All combinations of part counts whose product is at most the tiles, one array per axis.
+
+    `coarse`: axes of which only part counts a half apart are tried (the inner spatial ones: rows are cut first).
 
     Built axis by axis, dropping what already exceeds the tiles, so memory is bounded by what survives.
     """
     parts: list[Counts] = []
     used = np.ones(1, np.int64)
-    for n in axes:
+    for i, n in enumerate(axes):
         counts = part_counts(n)
         counts = counts[counts <= tiles]
+        if i in coarse:
+            counts = _spaced(counts)
         if len(used) * len(counts) > 4 * CANDIDATES:  # keep powers of two and the extremes
             counts = counts[(counts & (counts - 1) == 0) | (counts == counts[-1])]
         product = used[:, None] * counts[None, :]
