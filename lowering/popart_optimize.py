@@ -100,7 +100,8 @@ class PopartOptimizePass(ModulePass):
     """Each result `Gradient___w` of an input w gives way to `Updated___w` and `State___w___<state>`, by the optimizer's op.
 
     The states are inputs of the same names, and the hyperparameters scalar inputs `Hyper___<scalar>`, shared by all
-    weights. With `clip_norm`, gradients are first scaled so that the norm of all together is at most the scalar `Hyper___clip_norm`. Raises PopulusError for an unknown optimizer and where there are no gradients.
+    weights. With `clip_norm`, gradients are first scaled so that the norm of all together is at most the scalar
+    `Hyper___clip_norm`. Raises PopulusError for an unknown optimizer and where there are no gradients.
     """
 
     name = "popart-optimize"

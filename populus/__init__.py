@@ -15,17 +15,20 @@ if TYPE_CHECKING:
     from populus.derivatives import Vjp, vjp
     from populus.lowering.content_hash import content_hash
     from populus.lowering.extensions import keep as load
+    from populus.training import TrainingSession, train
 
-__all__ = ["Builder", "Program", "Vjp", "compile", "content_hash", "function_of", "load", "vjp"]
+__all__ = ["Builder", "Program", "TrainingSession", "Vjp", "compile", "content_hash", "function_of", "load", "train", "vjp"]
 
 _HOMES = {
     "Builder": "builder:Builder",
     "Program": "api:Program",
+    "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",
     "compile": "api:compile",
     "content_hash": "lowering.content_hash:content_hash",
     "function_of": "builder:function_of",
     "load": "lowering.extensions:keep",
+    "train": "training:train",
     "vjp": "derivatives:vjp",
 }
 

@@ -13,6 +13,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
     "run": "compile a model and run it on inputs from a file, or on random ones",
     "check": "list what a model needs, op by op, and whether it is there",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
+    "train": "train a model on arrays from a file, with checkpoints",
     "bench": "print how long models take to compile and run, and what they cost on the machine",
 }
 

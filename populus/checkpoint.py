@@ -1,0 +1,105 @@
+"""Checkpoints of a training run: a folder of safetensors files, each complete or not there.
+
+newest, skipped = read_newest("run/")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.files import replacing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FORMAT = 1
+KEPT = 2  # the newest, and one before it should the newest turn out to be damaged
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors by name (`weight:W`, `state:W:NAME`, `losses`), and what else is to be the same when training goes on."""
+
+    step: int
+    tensors: dict[str, NDArray[Any]]
+    settings: dict[str, Any]
+    validations: list[dict[str, Any]]
+
+
+def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
+    """Writes `step-<n>.safetensors`, on the disk when this returns, and removes all but the last two. Raises PopulusError."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PopulusError(f"{place}: not a folder that can be written to: {error.strerror}") from error
+    about = {"step": checkpoint.step, "settings": checkpoint.settings, "validations": checkpoint.validations}
+    metadata = {"populus": str(FORMAT), "training": json.dumps(about)}
+    content = save({name: np.ascontiguousarray(a) for name, a in checkpoint.tensors.items()}, metadata)
+    path = place / f"step-{checkpoint.step:09}.safetensors"
+    with replacing(path) as partial, partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    for old in files(place)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The checkpoints of a folder, newest first."""
+    return sorted(Path(folder).glob("step-*.safetensors"), reverse=True)
+
+
+def read(path: str | os.PathLike[str]) -> Checkpoint:
+    """A checkpoint. Raises PopulusError for a file that is none or is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with cast("Any", safe_open(os.fspath(path), framework="numpy")) as found:
+            metadata: Mapping[str, str] = found.metadata() or {}
+            if metadata.get("populus") != str(FORMAT):
+                raise PopulusError(f"{os.fspath(path)}: not a checkpoint of populus train")
+            about = json.loads(metadata["training"])
+            tensors = {str(name): found.get_tensor(name) for name in found.keys()}  # noqa: SIM118  # it is no dict
+            return Checkpoint(about["step"], tensors, about["settings"], about["validations"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise PopulusError(f"{os.fspath(path)}: a damaged checkpoint: {' '.join(str(error).split())}") from error
+
+
+def read_newest(folder: str | os.PathLike[str]) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that can be read, and a line for each newer one that cannot; None where there are no checkpoints.
+
+    Raises PopulusError if there are some and all are damaged.
+    """
+    skipped: list[str] = []
+    found = files(folder)
+    for path in found:
+        try:
+            return read(path), skipped
+        except PopulusError as error:
+            skipped.append(str(error))
+    if found:
+        raise PopulusError(f"{skipped[0]}; no other in {os.fspath(folder)} can be read, so remove them to begin again")
+    return None, []
+
+
+def differing(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> list[str]:
+    """What differs between the tensors of a checkpoint and those expected, a phrase for each."""
+    missing = [f"'{name}' is missing" for name in expected if name not in found]
+    extra = [f"'{name}' is not the model's" for name in found if name not in expected]
+    other = [
+        f"'{name}' is {found[name].dtype}{list(found[name].shape)}, expected {a.dtype}{list(a.shape)}"
+        for name, a in expected.items()
+        if name in found and (found[name].shape != a.shape or found[name].dtype != a.dtype)
+    ]
+    return [*other, *missing, *extra]

@@ -1,0 +1,102 @@
+"""What is trained of an ONNX model, and which dimensions are its batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, cast
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from populus.api import Source
+from populus.dialects.data import ConstantOp
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.element_types import element_type_of, is_float, shape_of
+from populus.lowering import extensions
+from populus.lowering.files import in_file
+from populus.lowering.onnx_expose_weights import main_of, strings, weights_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from populus.api import Arrays
+
+STATISTICS = {"onnx.BatchNormalization": (3, 4)}  # operands that are measured, not trained
+LARGEST = 1e4  # what has larger elements is a mask, not a weight
+BATCH = 32  # where the model leaves it open and the caller does too
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """What a session has to know of a model before it is compiled."""
+
+    weights: Arrays
+    inputs: list[str]
+    batch: int
+    open: list[str]  # the names of first dimensions that are open
+    given: dict[str, int]
+    fixed: set[str]  # weights that are not trained unless named
+
+    @staticmethod
+    def read(model: str | os.PathLike[str] | ModelProto, dims: Mapping[str, int], load: Sequence[str | os.PathLike[str]]) -> Trainable:
+        """Raises PopulusError for what is no valid ONNX model."""
+        if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
+            raise PopulusError("training is of ONNX models; a module's weights could not be written back")
+        source = Source(model, dict(dims), tuple(extensions.load(path) for path in load))
+        with in_file(model if isinstance(model, str | os.PathLike) else None):
+            function = main_of(source.module(source.context()))
+        constants = {n: op for n, op in weights_of(function).items() if is_float(element_type_of(op.result.type))}
+        shapes = [shape_of(t) for t in function.function_type.inputs if t.name == TensorType.name]
+        return Trainable(
+            {n: op.array() for n, op in constants.items()},
+            strings(function, "input_names"),
+            next((s[0] for s in shapes if s and s[0] > 0), BATCH),
+            _open(function),
+            dict(dims),
+            {n for n, op in constants.items() if _is_fixed(op)},
+        )
+
+    def bound(self, batch: int) -> dict[str, int]:
+        """The dimensions with the batch among them."""
+        if batch < 1:
+            raise PopulusError(f"batch = {batch}; a step has at least 1 sample")
+        return {**dict.fromkeys(self.open, batch), **self.given}
+
+    def chosen(self, parameters: Sequence[str] | None) -> tuple[str, ...]:
+        """The weights to train. Raises PopulusError for a pattern that fits none."""
+        if parameters is None:
+            names = [n for n in self.weights if n not in self.fixed]
+            if not names:
+                raise PopulusError("the model has no initializer of floats to train")
+            return tuple(names)
+        found: dict[str, None] = {}
+        for pattern in parameters:
+            matching = [n for n in self.weights if n == pattern or fnmatchcase(n, pattern)]
+            if not matching:
+                raise PopulusError(f"no parameter '{pattern}'{did_you_mean(pattern, self.weights)}")
+            found.update(dict.fromkeys(matching))
+        return tuple(found)
+
+
+def _is_fixed(op: ConstantOp) -> bool:
+    """Whether a constant is more likely a statistic, a mask or a factor than a weight."""
+    import numpy as np
+
+    array = op.array()
+    measured = any(use.index in STATISTICS.get(use.operation.name, ()) for use in op.result.uses)
+    return measured or array.ndim == 0 or array.size == 0 or not np.abs(array).max() < LARGEST
+
+
+def _open(function: FuncOp) -> list[str]:
+    """The names of the inputs' open first dimensions."""
+    names = function.attributes.get("dim_names")
+    found: set[str] = set()
+    for dims in cast("ArrayAttr[Attribute]", names) if isinstance(names, ArrayAttr) else ():
+        first = next(iter(cast("ArrayAttr[Attribute]", dims)), None)
+        if isinstance(first, StringAttr) and first.data:
+            found.add(first.data)
+    return sorted(found)

@@ -1,0 +1,139 @@
+"""train a model on arrays from a file, with checkpoints, and write the trained model."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.files import replacing
+from populus.lowering.popart_loss import LOSSES
+from populus.lowering.popart_optimize import OPTIMIZERS
+from populus.tools.arrays import read_arrays
+from populus.tools.command import dims_of
+from populus.training import Progress, TrainingSession, train
+
+ENGINES = ("numpy", "strict")
+SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the learning rate, by the share of all steps that is done
+    "constant": lambda done: 1.0,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
+    "linear": lambda done: 1 - done,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus train`."""
+    add = parser.add_argument
+    add("model", metavar="MODEL.onnx", help="the model, whose initializers are where training starts")
+    add("--data", required=True, metavar="FILE.npz", help="arrays by the names of the inputs, and one called labels")
+    add("--validate", metavar="FILE.npz", help="evaluate on these samples after each epoch")
+    add("--labels", metavar="NAME", help="the array of labels, where it is not called labels")
+    add("--loss", default="cross_entropy", metavar="LOSS", help=f"{', '.join(LOSSES)} (cross_entropy)")
+    add("--output", metavar="NAME", help="the output that the loss is of, where there are several")
+    add("--axis", type=int, metavar="N", help="the dimension of the classes (1)")
+    add("--optimizer", default="adam", metavar="OPT", help=f"{', '.join(OPTIMIZERS)} (adam)")
+    add("--lr", type=float, metavar="X", help="the learning rate; PyTorch's default without it")
+    add("--schedule", default="constant", choices=SCHEDULES, help="constant (default), or cosine or linear down to a rate of 0")
+    add("--hyper", action="append", default=[], metavar="NAME=X", help="another hyperparameter, such as weight_decay=0.01")
+    add("--clip-norm", type=float, metavar="X", help="scale gradients so that their norm is at most X")
+    add("--batch", type=int, metavar="N", help="samples of a step (32, or what the model fixes)")
+    add("--epochs", type=int, default=1, metavar="N", help="how often to go through the data (1)")
+    add("--seed", type=int, default=0, metavar="N", help="which order of the samples (0)")
+    add("--parameter", action="append", default=[], metavar="PATTERN", help="train only the initializers of this name, such as 'fc.*'")
+    add("--checkpoint", metavar="DIR", help="go on from the newest checkpoint there, and write one after each epoch")
+    add("--every", type=int, metavar="N", help="write a checkpoint after each N steps too")
+    add("--export", metavar="FILE.onnx", help="write the trained model there")
+    add("--history", metavar="FILE.csv", help="write the loss of each step there")
+    add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
+    add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
+    add("--engine", default="numpy", choices=ENGINES, help="numpy (default) or strict, which checks every vertex")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; first ones are the batch")
+    add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops that it defines")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if args.every is not None and (args.checkpoint is None or args.every < 1):
+        raise PopulusError(f"--every {args.every} needs --checkpoint and a number of at least 1")
+    for path in (args.export, args.history):
+        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+            raise PopulusError(f"{path}: there is no folder {os.path.dirname(path)} to write it to")  # before hours of training
+    if not str(args.model).endswith(".onnx"):
+        raise PopulusError(f"{args.model}: training is of .onnx models")
+    console = Console(highlight=False, soft_wrap=True)
+    data = read_arrays([args.data], [])
+    held = None if args.validate is None else read_arrays([args.validate], [])
+    lines = _Lines(console)
+    session = train(
+        args.model,
+        data,
+        loss=args.loss,
+        optimizer=args.optimizer,
+        lr=args.lr,
+        batch=args.batch,
+        epochs=args.epochs,
+        validate=held,
+        checkpoint=args.checkpoint,
+        every=args.every,
+        seed=args.seed,
+        schedule=SCHEDULES[args.schedule],
+        labels=args.labels,
+        report=lines.report,
+        warn=lambda line: print(f"populus: {line}", file=sys.stderr),
+        hyper=_hyper(args.hyper),
+        clip_norm=args.clip_norm,
+        parameters=args.parameter or None,
+        output=args.output,
+        axis=args.axis,
+        target=args.target,
+        tiles=args.tiles,
+        dims=dims_of(args.dim),
+        engine=args.engine,
+        load=args.load,
+    )
+    if not lines.reported:
+        console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; more --epochs go on from there")
+    if args.history is not None:
+        _write_history(session, args.history)
+    if args.export is not None:
+        session.export(args.export)
+        console.print(f"wrote {args.export}", style="dim", markup=False)
+    return 0
+
+
+class _Lines:
+    """A line for each epoch, and on a terminal one that changes with each step."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self.reported = False
+
+    def report(self, p: Progress) -> None:
+        self.reported = True
+        text = f"epoch {p.epoch}/{p.epochs}  loss {p.mean_loss:.4f}  {p.samples_per_second:,.0f} samples/s"
+        if p.step == p.steps:
+            scores = "".join(f"  {n} {v:.2%}" if n == "accuracy" else f"  {n} {v:.4f}" for n, v in (p.scores or {}).items())
+            self.console.print(text + (f"  validation:{scores}" if scores else ""))
+        elif self.console.is_terminal:
+            self.console.print(f"{text}  step {p.step}/{p.steps}", end="\r", style="dim")
+
+
+def _hyper(texts: list[str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            values[name] = float(number)
+        except ValueError as error:
+            raise PopulusError(f"--hyper {text}: expected NAME=X with a number X, such as --hyper weight_decay=0.01") from error
+    return values
+
+
+def _write_history(session: TrainingSession, path: str) -> None:
+    with replacing(path) as partial:
+        partial.write_text("step,loss\n" + "".join(f"{i},{loss!r}\n" for i, loss in enumerate(session.losses, 1)))
