@@ -24,6 +24,8 @@ from xdsl.passes import ModulePass
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
+from populus.dialects.poplar.codelets import register as register_codelet
+from populus.dialects.poplar.tile_code import TileCode
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 
 GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed
@@ -40,6 +42,7 @@ class Extension:
     ops: list[type[Operation]] = field(default_factory=list[type[Operation]])
     attributes: list[type[Attribute]] = field(default_factory=list[type[Attribute]])
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
+    codelets: list[TileCode] = field(default_factory=list[TileCode])
 
     def definitions(self) -> list[Definition]:
         """Those of its popart ops."""
@@ -134,9 +137,12 @@ def _collected(name: str, module: ModuleType) -> Extension:
     for value in vars(module).values():
         if isinstance(value, Dialect) and value.name not in {*DIALECTS, *SHARED_DIALECTS}:
             extension.dialects.append(value)
+        elif isinstance(value, TileCode):
+            extension.codelets.append(value)
+            register_codelet(value)
         elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
-    if not (extension.dialects or extension.ops or extension.attributes or extension.passes):
+    if not (extension.dialects or extension.ops or extension.attributes or extension.passes or extension.codelets):
         raise PopulusError(f"{name}: defines no op, dialect, attribute or pass; an op is a class with @irdl_op_definition and a name")
     for i, op in enumerate(extension.ops):
         for other in extension.ops[:i]:

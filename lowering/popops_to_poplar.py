@@ -8,23 +8,27 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
-from populus.dialects.element_types import element_type_of
+from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.ops import ints
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
-from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, along
+from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popops import (
     BroadcastOp,
+    CodeletOp,
     ConcatOp,
     DimShuffleOp,
     IotaOp,
     MapOp,
     MultiSliceOp,
+    MultiUpdateOp,
     PadOp,
     ReduceOp,
     ReshapeOp,
     SliceOp,
+    TopKOp,
 )
+from populus.lowering.plan.indexed import multi_update, top_k
 from populus.lowering.plan.reduction import reduce as plan_reduce
 from populus.lowering.to_poplar import Connection, Tiles, ToPoplarPass
 
@@ -172,6 +176,24 @@ def multi_slice(op: MultiSliceOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
+def codelet(op: CodeletOp, t: Tiles) -> Sequence[SSAValue]:
+    """One family, its vertices sharing the output's elements along the axes that the codelet computes apart."""
+    code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
+    axes = code.axes[code.output]
+    cut = [d for d, a in enumerate(axes) if a in code.lanes]
+    # The grain is of the innermost dimension, which another than the last one cut here is not.
+    grain = t.target.grain(element) if cut and cut[-1] == len(shape) - 1 else 1
+    shares = dict(zip(cut, linear(tuple(shape[d] for d in cut), t.target.tiles, grain).splits))
+    grid = Grid(tuple(shares.get(d, Split(n)) for d, n in enumerate(shape)), tuple(d for d in cut if shares[d].parts > 1))
+    y = t.var(shape, element, grid)
+    sizes = {a: n for v, x in zip(code.inputs, op.operands) for a, n in zip(code.axes[v], shape_of(x.type))}
+    splits = {**{a: Split(n) for a, n in sizes.items()}, **dict(zip(axes, grid.splits))}
+    fields: list[Connection] = [("in", v, t.view(x), list(map(along, code.axes[v]))) for v, x in zip(code.inputs, op.operands)]
+    fields.append(("out", code.output, y, list(map(along, axes))))
+    t.execute(code.name, Domain(tuple(splits.items()), tuple(axes[d] for d in grid.order)), fields, dict(op.params.data))
+    return [y]
+
+
 def iota(op: IotaOp, t: Tiles) -> Sequence[SSAValue]:
     shape, element = op.y.type.get_shape(), element_type_of(op.y.type)
     grid = t.linear(shape, element)
@@ -181,7 +203,6 @@ def iota(op: IotaOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-
 @dataclass(frozen=True)
 class PopopsToPoplarPass(ToPoplarPass):
     """Maps, reductions, gathers and rearrangements become families, views and copies."""
@@ -189,13 +210,16 @@ class PopopsToPoplarPass(ToPoplarPass):
     name = "popops-to-poplar"
     RULES = {
         BroadcastOp: broadcast,
+        CodeletOp: codelet,
         ConcatOp: concat,
         DimShuffleOp: dim_shuffle,
         IotaOp: iota,
         MapOp: map_,
         MultiSliceOp: multi_slice,
+        MultiUpdateOp: multi_update,
         PadOp: pad,
         ReduceOp: reduce,
         ReshapeOp: reshape,
         SliceOp: slice_,
+        TopKOp: top_k,
     }

@@ -14,6 +14,9 @@ from populus.dialects import popops
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, shape_of
 from populus.dialects.ops import ints
+from populus.runtime.codelets.indexed import order, update
+from populus.runtime.codelets.tile_code import run as run_tile_code
+from populus.runtime.engine.binding import params_of
 from populus.runtime.expr import evaluate
 
 Array = NDArray[Any]
@@ -111,21 +114,44 @@ def _multi_slice(op: popops.MultiSliceOp, table: Array, indices: Array) -> list[
     return [np.take(table, indices, dim)]
 
 
+def _multi_update(op: popops.MultiUpdateOp, table: Array, indices: Array, updates: Array) -> list[Array]:
+    y = table.copy()
+    try:
+        update(op.op.data, y, indices, updates, 0, len(y), len(y))
+    except PopulusError as error:
+        raise PopulusError(f"{where(op)}: {op.name}: {error}") from error
+    return [y]
+
+
+def _top_k(op: popops.TopKOp, x: Array) -> list[Array]:
+    return [order(x, bool(op.largest.value.data))[..., : op.k.value.data].astype(np.int32)]
+
+
 def _iota(op: popops.IotaOp) -> list[Array]:
     dtype = dtype_of(op.element)
     start, step = op.start.value.data, op.step.value.data
     return [(np.arange(op.count.value.data) * step + start).astype(dtype)]
 
 
+def _codelet(op: popops.CodeletOp, *xs: Array) -> list[Array]:
+    y = np.zeros(shape_of(op.y.type), dtype_of(op.element))
+    scalars = {name: value for name, value in params_of(op.params).items() if isinstance(value, bool | int | float)}
+    run_tile_code(op.code, {**dict(zip(op.code.inputs, xs)), op.code.output: y}, scalars)
+    return [y]
+
+
 FUNCTIONS: dict[type[Operation], Callable[..., list[Array]]] = {
     popops.BroadcastOp: _broadcast,
+    popops.CodeletOp: _codelet,
     popops.ConcatOp: _concat,
     popops.DimShuffleOp: _dim_shuffle,
     popops.IotaOp: _iota,
     popops.MapOp: _map,
     popops.MultiSliceOp: _multi_slice,
+    popops.MultiUpdateOp: _multi_update,
     popops.PadOp: _pad,
     popops.ReduceOp: _reduce,
     popops.ReshapeOp: _reshape,
     popops.SliceOp: _slice,
+    popops.TopKOp: _top_k,
 }

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i64
@@ -31,8 +31,10 @@ from populus.dialects import expr, shapes
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg, Expr
-from populus.dialects.ops import TensorOp, ints
+from populus.dialects.ops import Plain, TensorOp, ints
 from populus.dialects.popart import calls
+
+Examples: TypeAlias = "Sequence[tuple[Sequence[tuple[int, ...]], Mapping[str, Plain]]]"
 
 
 class NoGradient(PopulusError):
@@ -40,7 +42,12 @@ class NoGradient(PopulusError):
 
 
 class PopartOp(TensorOp):
-    """An op on immutable tensors of static shape, with what passes may ask of it."""
+    """An op on immutable tensors of static shape, with what passes may ask of it.
+
+    `EXAMPLES`: operand shapes and attributes with which `populus check-op` tries the op; without it, all operands have one shape.
+    """
+
+    EXAMPLES: ClassVar[Examples] = ()
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         """The gradient of each operand (None: nothing flows to it), given those of the results; inserts ops at `b`.

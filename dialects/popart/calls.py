@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
+from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, IntegerAttr, f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
@@ -15,7 +16,9 @@ from populus.dialects.data import constant
 from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.ops import TensorOp
-from populus.dialects.popops import BroadcastOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
+from populus.dialects.poplar.codelets import register
+from populus.dialects.poplar.tile_code import TileCode
+from populus.dialects.popops import BroadcastOp, CodeletOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
 
 
 def element(x: SSAValue) -> Attribute:
@@ -54,6 +57,28 @@ def reduce(b: Builder, op: str, x: SSAValue, dims: Sequence[int]) -> SSAValue:
     if not dims:
         return map(b, expr.square(Arg(1)), x) if op == "square_add" else x
     return insert(b, ReduceOp(x, op=op, dims=tuple(dims)))
+
+
+def codelet(
+    b: Builder,
+    code: TileCode,
+    *values: SSAValue,
+    shape: Sequence[int] | None = None,
+    element: Attribute | None = None,
+    **params: float | int | bool,
+) -> SSAValue:
+    """What a codelet that was written in Python computes; of the first value's shape and element type where none is given.
+
+    Raises VerifyException if values and parameters are not the codelet's, PopulusError if another codelet has its name.
+    """
+    register(code)
+    to = shape_of(values[0].type) if shape is None else tuple(shape)
+    whole = {"int": i64, "bool": i1}
+    given = DictionaryAttr(
+        {n: IntegerAttr(int(v), whole[k]) if (k := code.scalars.get(n)) in whole else FloatAttr(float(v), f64) for n, v in params.items()}
+    )
+    of = element_type_of(values[0].type) if element is None else element
+    return insert(b, CodeletOp(*values, codelet=code.name, params=given, shape=to, element=of))
 
 
 def reshape(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:

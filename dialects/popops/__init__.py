@@ -2,9 +2,11 @@
 
 from xdsl.ir import Dialect
 
+from populus.dialects.popops.indexed import MultiUpdateOp, TopKOp
 from populus.dialects.popops.ops import (
     REDUCTIONS,
     BroadcastOp,
+    CodeletOp,
     ConcatOp,
     DimShuffleOp,
     IotaOp,
@@ -18,7 +20,21 @@ from populus.dialects.popops.ops import (
 
 POPOPS = Dialect(
     "popops",
-    [BroadcastOp, ConcatOp, DimShuffleOp, IotaOp, MapOp, MultiSliceOp, PadOp, ReduceOp, ReshapeOp, SliceOp],
+    [
+        BroadcastOp,
+        CodeletOp,
+        ConcatOp,
+        DimShuffleOp,
+        IotaOp,
+        MapOp,
+        MultiSliceOp,
+        MultiUpdateOp,
+        PadOp,
+        ReduceOp,
+        ReshapeOp,
+        SliceOp,
+        TopKOp,
+    ],
     [],
 )
 
@@ -26,13 +42,16 @@ __all__ = [
     "POPOPS",
     "REDUCTIONS",
     "BroadcastOp",
+    "CodeletOp",
     "ConcatOp",
     "DimShuffleOp",
     "IotaOp",
     "MapOp",
     "MultiSliceOp",
+    "MultiUpdateOp",
     "PadOp",
     "ReduceOp",
     "ReshapeOp",
     "SliceOp",
+    "TopKOp",
 ]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, shapes
-from populus.dialects.element_types import element_type_of, is_integer, shape_of, tensor
+from populus.dialects.diagnostics import did_you_mean
+from populus.dialects.element_types import element_type_of, is_float, is_integer, shape_of, tensor
 from populus.dialects.ops import TensorOp, ints
+from populus.dialects.poplar.codelets import CODELETS
+from populus.dialects.poplar.tile_code import TileCode
 from populus.dialects.shapes import ShapeError
 
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "square_add")
@@ -216,3 +220,67 @@ class IotaOp(TensorOp):
         return [tensor((self.count.value.data,), self.element)]
 
 
+@irdl_op_definition
+class CodeletOp(TensorOp):
+    """What a codelet that was written in Python computes: `y` of `shape` and `element` from the operands and `params`, its scalars.
+
+    Vertices share the axes whose elements it computes apart. Source: poplar::Graph::addVertex.
+    """
+
+    name = "popops.codelet"
+    codelet = prop_def(StringAttr)
+    params = prop_def(DictionaryAttr)
+    shape = prop_def(DenseArrayBase.constr(i64))
+    element = prop_def(Attribute)
+    operands_ = var_operand_def(TensorType)
+    y = result_def(TensorType)
+    assembly_format = "$codelet `(` $operands_ `)` attr-dict `:` functional-type(operands, results)"
+
+    @property
+    def code(self) -> TileCode:
+        """What a vertex does. Raises VerifyException for an unknown codelet, or one of the machine's own."""
+        found = CODELETS.get(self.codelet.data)
+        if found is None or found.code is None:
+            known = [name for name, c in CODELETS.items() if c.code is not None]
+            raise VerifyException(f"there is no codelet '{self.codelet.data}' in Python{did_you_mean(self.codelet.data, known)}")
+        return found.code
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        code, shape = self.code, ints(self.shape)
+        if len(code.inputs) != len(self.operands):
+            raise VerifyException(
+                f"codelet {code.name} reads {', '.join(code.inputs) or 'nothing'}; {len(self.operands)} operands are given"
+            )
+        sizes: dict[str, int] = {}
+        vectors = [(v, shape_of(o.type), element_type_of(o.type)) for v, o in zip(code.inputs, self.operands)]
+        for vector, found, element in (*vectors, (code.output, shape, self.element)):
+            kind = "float" if is_float(element) else "int" if is_integer(element) else "bool"
+            if kind != code.kinds[vector]:
+                raise VerifyException(f"codelet {code.name}: {vector} holds {code.kinds[vector]}, and is given {element}")
+            if len(found) != len(code.axes[vector]):
+                raise VerifyException(
+                    f"codelet {code.name}: {vector} has axes {' '.join(code.axes[vector])}, and is given {shapes.text(found)}"
+                )
+            for axis, n in zip(code.axes[vector], found):
+                if sizes.setdefault(axis, n) != n:
+                    raise VerifyException(f"codelet {code.name}: axis {axis} of {vector} has {n} elements, and {sizes[axis]} before")
+        self._verify_params(code)
+        return [tensor(shape, self.element)]
+
+    def _verify_params(self, code: TileCode) -> None:
+        given = self.params.data
+        if odd := sorted(given.keys() ^ code.scalars.keys()):
+            what = "needs" if odd[0] in code.scalars else "has no"
+            raise VerifyException(f"codelet {code.name} {what} parameter '{odd[0]}'; it takes {', '.join(code.scalars) or 'none'}")
+        for name, value in given.items():
+            kind = (
+                "float"
+                if isinstance(value, FloatAttr)
+                else ""
+                if not isinstance(value, IntegerAttr)
+                else "bool"
+                if cast("IntegerAttr[Any]", value).type == i1
+                else "int"
+            )
+            if kind != code.scalars[name]:
+                raise VerifyException(f"codelet {code.name}: parameter '{name}' is {code.scalars[name]}, and is given {value}")

@@ -13,18 +13,22 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from populus.dialects.element_types import is_float, size_in_bytes
 from populus.dialects.expr import FUNCTIONS, Expr, ExprAttr, functions_of
+from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import Field, TensorType
 from populus.runtime.cycles.contraction import Count, ceil_div, contraction
 from populus.runtime.cycles.elementwise import binary, fill, inner, loop, map_cycles, unary
+from populus.runtime.cycles.indexed import multi_update_cycles, top_k_cycles
 from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.tile_code import flops as tile_code_flops
+from populus.runtime.cycles.tile_code import tile_code_cycles
 
 Sizes: TypeAlias = Mapping[str, Count]
 """How many elements of each axis the box has."""
@@ -41,6 +45,7 @@ class Vertex:
     expression: Expr | None
     op: str
     target: Target
+    scalars: tuple[tuple[str, int], ...] = ()  # the integers among the parameters of a codelet that was written in Python
 
     @staticmethod
     def of(family: FamilyOp, target: Target) -> Vertex:
@@ -54,6 +59,7 @@ class Vertex:
             expression.data if isinstance(expression, ExprAttr) else None,
             op.data if isinstance(op, StringAttr) else "",
             target,
+            tuple((n, p.value.data) for n, p in params.items() if isinstance(p, IntegerAttr)) if family.declaration.code else (),
         )
 
     @cached_property
@@ -204,19 +210,32 @@ def _random(v: Vertex, sizes: Sizes) -> Any:
     return 4 + 22 * v.target.workers + 4 * ceil_div(v.elements(v.output, sizes), v.target.vector_width(v.types[v.output].element))
 
 
-CYCLES: dict[str, Callable[[Vertex, Sizes], Any]] = {
-    "conv": _contraction,
-    "fill": _fill,
-    "iota": _iota,
-    "map": _map,
-    "matmul": _contraction,
-    "multi_slice": _multi_slice,
-    "pool": _pool,
-    "random": _random,
-    "reduce": _reduce,
-    "softmax": _rows(row_cycles),
-    "whiten": _rows(whiten_cycles),
-}
+class _Cycles(dict[str, Callable[["Vertex", Sizes], Any]]):
+    """The rows below; of a codelet that was written in Python, what its author states or its body counts."""
+
+    def __missing__(self, name: str) -> Callable[[Vertex, Sizes], Any]:
+        code = CODELETS[name].code
+        assert code is not None, name
+        return lambda v, sizes: tile_code_cycles(code, sizes, dict(v.scalars), v.target.workers)
+
+
+CYCLES: dict[str, Callable[[Vertex, Sizes], Any]] = _Cycles(
+    {
+        "conv": _contraction,
+        "fill": _fill,
+        "iota": _iota,
+        "map": _map,
+        "matmul": _contraction,
+        "multi_slice": _multi_slice,
+        "multi_update": multi_update_cycles,
+        "pool": _pool,
+        "random": _random,
+        "reduce": _reduce,
+        "softmax": _rows(row_cycles),
+        "top_k": top_k_cycles,
+        "whiten": _rows(whiten_cycles),
+    }
+)
 
 
 def vertex_cycles(vertex: Vertex) -> NDArray[np.int64]:
@@ -259,6 +278,8 @@ def flops(vertex: Vertex) -> int:
             return points * (2 if vertex.op == "square_add" else 1)
         case "pool":
             return points
+        case name if (code := CODELETS[name].code) is not None:
+            return tile_code_flops(code, {a: s.n for a, s in vertex.domain.axes}, dict(vertex.scalars))
         case other:
             return points * _ROW_FLOPS.get(other, 0)
 

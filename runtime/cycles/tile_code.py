@@ -1,0 +1,122 @@
+"""Cycles of codelets that were written in Python: as their author states them, else counted from the body.
+
+Counted is one instruction for each load, store and simple operation, more for divisions and functions, two for each turn of a loop.
+The outermost lanes are shared by the workers of a tile; a codelet without lanes is run by one of them. An estimate.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from populus.dialects.poplar.tile_code import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
+
+START = 20  # to begin a vertex and to end it
+TURN = 2
+COSTS = {"div": 4, "floordiv": 8, "mod": 8, "pow": 30, "sqrt": 5} | dict.fromkeys(
+    ("cos", "exp", "expm1", "log", "log1p", "sin", "tan", "tanh"), 12
+)
+
+
+def tile_code_cycles(code: TileCode, sizes: Mapping[str, Any], scalars: Mapping[str, int], workers: int) -> Any:
+    """Tile cycles of a vertex, from the sizes of its box."""
+    if code.cycles is not None:
+        return code.cycles(*(sizes[name] for name in inspect.signature(code.cycles).parameters))
+    return workers * (START + _Count(code, sizes, scalars, workers).block(code.body))
+
+
+def flops(code: TileCode, sizes: Mapping[str, int], scalars: Mapping[str, int]) -> int:
+    """Operations on floats of the whole family."""
+    return int(_Flops(code, sizes, scalars, 1).block(code.body))
+
+
+class _Count:
+    """Instructions of statements, where sizes may be arrays of several sizes."""
+
+    def __init__(self, code: TileCode, sizes: Mapping[str, Any], scalars: Mapping[str, int], workers: int):
+        self.code, self.sizes, self.workers = code, sizes, workers
+        self.known: dict[str, Any] = dict(scalars)
+        self.shared = False
+
+    def block(self, body: Sequence[Statement]) -> Any:
+        return sum((self.statement(s) for s in body), 0)
+
+    def statement(self, s: Statement) -> Any:
+        match s:
+            case Assign():
+                return self.value(s.value)
+            case Store():
+                return self.store() + sum(self.value(v) for v in (*s.index, s.value))
+            case If():
+                return self.value(s.condition) + self.turn() + np.maximum(self.block(s.then), self.block(s.otherwise))
+            case For():
+                return self.loop(s)
+
+    def loop(self, s: For) -> Any:
+        start, stop = self.integer(s.start), self.integer(s.stop)
+        turns = np.maximum(0, -((start - stop) // s.step))
+        first = s.var in self.code.loops and not self.shared
+        if first:
+            self.shared = True
+            turns = -(-turns // self.workers)
+        self.known[s.var] = (start + stop) // 2  # where bounds depend on it, the middle one
+        total = turns * (self.block(s.body) + self.turn())
+        if first:
+            self.shared = False
+        return total
+
+    def integer(self, value: Value) -> Any:
+        match value:
+            case Number():
+                return int(value.value)
+            case Name():
+                return self.known.get(value.name, 1)
+            case Size():
+                return self.sizes[self.code.axes[value.vector][value.dim]]
+            case Apply():
+                a, *rest = (self.integer(v) for v in value.args)
+                return _INTEGERS[value.function](a, *rest)
+            case Load():
+                raise AssertionError(value)
+
+    def value(self, value: Value) -> Any:
+        return sum(self.part(p) for p in parts(value))
+
+    def part(self, p: Value) -> int:
+        return COSTS.get(p.function, 1) if isinstance(p, Apply) else int(isinstance(p, Load))
+
+    def store(self) -> int:
+        return 1
+
+    def turn(self) -> int:
+        return TURN
+
+
+class _Flops(_Count):
+    """Operations on floats."""
+
+    def part(self, p: Value) -> int:
+        return int(isinstance(p, Apply) and p.kind == "float" and p.function not in ("select", "float"))
+
+    def store(self) -> int:
+        return 0
+
+    def turn(self) -> int:
+        return 0
+
+
+_INTEGERS: dict[str, Any] = {
+    "abs": np.abs,
+    "add": lambda a, b: a + b,
+    "floordiv": lambda a, b: a // b,
+    "int": lambda a: a,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mod": lambda a, b: a % b,
+    "mul": lambda a, b: a * b,
+    "neg": lambda a: -a,
+    "sub": lambda a, b: a - b,
+}
