@@ -44,7 +44,7 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         raise PopulusError(f"{place}: not a folder that can be written to: {error.strerror}") from error
     about = {"step": checkpoint.step, "settings": checkpoint.settings, "validations": checkpoint.validations}
     metadata = {"populus": str(FORMAT), "training": json.dumps(about)}
-    content = save({name: np.ascontiguousarray(a) for name, a in checkpoint.tensors.items()}, metadata)
+    content = save({name: np.asarray(a, order="C") for name, a in checkpoint.tensors.items()}, metadata)
     path = place / f"step-{checkpoint.step:09}.safetensors"
     with replacing(path) as partial, partial.open("wb") as file:
         file.write(content)

@@ -16,6 +16,7 @@ from populus.api import Source
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import element_type_of, is_float, shape_of
+from populus.dialects.onnx.schema import OnnxOp
 from populus.lowering import extensions
 from populus.lowering.files import in_file
 from populus.lowering.onnx_expose_weights import main_of, strings, weights_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from populus.api import Arrays
 
-STATISTICS = {"onnx.BatchNormalization": (3, 4)}  # operands that are measured, not trained
+STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are measured, not trained
 LARGEST = 1e4  # what has larger elements is a mask, not a weight
 BATCH = 32  # where the model leaves it open and the caller does too
 
@@ -87,7 +88,8 @@ def _is_fixed(op: ConstantOp) -> bool:
     import numpy as np
 
     array = op.array()
-    measured = any(use.index in STATISTICS.get(use.operation.name, ()) for use in op.result.uses)
+    readers = ((use.operation, use.index) for use in op.result.uses)
+    measured = any(isinstance(reader, OnnxOp) and i in STATISTICS.get(reader.OP_TYPE, ()) for reader, i in readers)
     return measured or array.ndim == 0 or array.size == 0 or not np.abs(array).max() < LARGEST
 
 
