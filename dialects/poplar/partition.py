@@ -259,13 +259,15 @@ def bounds_problem(domain: Domain, accesses: tuple[Access, ...], shape: tuple[in
 
 @lru_cache(8192)
 def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -> Grid:
-    """The grid that spreads a variable most evenly: least elements on the fullest tile, then fewest tiles, then outer cuts.
+    """The grid that spreads a variable most evenly: least elements on the fullest tile, then outer cuts, then few tiles.
 
     The innermost dimension is cut by `grain`. The counterpart of mapTensorLinearly (PopLibs: poputil/TileMapping) for grids,
     whose shares are boxes.
     """
     grains = [-(-n // (grain if d == len(shape) - 1 else 1)) for d, n in enumerate(shape)]
     counts = [[1] if g <= 1 else _part_counts(g) for g in grains]
+
+    elements = [math.prod(grains[d:]) for d in range(len(shape))]
 
     @lru_cache(None)
     def best(d: int, free: int) -> tuple[int, int, tuple[int, ...]]:
@@ -280,6 +282,8 @@ def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -
             largest = -(-grains[d] // parts) * inner
             if found is None or (largest, parts * used) < found[:2]:
                 found = (largest, parts * used, (parts, *rest))
+                if largest == -(-elements[d] // free):  # as even as can be
+                    break
         assert found is not None, (shape, free)
         return found
 
