@@ -43,11 +43,11 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
     lanes = machine.vector_bytes // item
     vector = f"<{lanes} x {type}>"
     # a: row 0 .. of the tables; b: the panel; c: where the block goes; step: bytes from row to row, or from column to column;
-    # valid: columns; add: c += rather than c =
+    # valid: how many columns are c's
     f = Function(
         name,
         "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, i64 %k, "
-        "ptr noalias %c, i64 %step, i64 %valid, i64 %add",
+        "ptr noalias %c, i64 %step, i64 %valid",
         "void",
     )
     starts = [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
@@ -78,70 +78,72 @@ def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sum
     left = f.sub("%valid", (vectors - 1) * lanes)
     counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
     keep = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
-    adds = f.let("icmp ne i64 %add, 0")
-
-    def write(add: bool) -> None:
-        for r in range(rows):
-            row = f.beyond("%c", f.mul("%step", r))
-            for v in range(vectors):
-                place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
-                if v == vectors - 1:
-                    if add:
-                        old = f.call(
-                            vector, f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0",
-                            ("ptr", place), ("i32 immarg", str(item)), (mask, keep), (vector, "zeroinitializer"),
-                        )  # fmt: skip
-                        value = f.let(f"fadd {vector} {old}, {value}")
-                    f.call(
-                        "void",
-                        f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0",
-                        (vector, value),
-                        ("ptr", place),
-                        ("i32 immarg", str(item)),
-                        (mask, keep),
-                    )
-                else:
-                    if add:
-                        value = f.let(f"fadd {vector} {f.load(vector, place, item)}, {value}")
-                    f.store(vector, value, place, item)
-
-    f.when(adds, lambda: write(True), lambda: write(False))
+    masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
+    for r in range(rows):
+        row = f.beyond("%c", f.mul("%step", r))
+        for v in range(vectors):
+            place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
+            if v == vectors - 1:
+                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, keep))
+            else:
+                f.store(vector, value, place, item)
 
 
 def _store_columns(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
-    """The block transposed through a buffer: each column becomes `rows` elements side by side."""
-    vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", 4 if type == "float" else 8
-    width = vectors * lanes
-    buffer = f.let(f"alloca [{rows * width} x {type}], align 16")
+    """The block transposed: each column becomes `rows` elements side by side.
+
+    Rows 0 and n/2, 1 and n/2 + 1, ... interleaved, as often as n is a power of two, stand by columns.
+    """
+    vector = f"<{lanes} x {type}>"
+    height = 1 << (rows - 1).bit_length()
     for v in range(vectors):
-        for r in range(rows):
-            f.store(vector, sums[r * vectors + v], f.at(buffer, r * width + v * lanes, type), item)
-    adds = f.let("icmp ne i64 %add, 0")
+        turned = [sums[r * vectors + v] if r < rows else "poison" for r in range(height)]
+        half = height // 2
+        while half:
+            turned = [
+                f.let(f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>")
+                for a, b in zip(turned[: height // 2], turned[height // 2 :])
+                for mask in (_interleave(lanes, 0), _interleave(lanes, lanes // 2))
+            ]
+            half //= 2
+        _store_turned(f, turned, v * lanes, rows, height, lanes, type)
 
-    def write(add: bool) -> None:
-        def one(n: str) -> None:
-            value = "poison"
-            for r in range(rows):
-                element = f.load(type, f.at(buffer, f.add(n, r * width), type))
-                value = f.let(f"insertelement {column} {value}, {type} {element}, i64 {r}")
-            place = f.beyond("%c", f.mul("%step", n))
-            if add:
-                value = f.let(f"fadd {column} {f.load(column, place, item)}, {value}")
-            f.store(column, value, place, item)
 
-        f.loop(0, "%valid", one)
+def _interleave(lanes: int, first: int) -> str:
+    return ", ".join(f"i32 {first + i // 2 + lanes * (i % 2)}" for i in range(lanes))
 
-    f.when(adds, lambda: write(True), lambda: write(False))
+
+def _store_turned(f: Function, turned: list[str], first: int, rows: int, height: int, lanes: int, type: str) -> None:
+    """Columns `first` and on, of which `turned` holds one after the other, `height` elements each."""
+    vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", 4 if type == "float" else 8
+    out = f.fresh("done")
+    for n in range(lanes):
+        number, start = divmod(n * height, lanes)
+        write = f.fresh("column")
+        within = f.let(f"icmp slt i64 {first + n}, %valid")
+        f.line(f"br i1 {within}, label %{write}, label %{out}")
+        f.start(write)
+        if height <= lanes:
+            elements = ", ".join(f"i32 {start + r}" for r in range(rows))
+            value = f.let(f"shufflevector {vector} {turned[number]}, {vector} poison, <{rows} x i32> <{elements}>")
+        else:
+            parts = [turned[number + i] for i in range(height // lanes)]
+            elements = ", ".join(f"i32 {r}" for r in range(rows))
+            value = f.let(f"shufflevector {vector} {parts[0]}, {vector} {parts[1]}, <{rows} x i32> <{elements}>")
+        target = f.beyond("%c", f.mul("%step", first + n))
+        f.store(column, value, target, item)
+    f.line(f"br label %{out}")
+    f.start(out)
 
 
 # -- all blocks --------------------------------------------------------------------------------------------------------
 
 
 def _blocks(name: str, machine: Machine) -> str:
-    """Units are panels. The first `tall` blocks have `high` rows, the others one less; the first `wide` panels `broad` vectors."""
+    """Units are panels. `tall` blocks have `high` rows, one behind them the rest; the first `wide` panels have `broad` vectors, others one less."""
     f = Function(name)
     a, rows, depth, b, c, *kernels = f.args("ppppppppp")
-    k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step, add = (f.arg(9 + i) for i in range(13))
+    k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step = (f.arg(9 + i) for i in range(12))
 
     def panel(j: str) -> None:
         narrow = f.let(f"icmp sge i64 {j}, {wide}")
@@ -155,13 +157,11 @@ def _blocks(name: str, machine: Machine) -> str:
         short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
 
         def block(i: str) -> None:
-            row = _before(f, i, tall, high)
+            row = f.mul(i, high)
             kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
             target = f.beyond(into, f.mul(row, row_step))
             place = f.at(rows, row, "i64")
-            f.line(
-                f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, i64 {k}, ptr {target}, i64 {step}, i64 {valid}, i64 {add})"
-            )
+            f.line(f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, i64 {k}, ptr {target}, i64 {step}, i64 {valid})")
 
         f.loop(0, blocks, block)
 
@@ -277,6 +277,14 @@ class Panels:
 Table = NDArray[np.int64]
 
 
+def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
+    """The byte offsets of all elements of an array, in row-major order."""
+    table = np.zeros((), np.int64)
+    for n, s in zip(shape, strides):
+        table = np.add.outer(table, np.arange(n, dtype=np.int64) * s)
+    return np.ascontiguousarray(table.reshape(-1))
+
+
 @dataclass
 class Product:
     """A matrix product in the making: tables in bytes; c at `row_step` and `column_step` bytes, one of them an element."""
@@ -289,7 +297,6 @@ class Product:
     row_step: int
     column_step: int
     n: int
-    add: bool = False
 
     @property
     def panels(self) -> Panels:
@@ -306,13 +313,14 @@ class Product:
     def launch(self, packed: Array) -> Launch:
         """The launch that multiplies with packed panels."""
         p, m, item = self.panels, len(self.rows), self.c.itemsize
-        parts, high, tall = shares(m, self.library.host.block[0])
+        high = min(m, self.library.host.block[0])
+        parts, tall, short = -(-m // high), m // high, m % high
         form = "rows" if self.column_step == item else "columns"
         assert item in (self.column_step, self.row_step), (self.row_step, self.column_step)
         kernels = [
             block_kernel(max(rows, 1), max(vectors, 1), self.c.dtype.name, form)
             for vectors in (p.broad, p.broad - 1)
-            for rows in (high, high - 1)
+            for rows in (high, short)
         ]
         # A size that does not occur is not compiled either.
         if tall == parts:
@@ -322,6 +330,6 @@ class Product:
         step = self.row_step if form == "rows" else self.column_step
         args: Sequence[int | Array | Kernel] = [
             self.a, self.rows, self.depth, packed, self.c, *kernels, len(self.depth), self.n, tall, high, parts, p.wide, p.broad,
-            p.lanes * item, p.lanes, self.row_step, self.column_step, step, int(self.add),
+            p.lanes * item, p.lanes, self.row_step, self.column_step, step,
         ]  # fmt: skip
         return Launch(self.library, BLOCKS, args, p.parts)

@@ -50,7 +50,10 @@ def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:
             there = f.at(y, i, type) if pattern in ("both", "target") else f.beyond(y, f.mul(i, leaps[d]))
             f.store(type, f.load(type, here), there)
 
-        f.loop(first, end, body)
+        if d == RANK - 1 and pattern == "both":
+            f.each(first, end, body)
+        else:
+            f.loop(first, end, body)
 
     level(0, source, target, "%first", "%end")
     return f.done()
@@ -96,14 +99,14 @@ def _pad(item: int, name: str, machine: Machine) -> str:
         y = f.at(target, f.mul(p, f.mul(width, height)), type)
 
         def zeros(first: str, end: str) -> None:
-            f.loop(first, end, lambda i: f.store(type, "0", f.at(y, i, type)))
+            f.each(first, end, lambda i: f.store(type, "0", f.at(y, i, type)))
 
         def row(r: str) -> None:
             start = f.mul(f.add(top, r), width)
             middle, behind, following = f.add(start, left), f.add(f.add(start, left), w), f.add(start, width)
             zeros(start, middle)
             into, line = f.at(y, middle, type), f.beyond(x, f.mul(r, row_step))
-            f.loop(0, w, lambda i: f.store(type, f.load(type, f.at(line, i, type)), f.at(into, i, type)))
+            f.each(0, w, lambda i: f.store(type, f.load(type, f.at(line, i, type)), f.at(into, i, type)))
             zeros(behind, following)
 
         zeros("0", f.mul(top, width))

@@ -9,11 +9,11 @@ from populus.runtime.codelets.task import Task
 from populus.runtime.engine.native.elementwise import map
 from populus.runtime.engine.native.jit import Library
 from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.pooling import pool
 from populus.runtime.engine.native.products import conv, matmul
 from populus.runtime.engine.native.reduction import reduce
 from populus.runtime.engine.native.rows import softmax, whiten
 from populus.runtime.engine.native.tables import fill, iota, multi_slice
+from populus.runtime.engine.native.windows import pool
 
 Native: TypeAlias = Callable[[Library, Task], "list[Launch] | None"]
 

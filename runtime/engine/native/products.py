@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 
 from populus.runtime.codelets.task import Array, Task, seen_as
-from populus.runtime.engine.native.contraction import TYPES, Product, Table
+from populus.runtime.engine.native.contraction import TYPES, Product, Table, offsets
 from populus.runtime.engine.native.copies import copy, pad
-from populus.runtime.engine.native.depthwise import depthwise
 from populus.runtime.engine.native.jit import Library
 from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.windows import depthwise
 
 Launches = list[Launch]
-
-
-def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
-    """The byte offsets of all elements of an array, in row-major order."""
-    table = np.zeros((), np.int64)
-    for n, s in zip(shape, strides):
-        table = np.add.outer(table, np.arange(n, dtype=np.int64) * s)
-    return np.ascontiguousarray(table.reshape(-1))
 
 
 def matmul(library: Library, task: Task) -> Launches | None:

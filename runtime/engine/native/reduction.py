@@ -6,11 +6,10 @@ from functools import partial
 
 
 from populus.runtime.codelets.task import Array, Task
-from populus.runtime.engine.native.contraction import TYPES
+from populus.runtime.engine.native.contraction import TYPES, offsets
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.products import offsets
 from populus.runtime.engine.native.rows import combine, folded, identity
 from populus.runtime.engine.native.text import Function
 
@@ -41,7 +40,7 @@ def _across(op: str, square: bool, type: str, name: str, machine: Machine) -> st
                     f.store(type, value if first else combine(f, op, type, f.load(type, place), value), place)
 
                 def all(first: bool) -> None:
-                    f.loop(begin, end, lambda i: one(i, first))
+                    f.each(begin, end, lambda i: one(i, first))
 
                 f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: all(True), lambda: all(False))
 

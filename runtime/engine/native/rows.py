@@ -11,11 +11,10 @@ from functools import partial
 import numpy as np
 
 from populus.runtime.codelets.task import Array, Task
-from populus.runtime.engine.native.contraction import SUFFIX, TYPES
+from populus.runtime.engine.native.contraction import SUFFIX, TYPES, offsets
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.products import offsets
 from populus.runtime.engine.native.text import Function, number
 
 LANES = 16
@@ -100,7 +99,7 @@ def _softmax(log: bool, name: str, machine: Machine) -> str:
             shifted = f.let(f"fsub float {f.load('float', f.at(source, i, 'float'))}, {largest}")
             f.store("float", f.let(f"call float @{exp}(float {shifted})"), f.at(target, i, "float"))
 
-        f.loop(0, n, one)
+        f.each(0, n, one)
         total = folded(f, "add", "float", target, n)
         if log:
             total = f.let(f"call float @{ln}(float {total})")
@@ -113,7 +112,7 @@ def _softmax(log: bool, name: str, machine: Machine) -> str:
             else:
                 f.store("float", f.let(f"fdiv float {f.load('float', place)}, {total}"), place)
 
-        f.loop(0, n, last)
+        f.each(0, n, last)
 
     f.loop("%first", "%end", row)
     return scalar_function(exp, "exp") + (scalar_function(ln, "log") if log else "") + f.done()
@@ -142,7 +141,7 @@ def _whiten(type: str, name: str, machine: Machine) -> str:
             away = f.let(f"fsub {type} {f.load(type, f.at(source, i, type))}, {mean}")
             f.store(type, f.let(f"fdiv {type} {away}, {deviation}"), f.at(target, i, type))
 
-        f.loop(0, n, one)
+        f.each(0, n, one)
 
     f.loop("%first", "%end", row)
     return f.done()

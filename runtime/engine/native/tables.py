@@ -8,11 +8,11 @@ import numpy as np
 
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Piece, Task
+from populus.runtime.engine.native.contraction import offsets
 from populus.runtime.engine.native.copies import copy
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.products import offsets
 from populus.runtime.engine.native.text import Function
 
 

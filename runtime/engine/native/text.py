@@ -23,6 +23,8 @@ class Function:
         self.lines: list[str] = ["entry:"]
         self.block = "entry"
         self.declared: set[str] = set()
+        self.metadata: list[str] = []
+        self.group = ""  # the mark of what a loop of independent turns reads and writes
         self._count = 0
 
     def fresh(self, stem: str = "t") -> str:
@@ -62,10 +64,10 @@ class Function:
         return self.let(f"getelementptr inbounds i8, ptr {pointer}, i64 {bytes}")
 
     def load(self, type: str, pointer: str, align: int = 0) -> str:
-        return self.let(f"load {type}, ptr {pointer}" + (f", align {align}" if align else ""))
+        return self.let(f"load {type}, ptr {pointer}" + (f", align {align}" if align else "") + self.group)
 
     def store(self, type: str, value: str, pointer: str, align: int = 0) -> None:
-        self.line(f"store {type} {value}, ptr {pointer}" + (f", align {align}" if align else ""))
+        self.line(f"store {type} {value}, ptr {pointer}" + (f", align {align}" if align else "") + self.group)
 
     def arg(self, position: int, type: str = "i64") -> str:
         """Word `position` of the arguments."""
@@ -120,6 +122,17 @@ class Function:
         self.start(out)
         return phis
 
+    def each(self, first: str | int, end: str | int, body: Callable[[str], None]) -> None:
+        """The loop as vectors: turns that do not depend on one another."""
+        group, loop = len(self.metadata), len(self.metadata) + 1
+        self.metadata += ["distinct !{}", f"distinct !{{!{loop}, !{loop + 1}}}"]
+        self.metadata += [f'!{{!"llvm.loop.parallel_accesses", !{group}}}']
+        self.group = f", !llvm.access.group !{group}"
+        self.loop(first, end, body)
+        self.group = ""
+        back = max(n for n, line in enumerate(self.lines) if line.startswith("  br label %head"))
+        self.lines[back] += f", !llvm.loop !{loop}"
+
     def when(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
         """A branch."""
         yes, no, out = self.fresh("then"), self.fresh("else"), self.fresh("join")
@@ -136,4 +149,5 @@ class Function:
     def done(self, result: str = "i64 0") -> str:
         """The function's text and what it declares."""
         self.line(f"ret {result}")
-        return "\n".join([*sorted(self.declared), self.head, *self.lines, "}", ""])
+        marks = [f"!{n} = {text}" for n, text in enumerate(self.metadata)]
+        return "\n".join([*sorted(self.declared), self.head, *self.lines, "}", *marks, ""])

@@ -1,0 +1,197 @@
+"""Windows that slide over planes: `pool`, and convolutions with one channel in and out of each group.
+
+A vector of outputs takes one element of the window after the other, row by row, and is stored once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.runtime.codelets.task import Array, Task
+from populus.runtime.engine.native.contraction import SUFFIX, TYPES, Table, offsets
+from populus.runtime.engine.native.jit import Kernel, Library
+from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.rows import combine, identity
+from populus.runtime.engine.native.text import Function
+
+LANES = 16
+
+
+def _vector(f: Function, type: str, pointer: str, stride: int, step: str, low: str, end: str, neutral: str) -> str:
+    """Elements 0, stride, .. from a pointer, of which the lanes from `low` to `end` are there; `neutral` in the others."""
+    vector, item = f"<{LANES} x {type}>", 4 if type == "float" else 8
+    filled = f"splat ({type} {neutral})"
+    load = f"llvm.masked.load.v{LANES}{SUFFIX[type]}.p0"
+    if stride in (1, 2):
+        halves: list[str] = []
+        for first in range(0, LANES * stride, LANES):
+            mask = _mask(f, [(first + i) // stride for i in range(LANES)], low, end)
+            if stride == 2:
+                even = f"<{LANES} x i1> <{', '.join('i1 1' if i % 2 == 0 else 'i1 0' for i in range(LANES))}>"
+                mask = f.let(f"and {even}, {mask}")
+            place = f.at(pointer, first, type)
+            halves.append(f.call(vector, load, ("ptr", place), ("i32 immarg", str(item)), (f"<{LANES} x i1>", mask), (vector, filled)))
+        if stride == 1:
+            return halves[0]
+        order = ", ".join(f"i32 {2 * i}" for i in range(LANES))
+        return f.let(f"shufflevector {vector} {halves[0]}, {vector} {halves[1]}, <{LANES} x i32> <{order}>")
+    mask = _mask(f, list(range(LANES)), low, end)
+    counts = f"<{LANES} x i64> <{', '.join(f'i64 {i}' for i in range(LANES))}>"
+    distances = f.let(f"mul {counts}, {f.splat('i64', LANES, step)}")
+    places = f.let(f"getelementptr i8, ptr {pointer}, <{LANES} x i64> {distances}")
+    gather = f"llvm.masked.gather.v{LANES}{SUFFIX[type]}.v{LANES}p0"
+    operands = ((f"<{LANES} x ptr>", places), ("i32 immarg", str(item)), (f"<{LANES} x i1>", mask), (vector, filled))
+    return f.call(vector, gather, *operands)
+
+
+def _mask(f: Function, lanes: list[int], low: str, end: str) -> str:
+    """Where a lane's number is within `low` and `end` (i64)."""
+    numbers = f"<{len(lanes)} x i32> <{', '.join(f'i32 {n}' for n in lanes)}>"
+    bounds = [f.splat("i32", len(lanes), f.let(f"trunc i64 {b} to i32")) for b in (low, end)]
+    inside = [f.let(f"icmp {p} {numbers}, {b}") for p, b in zip(("sge", "slt"), bounds)]
+    return f.let(f"and <{len(lanes)} x i1> {inside[0]}, {inside[1]}")
+
+
+def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> str:
+    """Units are planes. `tall`: for each row of outputs and of the window, the input's row in bytes, or -1. `wide`: for each of the
+    window's columns the first output and the end of those that it is there for, and in bytes where it is for output 0."""
+    f = Function(name)
+    x, y, other, xs, ys, tall, wide, y_row, rows, columns, high, broad, step, w_plane = f.args("pppppppiiiiiii")
+    vector, item = f"<{LANES} x {type}>", 4 if type == "float" else 8
+    op = "max" if kind == "max" else "add"
+    neutral = identity(op, type)
+
+    def plane(p: str) -> None:
+        source, target = f.beyond(x, f.load("i64", f.at(xs, p, "i64"))), f.beyond(y, f.load("i64", f.at(ys, p, "i64")))
+        weights = f.beyond(other, f.mul(p, w_plane))
+
+        def row(r: str) -> None:
+            out = f.beyond(target, f.mul(r, y_row))
+
+            def block(begin: str) -> None:
+                def window_row(k: str, total: str) -> list[str]:
+                    at = f.load("i64", f.at(tall, f.add(f.mul(r, high), k), "i64"))
+                    present = f.let(f"icmp sge i64 {at}, 0")
+                    line = f.beyond(f.beyond(source, at), f.mul(begin, step))
+                    count = f.let(f"select i1 {present}, i64 {broad}, i64 0")
+
+                    def window_column(q: str, total: str) -> list[str]:
+                        low, end, shift = (f.load("i64", f.at(wide, f.add(f.mul(q, 3), i), "i64")) for i in range(3))
+                        value = _vector(f, type, f.beyond(line, shift), stride, step, f.sub(low, begin), f.sub(end, begin), neutral)
+                        if kind == "square_sum":
+                            value = f.let(f"fmul {vector} {value}, {value}")
+                        if kind == "weighted":
+                            weight = f.load(type, f.at(weights, f.add(f.mul(k, broad), q), type))
+                            value = f.let(f"fmul {vector} {value}, {f.splat(type, LANES, weight)}")
+                        return [combine(f, op, vector, total, value)]
+
+                    return f.loop(0, count, window_column, [(vector, total)])
+
+                [total] = f.loop(0, high, window_row, [(vector, f"splat ({type} {neutral})")])
+                mask = _mask(f, list(range(LANES)), "0", f.sub(columns, begin))
+                masked, place = (f"<{LANES} x i1>", mask), ("i32 immarg", str(item))
+                if kind == "average":
+                    counts = f.at(other, f.add(f.mul(r, columns), begin), type)
+                    ones = f"splat ({type} 1.0)"
+                    name = f"llvm.masked.load.v{LANES}{SUFFIX[type]}.p0"
+                    total = f.let(f"fdiv {vector} {total}, {f.call(vector, name, ('ptr', counts), place, masked, (vector, ones))}")
+                store = f"llvm.masked.store.v{LANES}{SUFFIX[type]}.p0"
+                f.call("void", store, (vector, total), ("ptr", f.at(out, begin, type)), place, masked)
+
+            f.loop(0, columns, block, step=LANES)
+
+        f.loop(0, rows, row)
+
+    f.loop("%first", "%end", plane)
+    return f.done()
+
+
+@dataclass
+class _Axis:
+    """Windows along one dimension: output o meets element o stride + k dilation - before, if it is one of `n`."""
+
+    outputs: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    n: int
+
+    def rows(self, step: int) -> Table:
+        """[outputs, kernel]: where the element is in bytes, -1 if nowhere."""
+        at = (np.arange(self.outputs, dtype=np.int64) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
+        return np.ascontiguousarray(np.where((at >= 0) & (at < self.n), at * step, -1))
+
+    def columns(self, step: int) -> Table:
+        """[kernel, 3]: the first output and the end of those whose element is there; in bytes, where it is for output 0."""
+        table: list[tuple[int, int, int]] = []
+        for k in range(self.kernel):
+            shift = k * self.dilation - self.before
+            low = max(0, -(shift // self.stride)) if shift < 0 else 0
+            table.append((low, max(low, min(self.outputs, (self.n - 1 - shift) // self.stride + 1)), shift * step))
+        return np.array(table, np.int64)
+
+
+def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, axes: tuple[_Axis, _Axis], w_plane: int) -> list[Launch] | None:
+    """x: [.., h, w], y: [.., o0, o1], of planes in the same order; `other`: weights, or what an average divides by."""
+    tall, wide = axes
+    if y.shape[-1] > 1 and y.strides[-1] != y.itemsize:
+        return None
+    type = TYPES[y.dtype.name]
+    stride = wide.stride if wide.stride in (1, 2) and (x.strides[-1] == x.itemsize or x.shape[-1] == 1) else 0
+    inner = x.itemsize if stride else x.strides[-1]
+    kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride))
+    tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
+    args = [
+        x, y, other, *tables, tall.rows(x.strides[-2]), wide.columns(inner), y.strides[-2], y.shape[-2], y.shape[-1],
+        tall.kernel, wide.kernel, wide.stride * inner, w_plane,
+    ]  # fmt: skip
+    return [Launch(library, kernel, args, len(tables[0]))]
+
+
+def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int]) -> list[Launch] | None:
+    """x: [b, g, 1, h, w], its padding included; w: [g, 1, 1, k..]; y: [b, g, 1, o0, o1]. None where the kernel cannot."""
+    if not w.flags.c_contiguous:
+        return None
+    axes = [_Axis(o, k, s, d, 0, n) for o, k, s, d, n in zip(y.shape[3:], w.shape[3:], strides, dilations, x.shape[3:])]
+    launches: list[Launch] = []
+    for b in range(y.shape[0]):
+        made = _launch(library, "weighted", x[b], y[b], w, (axes[0], axes[1]), w.strides[0])
+        if made is None:
+            return None
+        launches += made
+    return launches
+
+
+def pool(library: Library, task: Task) -> list[Launch] | None:
+    """The largest, mean, sum or sum of squares of each window of lines and images, in f32 and f64; padding is left out."""
+    field, y, kind = task.fields["x"], task["y"], task.text("kind")
+    x, spatial = field.array, y.ndim - 2
+    if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2) or 0 in (x.size, y.size):
+        return None
+    strides, dilations = task.ints("strides"), task.ints("dilations")
+    axes = [
+        _Axis(y.shape[2 + d], task.size(f"k{d}"), strides[d], dilations[d], field.pads[2 + d][0], x.shape[2 + d]) for d in range(spatial)
+    ]
+    counts: NDArray[Any] = np.outer(*([np.ones(1)] * (2 - spatial)), *(_counts(task, d, spatial) for d in range(spatial)))
+    if spatial == 1:
+        x, y = x[:, :, None], y[:, :, None]
+        axes.insert(0, _Axis(1, 1, 1, 1, 0, 1))
+    return _launch(library, kind, x, y, counts.astype(y.dtype), (axes[0], axes[1]), 0)
+
+
+def _counts(task: Task, d: int, spatial: int) -> NDArray[np.float64]:
+    """How many elements of each window along dimension d count for its mean."""
+    first, end, _ = task.box[f"o{d}"]
+    pads, size = task.ints("pads"), task.ints("sizes")[d]
+    before, behind = pads[d], pads[spatial + d]
+    reach = np.arange(task.size(f"k{d}")) * task.ints("dilations")[d]
+    at = (np.arange(first, end) * task.ints("strides")[d] - before)[:, None] + reach
+    low, high = (-before, size + behind) if task.number("count_padding") else (0, size)
+    return ((low <= at) & (at < high)).sum(1).astype(np.float64)
