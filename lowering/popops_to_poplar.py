@@ -30,7 +30,8 @@ from populus.dialects.popops import (
 )
 from populus.lowering.plan.indexed import multi_update, top_k
 from populus.lowering.plan.reduction import reduce as plan_reduce
-from populus.lowering.to_poplar import Connection, Tiles, ToPoplarPass
+from populus.lowering.tiles import Connection, Tiles
+from populus.lowering.to_poplar import ToPoplarPass
 
 
 def map_(op: MapOp, t: Tiles) -> Sequence[SSAValue]:

@@ -79,6 +79,8 @@ from populus.dialects.popart.conv import (
 )
 from populus.dialects.popart.gather import (
     GatherOp,
+    ScatterOp,
+    TopKOp,
 )
 from populus.dialects.popart.matmul import (
     GemmOp,
@@ -159,6 +161,8 @@ POPART = Dialect(
         ExpandOp,
         FloorOp,
         GatherOp,
+        ScatterOp,
+        TopKOp,
         GeluOp,
         GemmOp,
         GreaterOp,
@@ -314,6 +318,7 @@ __all__ = [
     "ReluOp",
     "ReshapeOp",
     "RoundOp",
+    "ScatterOp",
     "SeluOp",
     "ShrinkOp",
     "SigmoidOp",
@@ -331,6 +336,7 @@ __all__ = [
     "TanhOp",
     "ThresholdedReluOp",
     "TileOp",
+    "TopKOp",
     "TransposeOp",
     "UnaryOp",
     "WhereOp",

@@ -6,20 +6,21 @@ import math
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, shapes
+from populus.dialects import expr, popops, shapes
 from populus.dialects.data import constant, constant_value
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import NoGradient, PopartOp
 from populus.dialects.popart.matmul import product
-from populus.dialects.popops import IotaOp, MultiSliceOp
+from populus.dialects.popops import IotaOp, MultiSliceOp, MultiUpdateOp
+from populus.dialects.popops.indexed import ordered, updated
 
 
 @irdl_op_definition
@@ -70,3 +71,59 @@ class GatherOp(PopartOp):
         rows = product(b, chosen, calls.reshape(b, g, (picked, outer * inner)))
         dx = calls.transpose(b, calls.reshape(b, rows, (n, outer, inner)), (1, 0, 2))
         return [calls.reshape(b, dx, shape), None]
+
+
+@irdl_op_definition
+class ScatterOp(PopartOp):
+    """`y = x`, but row `indices[i]` is `updates[i]`, or combined with it: reduction `set`, `add`, `mul`, `min` or `max`.
+
+    x: [n, ..]; indices: [m], each within 0 .. n; updates: [m, ..]. Of several that are `set` the last stays.
+    Source: ONNX ScatterND-18, ScatterElements-18.
+    """
+
+    name = "popart.scatter"
+    x = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    updates = operand_def(TensorType)
+    reduction = prop_def(StringAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [updated(self.x.type, self.indices.type, self.updates.type, self.reduction.data)]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.insert(b, MultiUpdateOp(self.x, self.indices, self.updates, op=self.reduction))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        reduction = self.reduction.data
+        if reduction not in ("set", "add"):
+            raise NoGradient(f"{where(self)}: {self.name} has no gradient where it combines by {reduction}")
+        (g,) = grads
+        taken = calls.insert(b, MultiSliceOp(g, self.indices, dim=0))
+        if reduction == "add":
+            return [g, None, taken]
+        zeros = calls.fill(b, 0, calls.element(g), calls.shape(self.updates))
+        return [calls.insert(b, MultiUpdateOp(g, self.indices, zeros, op="set")), None, taken]
+
+
+@irdl_op_definition
+class TopKOp(PopartOp):
+    """Where the k largest (or smallest) elements of each row of x stand, in order; of equal ones the first comes first.
+
+    x: [.., n]; y: [.., k], i32. Source: ONNX TopK-24.
+    """
+
+    name = "popart.top_k"
+    x = operand_def(TensorType)
+    k = prop_def(IntegerAttr)
+    largest = prop_def(IntegerAttr.constr(i1))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [ordered(self.x.type, self.k.value.data)]
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [calls.insert(b, popops.TopKOp(self.x, k=self.k, largest=self.largest))]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        return [None]

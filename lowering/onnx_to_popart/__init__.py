@@ -30,7 +30,7 @@ from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
-from populus.lowering.onnx_to_popart import cast, einsum, math, nn, quantization, random, reduction, resize, rnn, tensor
+from populus.lowering.onnx_to_popart import cast, einsum, math, nn, quantization, random, reduction, resize, rnn, scatter, tensor
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
@@ -44,6 +44,7 @@ RULES: Mapping[str, Rule] = {
     **reduction.RULES,
     **resize.RULES,
     **rnn.RULES,
+    **scatter.RULES,
     **tensor.RULES,
 }
 

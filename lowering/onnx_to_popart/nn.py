@@ -11,6 +11,7 @@ from populus.dialects import popart, shapes
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import dtype_of
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+from populus.lowering.onnx_to_popart.scatter import Windows, pool_indices
 
 
 def spatial(c: Conversion, name: str, count: int) -> list[int]:
@@ -78,15 +79,13 @@ def conv_transpose(c: Conversion) -> Output:
 
 
 def max_pool(c: Conversion) -> Output | list[Output]:
-    if c.used(1):
-        raise PopulusError("its output Indices is read; MaxPool's indices are not supported")
     x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
-    return [
-        c.insert(popart.MaxPoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=bool(c.get("ceil_mode")))),
-        None,
-    ]
+    y = c.insert(popart.MaxPoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=bool(c.get("ceil_mode"))))
+    if not c.used(1):
+        return [y, None]
+    return [y, pool_indices(c, x, Windows(shape(y)[2:], kernel, strides, pads[: len(kernel)], dilations))]
 
 
 def average_pool(c: Conversion) -> Output:
@@ -131,9 +130,11 @@ def global_lp_pool(c: Conversion) -> Output:
 
 def batch_norm(c: Conversion) -> Output | list[Output]:
     """Inference only: statistics are inputs. Before opset 14 a node with one output infers, whatever `is_test` says."""
-    if c.get("training_mode") or any(c.used(i) for i in range(1, len(c.op.outputs))):
+    if c.get("training_mode"):
+        return batch_norm_training(c)
+    if any(c.used(i) for i in range(1, len(c.op.outputs))):
         raise PopulusError(
-            "it computes the statistics of its batch (training mode), which is not supported; export the model for inference"
+            "it gives the statistics of its batch (training), which before opset 14 is not supported; infer with it"
         )
     x, *rest = (c.input(i) for i in range(5))
     outputs: list[Output] = [None] * (len(c.op.outputs) - 1)
@@ -148,6 +149,31 @@ def batch_norm(c: Conversion) -> Output | list[Output]:
     if element(scale) != element(mean):
         scale, bias = c.cast(scale, element(mean)), c.cast(bias, element(mean))
     return [c.insert(popart.BatchNormOp(x, scale, bias, mean, variance, epsilon=c.get("epsilon"))), *outputs]
+
+
+def batch_norm_training(c: Conversion) -> list[Output]:
+    """By the statistics of the batch, which move the running ones: `old momentum + new (1 - momentum)`.
+
+    Source: ONNX BatchNormalization-15.
+    """
+    x, scale, bias, mean, variance = (c.input(i) for i in range(5))
+    axes = tuple(d for d in range(len(shape(x))) if d != 1)
+    wide = element(mean)
+    column = (shape(x)[1], *(1,) * (len(shape(x)) - 2))
+    values = c.cast(x, wide)
+    own = c.insert(popart.ReduceMeanOp(values, axes=axes, keep=False))
+    centred = c.insert(popart.SubOp(values, c.reshape(own, column)))
+    spread = c.insert(popart.ReduceMeanOp(c.insert(popart.MulOp(centred, centred)), axes=axes, keep=False))
+    scale, bias = c.cast(scale, wide), c.cast(bias, wide)
+    y = c.cast(c.insert(popart.BatchNormOp(values, scale, bias, own, spread, epsilon=c.get("epsilon"))), element(x))
+    momentum = c.get("momentum")
+
+    def moved(old: SSAValue, new: SSAValue) -> SSAValue:
+        kept = c.insert(popart.MulOp(old, c.scalar(momentum, old)))
+        return c.insert(popart.AddOp(kept, c.insert(popart.MulOp(new, c.scalar(1 - momentum, new)))))
+
+    outputs: list[Output] = [y, moved(mean, own), moved(variance, spread)]
+    return outputs[: len(c.op.outputs)]
 
 
 def instance_norm(c: Conversion) -> Output:

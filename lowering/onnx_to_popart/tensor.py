@@ -153,18 +153,22 @@ def gather(c: Conversion) -> Output:
 
 
 def gather_elements(c: Conversion) -> Output:
-    """`y[i, j] = x[indices[i, j], j]` (axis 0): x as one row, with the position of each element in it."""
+    """`y[i, j] = x[indices[i, j], j]` (axis 0): x as one row."""
+    x, indices = c.input(0), c.input(1)
+    positions = element_positions(c, shape(x), indices, c.axis(len(shape(x))))
+    return c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), positions, axis=0))
+
+
+def element_positions(c: Conversion, size: Sequence[int], indices: SSAValue, axis: int) -> SSAValue:
+    """Where elements stand in a tensor of this size as one row: `indices` says along `axis`, their own place in the rest."""
     import numpy as np
 
-    x, indices = c.input(0), c.input(1)
-    axis = c.axis(len(shape(x)))
-    strides = [math.prod(shape(x)[d + 1 :]) for d in range(len(shape(x)))]
+    strides = [math.prod(size[d + 1 :]) for d in range(len(size))]
     rest = np.zeros(shape(indices), np.int64)
     for d, n in enumerate(shape(indices)):
         if d != axis:
             rest = rest + (np.arange(n) * strides[d]).reshape([n if e == d else 1 for e in range(len(shape(indices)))])
-    position = c.insert(popart.AddOp(scaled(c, from_front(c, indices, shape(x)[axis]), strides[axis]), c.constant(rest)))
-    return c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), position, axis=0))
+    return c.insert(popart.AddOp(scaled(c, from_front(c, indices, size[axis]), strides[axis]), c.constant(rest)))
 
 
 def from_front(c: Conversion, indices: SSAValue, n: int) -> SSAValue:
@@ -180,16 +184,22 @@ def scaled(c: Conversion, indices: SSAValue, by: int) -> SSAValue:
 
 def gather_nd(c: Conversion) -> Output:
     """`y[i..] = x[indices[i.., 0], indices[i.., 1], .., :]`: the leading dimensions of x as one, gathered by position."""
-    import numpy as np
-
     x, indices = c.input(0), c.input(1)
     batch = c.get("batch_dims") or 0
     depth = shape(indices)[-1]
     lead, inner = shape(x)[: batch + depth], shape(x)[batch + depth :]
+    positions = row_positions(c, lead, indices, batch)
+    return c.insert(popart.GatherOp(c.reshape(x, (math.prod(lead), *inner)), positions, axis=0))
+
+
+def row_positions(c: Conversion, lead: Sequence[int], indices: SSAValue, batch: int) -> SSAValue:
+    """Where rows stand in these dimensions as one; the last dimension of `indices` has one index for each behind the batch."""
+    import numpy as np
+
     strides = [math.prod(lead[d + 1 :]) for d in range(len(lead))]
     position: SSAValue | None = None
     last = len(shape(indices)) - 1
-    for k in range(depth):
+    for k in range(shape(indices)[-1]):
         one = c.reshape(sliced(c, indices, {last: (k, k + 1, 1)}), shape(indices)[:-1])
         part = scaled(c, from_front(c, one, lead[batch + k]), strides[batch + k])
         position = part if position is None else c.insert(popart.AddOp(position, part))
@@ -199,7 +209,7 @@ def gather_nd(c: Conversion) -> Output:
         for d in range(batch):
             rest = rest + (np.arange(lead[d]) * strides[d]).reshape([lead[d] if e == d else 1 for e in range(last)])
         position = c.insert(popart.AddOp(position, c.constant(rest)))
-    return c.insert(popart.GatherOp(c.reshape(x, (math.prod(lead), *inner)), position, axis=0))
+    return position
 
 
 def one_hot(c: Conversion) -> Output:

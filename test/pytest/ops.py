@@ -297,6 +297,15 @@ def _rearranging(g: Generator) -> Iterator[Case]:
     yield Case("tile", popart.TileOp, [x], {"repeats": (2, 1, 3)}, onnx=("Tile", {}), more=[np.array([2, 1, 3])])
     indices = np.array([[0, -1], [2, 1]])
     yield Case("gather", popart.GatherOp, [x, indices], {"axis": 1}, onnx=("Gather", {"axis": 1}))
+    rows, at, new = _floats(g, 5, 2), np.array([3, 0, 4]), _floats(g, 3, 2)
+    yield Case("scatter", popart.ScatterOp, [rows, at, new], {"reduction": "set"})
+    yield Case("scatter_again", popart.ScatterOp, [rows, np.array([3, 0, 3]), new], {"reduction": "set"}, gradient=False)
+    for reduction in ("add", "mul", "min", "max"):
+        case = f"scatter_{reduction}"
+        yield Case(case, popart.ScatterOp, [rows, np.array([3, 0, 3]), new], {"reduction": reduction}, gradient=reduction == "add")
+    ties = np.array([[1, 3, 2, 3], [0, np.inf, -np.inf, 0]], F)
+    yield Case("top_k", popart.TopKOp, [ties], {"k": 3, "largest": True}, gradient=False)
+    yield Case("top_k_smallest", popart.TopKOp, [ties], {"k": 2, "largest": False}, gradient=False)
     yield Case("gather_scalar", popart.GatherOp, [x, np.array(-2)], {"axis": 0}, onnx=("Gather", {"axis": 0}))
 
 

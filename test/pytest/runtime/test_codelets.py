@@ -423,6 +423,44 @@ def test_multi_slice_refuses_an_index_outside_the_table(index):
         run(module, arrays)
 
 
+UPDATES = {"table": "d0, d1", "indices": "*", "updates": "*, d1", "y": "d0, d1"}
+
+
+@pytest.mark.parametrize(
+    ("op", "combine"), [("set", None), ("add", np.add), ("mul", np.multiply), ("min", np.minimum), ("max", np.maximum)]
+)
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i8"])
+def test_multi_update_combines_rows_in_order(op, combine, dtype, monkeypatch):
+    arrays = {
+        "table": (8 * normal(0, (6, 3))).astype(dtype),
+        "indices": np.array([4, 0, 4, 5]),
+        "updates": (8 * normal(1, (4, 3))).astype(dtype),
+    }
+    expected = arrays["table"].copy()
+    for row, update in zip(arrays["indices"], arrays["updates"]):
+        expected[row] = update if combine is None else combine(expected[row].astype("f4" if dtype == "f2" else dtype), update)
+    fields = {"op": f'{{op = "{op}", n = 6 : i64}}', "domain": "d0 = 6 in 4, d1 = 3 in 2"}
+    module = family_program("multi_update", fields["op"], fields["domain"], UPDATES, arrays, ((6, 3), dtype))
+    assert same_bits(run(module, arrays, monkeypatch), run(module, arrays))
+    np.testing.assert_allclose(run(module, arrays).astype("f8"), expected.astype("f8"), rtol=2e-3)
+
+
+@pytest.mark.parametrize("index", [-1, 6])
+def test_multi_update_refuses_an_index_outside_the_table(index):
+    arrays = {"table": normal(0, (6, 3)), "indices": np.array([0, index]), "updates": normal(1, (2, 3))}
+    module = family_program("multi_update", '{op = "add", n = 6 : i64}', "d0 = 6 in 2, d1 = 3", UPDATES, arrays, ((6, 3), "f4"))
+    with pytest.raises(PopulusError, match=rf"index {index} is outside 0\.\.6 in execute 'step'"):
+        run(module, arrays)
+
+
+def test_top_k_keeps_the_order_of_equal_elements(monkeypatch):
+    arrays = {"x": np.array([[1, 3, 2, 3], [2, 2, 2, 2], [0, np.nan, np.inf, 4]], "f4")}
+    fields = {"x": "d0, *", "y": "d0, k"}
+    for largest, expected in ((True, [[1, 3, 2], [0, 1, 2], [1, 2, 3]]), (False, [[0, 2, 1], [0, 1, 2], [0, 3, 2]])):
+        module = family_program("top_k", f"{{largest = {str(largest).lower()}}}", "d0 = 3 in 2, k = 3", fields, arrays, ((3, 3), "i4"))
+        assert run(module, arrays, monkeypatch).tolist() == expected
+
+
 def test_fill_and_iota_know_their_type(monkeypatch):
     module = family_program("fill", "{value = -1 : i64}", "d0 = 5 in 2", {"y": "d0"}, {}, ((5,), "u1"))
     assert run(module, {}).tolist() == [255] * 5

@@ -160,6 +160,16 @@ VERTICES = {
             ("out", "y", [along("i"), along("c")], tensor(20, 64)),
         ],
     ),
+    "multi_update": a_vertex(
+        "multi_update",
+        {"d0": Split(50, 3), "d1": Split(64)},
+        [
+            ("in", "table", [along("d0"), along("d1")], tensor(50, 64)),
+            ("in", "indices", [Access(whole=True)], TensorType.of((20,), i32)),
+            ("in", "updates", [Access(whole=True), along("d1")], tensor(20, 64)),
+            ("out", "y", [along("d0"), along("d1")], tensor(50, 64)),
+        ],
+    ),
     "pool": a_vertex(
         "pool",
         {"c": Split(64, 8), "o0": Split(28), "k0": Split(3)},
@@ -180,6 +190,14 @@ VERTICES = {
         "softmax",
         {"d0": Split(12, 5), "r": Split(128)},
         [("in", "x", [along("d0"), along("r")], tensor(12, 128)), ("out", "y", [along("d0"), along("r")], tensor(12, 128))],
+    ),
+    "top_k": a_vertex(
+        "top_k",
+        {"d0": Split(12, 5), "k": Split(7)},
+        [
+            ("in", "x", [along("d0"), Access(whole=True)], tensor(12, 128)),
+            ("out", "y", [along("d0"), along("k")], TensorType.of((12, 7), i32)),
+        ],
     ),
     "whiten": a_vertex(
         "whiten",

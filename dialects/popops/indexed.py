@@ -1,0 +1,73 @@
+"""Rows written by index, and the order of elements: PopLibs' `multiUpdate` and `topK`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1, i32
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.element_types import element_type_of, is_integer, shape_of, tensor
+from populus.dialects.ops import TensorOp
+from populus.dialects.shapes import ShapeError, text
+
+UPDATES = ("set", "add", "mul", "min", "max")
+
+
+@irdl_op_definition
+class MultiUpdateOp(TensorOp):
+    """`y = table`, but row `indices[i]` combined by `op` with `updates[i]`, in the order of i; of two that are `set` the last stays.
+
+    table: [n, ..]; indices: [m], each within 0 .. n; updates: [m, ..]. Source: popops::multiUpdate, multiUpdateAdd, multiUpdateMax.
+    """
+
+    name = "popops.multi_update"
+    table = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    updates = operand_def(TensorType)
+    op = prop_def(StringAttr)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [updated(self.table.type, self.indices.type, self.updates.type, self.op.data)]
+
+
+@irdl_op_definition
+class TopKOp(TensorOp):
+    """Where the k largest (or smallest) elements of each row stand, in order; of equal ones the first comes first. NaN is largest.
+
+    x: [.., n]; y: [.., k], i32. Source: popops::topKWithPermutation.
+    """
+
+    name = "popops.top_k"
+    x = operand_def(TensorType)
+    k = prop_def(IntegerAttr)
+    largest = prop_def(IntegerAttr.constr(i1))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [ordered(self.x.type, self.k.value.data)]
+
+
+def updated(table: Attribute, indices: Attribute, updates: Attribute, op: str) -> TensorType[Attribute]:
+    """The type of a table with rows combined with updates. Raises ShapeError or VerifyException for what does not fit."""
+    if op not in UPDATES:
+        raise VerifyException(f"'{op}' is not one of {', '.join(UPDATES)}")
+    if not is_integer(element_type_of(indices)):
+        raise VerifyException(f"the indices are {indices}, not integers")
+    rows, at, new = shape_of(table), shape_of(indices), shape_of(updates)
+    if not rows or len(at) != 1 or new != (*at, *rows[1:]):
+        raise ShapeError(f"rows of {text(new)} at {text(at)} indices do not fit {text(rows)}")
+    if element_type_of(updates) != element_type_of(table):
+        raise VerifyException(f"the updates are {updates}, the table is {table}")
+    return tensor(rows, element_type_of(table))
+
+
+def ordered(x: Attribute, k: int) -> TensorType[Attribute]:
+    """The type of k positions in each row. Raises ShapeError where rows are shorter."""
+    shape = shape_of(x)
+    if not shape or not 0 <= k <= shape[-1]:
+        raise ShapeError(f"{k} elements are asked of rows of {text(shape)}")
+    return tensor((*shape[:-1], k), i32)

@@ -1,0 +1,213 @@
+"""Elements written by index, sorted, or read backwards: the Scatter ops, TopK, ReverseSequence, Col2Im, MaxUnpool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import i64
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of, is_float
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx_to_popart.math import arg_index
+from populus.lowering.onnx_to_popart.tensor import element_positions, row_positions, sliced
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+def scatter(c: Conversion, x: SSAValue, positions: SSAValue, updates: SSAValue, reduction: str) -> SSAValue:
+    """x with rows combined with updates; `positions` of any shape, the rows of `updates` have its dimensions in front."""
+    count = math.prod(shape(positions))
+    rows = c.reshape(updates, (count, *shape(x)[1:]))
+    return c.insert(popart.ScatterOp(x, c.reshape(positions, (count,)), rows, reduction=reduction))
+
+
+def reduction(c: Conversion) -> str:
+    return REDUCTIONS[c.get("reduction") or "none"]
+
+
+def scatter_elements(c: Conversion) -> Output:
+    """`y[indices[i, j], j] = updates[i, j]` (axis 0), on x as one row."""
+    x, indices, updates = c.input(0), c.input(1), c.input(2)
+    positions = element_positions(c, shape(x), indices, c.axis(len(shape(x))))
+    flat = scatter(c, c.reshape(x, (math.prod(shape(x)),)), positions, updates, reduction(c))
+    return c.reshape(flat, shape(x))
+
+
+def scatter_nd(c: Conversion) -> Output:
+    """`y[indices[i..]] = updates[i..]`: the dimensions of x that are indexed as one."""
+    x, indices, updates = c.input(0), c.input(1), c.input(2)
+    depth = shape(indices)[-1]
+    lead, inner = shape(x)[:depth], shape(x)[depth:]
+    positions = row_positions(c, lead, indices, 0)
+    return c.reshape(scatter(c, c.reshape(x, (math.prod(lead), *inner)), positions, updates, reduction(c)), shape(x))
+
+
+def tensor_scatter(c: Conversion) -> Output:
+    """A cache with an update written from `write_indices` on along `axis`, for each of the batch. Source: ONNX TensorScatter-24."""
+    import numpy as np
+
+    x, update, start = c.input(0), c.input(1), c.optional(2)
+    rank = len(shape(x))
+    axis = c.axis(rank, -2)
+    order = [0, axis, *(d for d in range(1, rank) if d != axis)]
+    cache, new = c.transpose(x, order), c.transpose(update, order)
+    (batch, length, *rest), count = shape(cache), shape(new)[1]
+    steps = c.constant(np.arange(count, dtype=np.int64).reshape(1, count))
+    at = c.reshape(c.cast(start, i64), (batch, 1)) if start is not None else c.constant(np.zeros((batch, 1), np.int64))
+    at = c.insert(popart.AddOp(at, steps))
+    if c.get("mode") == "circular":
+        at = c.insert(popart.ModOp(at, c.scalar(length, at), fmod=False))
+    else:  # a write beyond the end would be one into the next of the batch: there is no such row
+        beyond = c.insert(popart.GreaterOrEqualOp(at, c.scalar(length, at)))
+        at = c.insert(popart.WhereOp(beyond, c.scalar(batch * length, at), at))
+    at = c.insert(popart.AddOp(at, c.constant(np.arange(batch, dtype=np.int64).reshape(batch, 1) * length)))
+    written = scatter(c, c.reshape(cache, (batch * length, *rest)), at, new, "set")
+    return c.transpose(c.reshape(written, shape(cache)), [order.index(d) for d in range(rank)])
+
+
+def top_k(c: Conversion) -> list[Output]:
+    """Values and their positions. Before opset 10 `k` is an attribute; before 11 the largest are taken."""
+    x = c.input(0)
+    rank = len(shape(x))
+    axis = c.axis(rank, -1)
+    k = int(c.get("k") if c.version < 10 else c.known(1).reshape(-1)[0])
+    order = [*(d for d in range(rank) if d != axis), axis]
+    back = [order.index(d) for d in range(rank)]
+    if k > shape(x)[axis]:
+        raise PopulusError(f"k is {k}; dimension {axis} has {shape(x)[axis]} elements")
+    largest = c.get("largest") != 0
+    indices = c.transpose(c.insert(popart.TopKOp(c.transpose(x, order), k=k, largest=largest)), back)
+    positions = element_positions(c, shape(x), indices, axis)
+    values = c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), positions, axis=0))
+    return [values, c.cast(indices, i64)]
+
+
+def reverse_sequence(c: Conversion) -> Output:
+    """The first `sequence_lens[b]` steps backwards. Source: ONNX ReverseSequence-10."""
+    import numpy as np
+
+    x, lengths = c.input(0), c.cast(c.input(1), i64)
+    rank = len(shape(x))
+    batch, time = (shapes.axis(c.get(name), rank) for name in ("batch_axis", "time_axis"))
+    order = [batch, time, *(d for d in range(rank) if d not in (batch, time))]
+    rows = c.transpose(x, order)
+    b, t, *rest = shape(rows)
+    steps = c.constant(np.arange(t, dtype=np.int64).reshape(1, t))
+    lengths = c.reshape(lengths, (b, 1))
+    mirrored = c.insert(popart.SubOp(c.insert(popart.SubOp(lengths, c.scalar(1, lengths))), steps))
+    at = c.insert(popart.WhereOp(c.insert(popart.LessOp(steps, lengths)), mirrored, steps))
+    at = c.insert(popart.AddOp(at, c.constant(np.arange(b, dtype=np.int64).reshape(b, 1) * t)))
+    found = c.insert(popart.GatherOp(c.reshape(rows, (b * t, *rest)), at, axis=0))
+    return c.transpose(found, [order.index(d) for d in range(rank)])
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over spatial dimensions: how many there are, how large they are, and where they lie. `pads`: those before."""
+
+    out: Sequence[int]
+    kernel: Sequence[int]
+    strides: Sequence[int]
+    pads: Sequence[int]
+    dilations: Sequence[int]
+
+    def places(self) -> Sequence[NDArray[Any]]:
+        """Where each element of each window stands in each dimension: arrays of [out.., kernel..]; outside in the padding."""
+        import numpy as np
+
+        rank = len(self.out)
+        found: list[NDArray[Any]] = []
+        for d in range(rank):
+            at = np.arange(self.out[d])[:, None] * self.strides[d] + np.arange(self.kernel[d]) * self.dilations[d] - self.pads[d]
+            found.append(at.reshape([self.out[d] if e == d else self.kernel[d] if e == d + rank else 1 for e in range(2 * rank)]))
+        return np.broadcast_arrays(*found)
+
+
+def col2im(c: Conversion) -> Output:
+    """Blocks added up where they overlap. Source: ONNX Col2Im-18."""
+    import numpy as np
+
+    x = c.input(0)
+    size, block = ([int(v) for v in c.known(i)] for i in (1, 2))
+    rank = len(size)
+    strides, dilations = (list(c.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads = list(c.get("pads") or [0] * 2 * rank)
+    out = [(n + pads[d] + pads[d + rank] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(size)]
+    n, lines, columns = shape(x)
+    if columns != math.prod(out) or lines % math.prod(block):
+        raise PopulusError(f"{lines}x{columns} columns are no {shapes.text(block)} blocks at {shapes.text(out)} positions")
+    padded = [s + pads[d] + pads[d + rank] for d, s in enumerate(size)]
+    at = Windows(out, block, strides, [0] * rank, dilations).places()
+    flat = np.ravel_multi_index(at, padded).reshape(math.prod(out), math.prod(block)).T
+    channels = lines // math.prod(block)
+    rows = c.transpose(c.reshape(x, (n, channels, math.prod(block), columns)), (2, 3, 0, 1))
+    zeros = c.constant(np.zeros((math.prod(padded), n, channels), dtype_of(element(x))))
+    image = scatter(c, zeros, c.constant(flat.astype(np.int64)), rows, "add")
+    image = c.reshape(c.transpose(image, (1, 2, 0)), (n, channels, *padded))
+    return sliced(c, image, {d + 2: (pads[d], pads[d] + s, 1) for d, s in enumerate(size)})
+
+
+def max_unpool(c: Conversion) -> Output:
+    """Elements put back to where MaxPool found them, the rest is 0. Source: ONNX MaxUnpool-22."""
+    import numpy as np
+
+    x, indices = c.input(0), c.input(1)
+    n, channels, *size = shape(x)
+    rank = len(size)
+    kernel = list(c.get("kernel_shape"))
+    strides, pads = list(c.get("strides") or [1] * rank), list(c.get("pads") or [0] * 2 * rank)
+    inferred = [(s - 1) * strides[d] + kernel[d] - pads[d] - pads[d + rank] for d, s in enumerate(size)]
+    zeros = c.constant(np.zeros((n * channels * math.prod(inferred),), dtype_of(element(x))))
+    y = c.reshape(scatter(c, zeros, c.cast(indices, i64), x, "set"), (n, channels, *inferred))
+    if not c.has(2):
+        return y
+    stated = [int(v) for v in c.known(2)]
+    missing = [a - b for a, b in zip(stated, shape(y))]
+    if min(missing) < 0:
+        raise PopulusError(f"output_shape is {stated}, less than {list(shape(y))}")
+    return c.insert(popart.PadOp(y, None, lower=(0,) * len(stated), upper=tuple(missing), mode="constant")) if any(missing) else y
+
+
+def pool_indices(c: Conversion, x: SSAValue, w: Windows) -> SSAValue:
+    """Where the largest of each window stands in x, all of x being one row; with storage_order 1, by columns. Source: ONNX MaxPool-22."""
+    import numpy as np
+
+    n, channels, *size = shape(x)
+    dtype = dtype_of(element(x))
+    at = w.places()
+    inside = np.logical_and.reduce([(a >= 0) & (a < s) for a, s in zip(at, size)])
+    cells, width = math.prod(w.out), math.prod(w.kernel)
+    clipped = [np.clip(a, 0, s - 1) for a, s in zip(at, size)]
+    flat = np.where(inside, np.ravel_multi_index(clipped, size), math.prod(size)).reshape(cells, width)
+    stated = np.ravel_multi_index(clipped, size, order="F" if c.get("storage_order") else "C").reshape(cells, width)
+    lowest = -np.inf if is_float(element(x)) else np.iinfo(dtype).min
+    outside = c.constant(np.full((n, channels, 1), lowest, dtype))
+    row = c.insert(popart.ConcatOp(c.reshape(x, (n, channels, math.prod(size))), outside, axis=2))
+    seen = c.insert(popart.GatherOp(row, c.constant(flat.astype(np.int32)), axis=2))
+    best = arg_index(c, seen, 3, largest=True, last=False)
+    here = c.insert(popart.EqualOp(best, c.constant(np.arange(width, dtype=np.int64))))
+    stated_at = c.insert(popart.WhereOp(here, c.constant(stated.astype(np.int64)), c.scalar(0, best)))
+    within = c.insert(popart.ReduceSumOp(stated_at, axes=(3,), keep=False))
+    offsets = np.arange(n * channels, dtype=np.int64).reshape(n, channels, 1) * math.prod(size)
+    return c.reshape(c.insert(popart.AddOp(within, c.constant(offsets))), (n, channels, *w.out))
+
+
+RULES: Rules = {
+    "Col2Im": col2im,
+    "MaxUnpool": max_unpool,
+    "ReverseSequence": reverse_sequence,
+    "Scatter": scatter_elements,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
+    "TensorScatter": tensor_scatter,
+    "TopK": top_k,
+}

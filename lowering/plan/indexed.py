@@ -1,0 +1,48 @@
+"""Rows written by index, and sorted rows, on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerAttr, i32, i64
+from xdsl.ir import SSAValue
+
+from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
+from populus.dialects.poplar.types import TensorType
+from populus.dialects.popops.indexed import MultiUpdateOp, TopKOp
+from populus.lowering.tiles import Tiles
+
+
+def multi_update(op: MultiUpdateOp, t: Tiles) -> Sequence[SSAValue]:
+    """The table is spread; every tile sees all indices, and the columns of the updates that it has rows of."""
+    table, indices, updates = (t.view(o) for o in op.operands)
+    assert isinstance(table.type, TensorType)
+    shape, element = table.type.shape, table.type.element
+    grid = t.linear(shape, element)
+    y = t.var(shape, element, grid)
+    names = [f"d{i}" for i in range(len(shape))]
+    domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
+    fields = [
+        ("in", "table", table, list(map(along, names))),
+        ("in", "indices", indices, [ALL]),
+        ("in", "updates", updates, [ALL, *map(along, names[1:])]),
+        ("out", "y", y, list(map(along, names))),
+    ]
+    t.execute("multi_update", domain, fields, {"op": op.op, "n": IntegerAttr(shape[0], i64)})
+    return [y]
+
+
+def top_k(op: TopKOp, t: Tiles) -> Sequence[SSAValue]:
+    """Rows are spread; a row is on one tile."""
+    x = t.view(op.x)
+    assert isinstance(x.type, TensorType)
+    *outer, _ = x.type.shape
+    k = op.k.value.data
+    rows = t.linear(outer, x.type.element)
+    splits = (*rows.splits, Split(k))
+    y = t.var((*outer, k), i32, Grid(splits, rows.order, rows.start))
+    names = [*(f"d{i}" for i in range(len(outer))), "k"]
+    domain = Domain(tuple(zip(names, splits)), tuple(names[d] for d in rows.order))
+    lead = list(map(along, names[:-1]))
+    t.execute("top_k", domain, [("in", "x", x, [*lead, ALL]), ("out", "y", y, [*lead, along("k")])], {"largest": op.largest})
+    return [y]
