@@ -15,7 +15,8 @@ from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.lowering.plan.contraction import Contraction, accumulator, plan, splits_of
 from populus.lowering.plan.reduction import reduce_partials
 from populus.lowering.plan.window import Windows, thinned
-from populus.lowering.to_poplar import Tiles, ToPoplarPass
+from populus.lowering.tiles import Tiles
+from populus.lowering.to_poplar import ToPoplarPass
 
 
 def matmul(op: MatMulOp, t: Tiles) -> Sequence[SSAValue]:

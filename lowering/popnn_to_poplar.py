@@ -16,7 +16,8 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
 from populus.lowering.plan.window import Windows, thinned
-from populus.lowering.to_poplar import Tiles, ToPoplarPass
+from populus.lowering.tiles import Tiles
+from populus.lowering.to_poplar import ToPoplarPass
 
 LONGEST_ROW = 8192  # elements that one tile works on; 32 KiB of floats, twice
 

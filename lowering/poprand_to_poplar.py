@@ -11,7 +11,8 @@ from xdsl.ir import Attribute, SSAValue
 from populus.dialects.ops import ints
 from populus.dialects.poplar.partition import ALL, Domain, along
 from populus.dialects.poprand import RandomOp
-from populus.lowering.to_poplar import Tiles, ToPoplarPass
+from populus.lowering.tiles import Tiles
+from populus.lowering.to_poplar import ToPoplarPass
 
 
 def random(op: RandomOp, t: Tiles) -> Sequence[SSAValue]:

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, at, linear
 from populus.dialects.poplar.types import TensorType
 from populus.lowering.plan.contraction import accumulator, stages
-from populus.lowering.to_poplar import Tiles
+from populus.lowering.tiles import Tiles
 
 SPLIT_WORTH = 64  # elements of a row below which its reduction stays on one tile
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.to_poplar import Tiles
+from populus.lowering.tiles import Tiles
 
 
 @dataclass(frozen=True)

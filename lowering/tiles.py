@@ -1,0 +1,295 @@
+"""Where the rules of a `*-to-poplar` pass emit: views of operands, variables and layouts, families and copies, new homes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import NameLoc, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from populus.dialects.diagnostics import PopulusError, place, where
+from populus.dialects.element_types import element_type_of, shape_of
+from populus.dialects.poplar import (
+    BroadcastOp,
+    ConstOp,
+    CopyOp,
+    DimShuffleOp,
+    ExecuteOp,
+    FamilyOp,
+    Field,
+    ReshapeOp,
+    SliceOp,
+    StreamInOp,
+    StreamOutOp,
+    TensorType,
+    VarOp,
+    ViewOp,
+)
+from populus.dialects.poplar.memory import root_of, view_of
+from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, linear
+from populus.dialects.poplar.target import Target
+from populus.dialects.poplar.view import View
+
+Connection: TypeAlias = "tuple[str, str, SSAValue, Sequence[Access]]"  # kind, field, view, access
+
+
+def poplar_type(type: Attribute) -> TensorType:
+    """The tile-level type of a tensor type."""
+    return TensorType.of(shape_of(type), element_type_of(type))
+
+
+def label_of(op: Operation) -> str:
+    """What an op is called in the model."""
+    location = op.location
+    if isinstance(location, NameLoc):
+        return location.desc.data
+    return place(location) or op.name
+
+
+class Tiles:
+    """Where a rule emits: views of operands, variables, families and copies, before the op being lowered and at its place."""
+
+    def __init__(self, target: Target, position: Mapping[Operation, int] | None = None):
+        self.target = target
+        self._op: Operation | None = None
+        self._position = position or {}
+
+    def at(self, op: Operation) -> None:
+        """From now on emit before `op`, with its location."""
+        self._op = op
+
+    @property
+    def op(self) -> Operation:
+        assert self._op is not None
+        return self._op
+
+    @property
+    def label(self) -> str:
+        """What the op is called in the model."""
+        return label_of(self.op)
+
+    def insert(self, op: Operation, before: Operation | None = None) -> None:
+        op.location = self.op.location
+        Rewriter.insert_op(op, InsertPoint.before(before or self.op))
+
+    # -- tensors and views
+
+    def view(self, tensor: SSAValue) -> SSAValue:
+        """The view that holds a tensor; a cast stands for one whose producer is not lowered yet."""
+        owner = tensor.owner
+        if isinstance(owner, UnrealizedConversionCastOp):
+            return owner.inputs[0]
+        cast = UnrealizedConversionCastOp.get([tensor], [poplar_type(tensor.type)])
+        self.insert(cast)
+        return cast.outputs[0]
+
+    def tensor(self, view: SSAValue) -> SSAValue:
+        """The tensor that a view holds. A value that is a tensor already stays."""
+        if isinstance(view.type, BuiltinTensorType):
+            return view
+        assert isinstance(view.type, TensorType), view.type
+        cast = UnrealizedConversionCastOp.get([view], [BuiltinTensorType(view.type.element, view.type.shape)])
+        self.insert(cast)
+        return cast.outputs[0]
+
+    def var(self, shape: Sequence[int], element: Attribute, grid: Grid | None = None, suffix: str = "") -> SSAValue:
+        """A new variable; without a grid, `poplar-map` finds one."""
+        if not self.target.holds(element):
+            raise PopulusError(f"{where(self.op)}: {self.op.name} makes {element}, which target {self.target.name} cannot hold")
+        op = VarOp(self.label + suffix, TensorType.of(shape, element), grid)
+        self.insert(op)
+        return op.result
+
+    def slice(self, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> SSAValue:
+        shape = _shape(x)
+        if list(begins) == [0] * len(shape) and tuple(ends) == shape and all(s == 1 for s in steps):
+            return x
+        return self._view(SliceOp(x, begins, ends, steps))
+
+    def dim_shuffle(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+        return x if list(permutation) == list(range(len(permutation))) else self._view(DimShuffleOp(x, permutation))
+
+    def broadcast(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        return x if _shape(x) == tuple(shape) else self._view(BroadcastOp(x, shape))
+
+    def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """x under another shape: a view where strides allow, else a copy."""
+        shape = tuple(shape)
+        while isinstance(x.owner, ReshapeOp) and _shape(x) != shape and view_of(x.owner.x).reshape(shape) is not None:
+            x = x.owner.x
+        if _shape(x) == shape:
+            return x
+        if view_of(x).reshape(shape) is not None:
+            return self._view(ReshapeOp(x, shape))
+        return self._view(ReshapeOp(self.copied(x), shape))
+
+    def _view(self, op: ViewOp) -> SSAValue:
+        self.insert(op)
+        return op.y
+
+    def copied(self, x: SSAValue) -> SSAValue:
+        """The elements of x in a variable of their own."""
+        shape = _shape(x)
+        grid = self.layout_of(x) or self.linear(shape, _element(x))
+        y = self.var(shape, _element(x), grid, ".copy")
+        self.copy(x, y)
+        return y
+
+    # -- layouts
+
+    def linear(self, shape: Sequence[int], element: Attribute) -> Grid:
+        """A grid over all tiles."""
+        return linear(tuple(shape), self.target.tiles, self.target.grain(element))
+
+    def layout_of(self, x: SSAValue) -> Grid | None:
+        """The grid of a view's variable in terms of the view's dimensions; None where it has no such form, or none yet."""
+        owner = root_of(x).owner
+        grid = owner.layout if isinstance(owner, VarOp | ConstOp) else None
+        if grid is None:
+            return None
+        view = view_of(x)
+        accesses = view.through([along(str(d)) for d in range(len(view.shape))])
+        if accesses is None:
+            return None
+        splits = [Split(n) for n in view.shape]
+        dimension: dict[int, int] = {}  # of the variable -> of the view
+        for d, (access, split) in enumerate(zip(accesses, grid.splits)):
+            if split.parts == 1:
+                continue
+            if len(access.terms) != 1 or access.offset or access.terms[0][1] != 1:
+                return None
+            shown = int(access.terms[0][0])
+            if view.shape[shown] != split.n:
+                return None
+            splits[shown] = split
+            dimension[d] = shown
+        return Grid(tuple(splits), tuple(dimension[d] for d in grid.order if d in dimension), grid.start)
+
+    # -- steps
+
+    def copy(self, src: SSAValue, dst: SSAValue) -> None:
+        if 0 not in _shape(src):
+            self.insert(CopyOp(src, dst))
+
+    def execute(
+        self, codelet: str, domain: Domain, fields: Sequence[Connection], params: dict[str, Attribute] | None = None, suffix: str = ""
+    ) -> None:
+        """A superstep of one family. An empty iteration space over parallel axes is no step at all."""
+        family = FamilyOp(codelet, domain, [(Field(kind, name, tuple(access)), view) for kind, name, view, access in fields], params)
+        family.location = self.op.location
+        if any(s.n == 0 for a, s in domain.axes if not family.declaration.is_contracted(a)):
+            return
+        self.insert(ExecuteOp(self.label + suffix, [family]))
+
+    # -- memory that can be used again
+
+    def overwritable(self, x: SSAValue) -> bool:
+        """Whether the op being lowered may write its result over x: a variable of the program's own that nothing reads later.
+
+        Streams in, constants and what is not lowered yet are never overwritten.
+        """
+        root = root_of(x)
+        return isinstance(root.owner, VarOp) and not view_of(x).repeats and not self._needed(root)
+
+    def _needed(self, view: SSAValue) -> bool:
+        """Whether a later step reads this memory, or it came from the host."""
+        for use in view.uses:
+            user = use.operation
+            if isinstance(user, ViewOp):
+                if self._needed(user.y):
+                    return True
+            elif isinstance(user, UnrealizedConversionCastOp):
+                if any(tensor_use.operation is not self.op for tensor_use in user.outputs[0].uses):
+                    return True
+            elif isinstance(user, StreamInOp | StreamOutOp):
+                return True
+            else:
+                step = user.parent_op() if isinstance(user, FamilyOp) else user
+                # What this pass has emitted has no position: it runs before the op being lowered.
+                if step is not None and self._position.get(step, -1) > self._position[self.op]:
+                    return True
+        return False
+
+    def first(self, shape: Sequence[int], element: Attribute, grid: Grid) -> OpResult:
+        """A new variable at the top of the graph, so that earlier results can be moved into it."""
+        op = VarOp(self.label, TensorType.of(shape, element), grid)
+        block = self.op.parent
+        assert block is not None
+        assert block.first_op is not None
+        self.insert(op, block.first_op)
+        return op.result
+
+    def move(self, x: SSAValue, home: SSAValue, begins: Sequence[int] | None = None) -> bool:
+        """Makes the variable behind x live in `home`, a variable at the top of the graph.
+
+        `begins`: x is the slice of `home` from there on; without, it is `home` under another shape.
+
+        False, with nothing changed, where x is not all of a variable of the program's own, or strides cannot say it.
+        Whoever wrote or read the variable then writes or reads its new home.
+        """
+        root = root_of(x)
+        variable = root.owner
+        if not isinstance(variable, VarOp) or root is home or any(isinstance(u.operation, StreamInOp) for u in root.uses):
+            return False
+        seen = view_of(x)
+        if seen.repeats or math.prod(seen.shape) != math.prod(seen.base):
+            return False
+        chain: list[ViewOp] = []
+        value = x
+        while isinstance(value.owner, ViewOp):
+            chain.append(value.owner)
+            value = value.owner.x
+        if any(not isinstance(view, DimShuffleOp | ReshapeOp) for view in chain):
+            return False
+        shape = _shape(x)
+        view = View.whole(shape)
+        if begins is not None:
+            view = View.whole(_shape(home)).slice(begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
+        for step in chain:  # undone from the outside in
+            undone = view.dim_shuffle(_inverse(step)) if isinstance(step, DimShuffleOp) else view.reshape(_shape(step.x))
+            if undone is None:
+                return False
+            view = undone
+        if not _still_valid(root, view):
+            return False
+        op, self._op = self._op, variable
+        if begins is not None:
+            target = self.slice(home, begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
+        else:
+            target = self.reshape(home, shape)
+        for step in chain:
+            target = self.dim_shuffle(target, _inverse(step)) if isinstance(step, DimShuffleOp) else self.reshape(target, _shape(step.x))
+        self._op = op
+        root.replace_all_uses_with(target)
+        Rewriter.erase_op(variable)
+        return True
+
+
+def _still_valid(value: SSAValue, view: View) -> bool:
+    """Whether all views of `value` have strides once it shows `view`."""
+    for use in value.uses:
+        if isinstance(use.operation, ViewOp):
+            shown = use.operation.apply(view)
+            if shown is None or not _still_valid(use.operation.y, shown):
+                return False
+    return True
+
+
+def _inverse(op: DimShuffleOp) -> list[int]:
+    permutation = [int(p) for p in op.permutation.get_values()]
+    return [permutation.index(d) for d in range(len(permutation))]
+
+
+def _shape(x: SSAValue) -> tuple[int, ...]:
+    assert isinstance(x.type, TensorType), x.type
+    return x.type.shape
+
+
+def _element(x: SSAValue) -> Attribute:
+    assert isinstance(x.type, TensorType), x.type
+    return x.type.element
+
