@@ -12,6 +12,8 @@ from populus.tools.command import ArgumentParser, reporting
 COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
     "run": "compile a model and run it on inputs from a file, or on random ones",
     "check": "list what a model needs, op by op, and whether it is there",
+    "check-op": "run the whole contract of the ops in a file, and print what holds",
+    "new-op": "write a file with an op of your own, and its test",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
     "train": "train a model on arrays from a file, with checkpoints",
     "bench": "print how long models take to compile and run, and what they cost on the machine",
@@ -30,7 +32,7 @@ def _run(args: Sequence[str]) -> int:
     for name, summary in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary)
         if name == next((a for a in args if not a.startswith("-")), None):
-            command = import_module(f"populus.tools.{name}")
+            command = import_module(f"populus.tools.{name.replace('-', '_')}")
             command.add_arguments(subparser)
             subparser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
             subparser.set_defaults(execute=command.execute)
