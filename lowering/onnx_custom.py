@@ -70,7 +70,9 @@ def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: M
 
 
 def as_given(value: Attribute, property: Property | None) -> Plain:
-    """An ONNX attribute as a class takes it: booleans are integers in ONNX."""
+    """An ONNX attribute as a class takes it: booleans are integers in ONNX, and a whole number may stand for a float."""
+    if property is not None and property.kind == "float" and isinstance(value, IntegerAttr):
+        return float(value.value.data)
     if property is not None and property.kind == "bool" and isinstance(value, IntegerAttr):
         return bool(value.value.data)
     return cast("Plain", plain(value)) if not isinstance(value, IntegerAttr | FloatAttr) else cast("Attribute", value)

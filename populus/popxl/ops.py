@@ -1,0 +1,49 @@
+"""Ops on tensors of the current graph: `host_load`, `host_store`, and every built-in op by its name: `ops.softmax(x, axis=1)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from populus.builder import built_in, function_of
+from populus.dialects.diagnostics import PopulusError
+from populus.popxl.ir import DeviceToHostStream, HostToDeviceStream, graph
+from populus.popxl.tensor import Tensor
+
+
+def host_load(stream: HostToDeviceStream, name: str = "") -> Tensor:
+    """The array that the host gives at each run. Raises PopulusError if the stream is loaded already.
+
+    `name` is what PopXL calls the tensor; the input is called as the stream is.
+    """
+    of = graph()
+    value = of.input(stream.name, stream.shape, stream.dtype)
+    of.loads[stream.name] = stream
+    if name:
+        value.name_hint = name if name.isidentifier() else value.name_hint
+    return Tensor(value, of)
+
+
+def host_store(stream: DeviceToHostStream, t: Tensor) -> None:
+    """Gives the host a tensor at each run. Raises PopulusError if the stream is of another shape or type, or stored to already."""
+    if (t.shape, t.dtype) != (stream.shape, stream.dtype):
+        raise PopulusError(f"stream '{stream.name}' is {stream.dtype} {list(stream.shape)}; the tensor is {t.dtype} {list(t.shape)}")
+    of = graph()
+    if t.graph is not of:
+        raise PopulusError(f"the tensor belongs to graph '{t.graph.name}', not to graph '{of.name}'; pass it in as an input")
+    of.output(stream.name, t.ssa)
+    of.stores[stream.name] = stream
+
+
+@cache
+def _built_in(name: str) -> Callable[..., Any]:
+    return function_of(built_in(name))
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """A built-in op as a function."""
+    try:
+        return _built_in(name)
+    except PopulusError as error:
+        raise AttributeError(f"populus.popxl.ops: {error}") from None
