@@ -172,7 +172,8 @@ class TrainingSession:
         with np.errstate(all="ignore"):
             run_function(self.program.module("popart"), arrays, observe)
         place = first.get("NaN") or first.get("an infinity") or "no op of it gives one when run by itself"
-        return f"the loss is {loss:g} or a new weight is not finite: {place}; lower lr, or clip gradients"
+        what = "a new weight is not finite" if np.isfinite(loss) else f"the loss is {loss:g}"
+        return f"{what}: {place}; lower lr, or clip gradients"
 
     def evaluate(self, data: Samples) -> dict[str, float]:
         """The mean loss over samples, and the accuracy where labels are classes."""
@@ -324,11 +325,14 @@ class _Run:
     every: int | None
     settings: Mapping[str, Any]
     lr: float
+    seconds: float = 0  # of the steps of this epoch, as far as they were done here
+    done: int = 0
 
     def go(self) -> None:
         session = self.session
         while session.steps < self.per_epoch * self.epochs:
             epoch = session.steps // self.per_epoch
+            self.seconds = self.done = 0
             for rows in self._rest_of(epoch):
                 self._step(epoch, rows)
 
@@ -347,7 +351,8 @@ class _Run:
             session.hyper["lr"] = self.lr * float(self.schedule(session.steps / (self.per_epoch * self.epochs)))
         start = perf_counter()
         loss = session.step(*self.data.batch(rows))
-        seconds = perf_counter() - start
+        self.seconds += perf_counter() - start
+        self.done += session.batch
         last = session.steps % self.per_epoch == 0
         mean = session.losses[epoch * self.per_epoch :]
         progress = Progress(
@@ -357,7 +362,7 @@ class _Run:
             self.per_epoch,
             loss,
             sum(mean) / len(mean),
-            session.batch / seconds,
+            self.done / self.seconds,
         )
         if last and self.held is not None:
             scores = session.evaluate(self.held)
