@@ -25,4 +25,5 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popops-to-poplar": lazily("populus.lowering.popops_to_poplar:PopopsToPoplarPass"),
     "poplar-map": lazily("populus.lowering.poplar_map:PoplarMapPass"),
     "poplar-allocate": lazily("populus.lowering.poplar_allocate:PoplarAllocatePass"),
+    "codelet-to-llvm": lazily("populus.lowering.codelet_to_llvm:CodeletToLlvmPass"),
 }

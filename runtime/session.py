@@ -51,10 +51,10 @@ ENGINES: dict[str, Callable[[GraphOp, int | None, int], Program]] = {"native": _
 class Session:
     """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
 
-    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`; `native`, which compiles families; or
-    `strict`, which runs vertex by vertex and checks each. `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each
-    execute (either engine's name may be given then); None or 0: no sample. `seed`: of the order of
-    vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
+    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`; `native`, which runs machine code; or
+    `strict`, which runs vertex by vertex and checks each. `sample`: run on the numpy engine, and check so many vertices of
+    each family as `strict` would, in each execute (any engine's name may be given then); None or 0: no sample. `seed`: of the
+    order of vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
     """
 
     def __init__(self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int | None = None, seed: int = 0):

@@ -140,7 +140,10 @@ def _store_turned(f: Function, turned: list[str], first: int, rows: int, height:
 
 
 def _blocks(name: str, machine: Machine) -> str:
-    """Units are panels. `tall` blocks have `high` rows, one behind them the rest; the first `wide` panels have `broad` vectors, others one less."""
+    """Units are panels.
+
+    `tall` blocks have `high` rows, one behind them the rest; the first `wide` panels have `broad` vectors, others one less.
+    """
     f = Function(name)
     a, rows, depth, b, c, *kernels = f.args("ppppppppp")
     k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step = (f.arg(9 + i) for i in range(12))
@@ -208,7 +211,7 @@ def _packer(type: str, name: str, machine: Machine) -> str:
                     f.store(f"<{lanes} x {type}>", f.load(f"<{lanes} x {type}>", f.at(base, at, type), item), f.at(target, at, type), item)
 
                 f.loop(0, full, vector)
-                f.loop(f.mul(full, lanes), valid, lambda q: f.store(type, f.load(type, f.at(base, q, type)), f.at(target, q, type)))
+                f.each(f.mul(full, lanes), valid, lambda q: f.store(type, f.load(type, f.at(base, q, type)), f.at(target, q, type)))
 
             def scattered() -> None:
                 def one(q: str) -> None:
@@ -218,7 +221,7 @@ def _packer(type: str, name: str, machine: Machine) -> str:
                 f.loop(0, valid, one)
 
             f.when(contiguous, straight, scattered)
-            f.loop(valid, width, lambda q: f.store(type, "0.0", f.at(target, q, type)))
+            f.each(valid, width, lambda q: f.store(type, "0.0", f.at(target, q, type)))
 
         f.loop(0, k, row)
 

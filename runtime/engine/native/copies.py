@@ -119,8 +119,6 @@ def _pad(item: int, name: str, machine: Machine) -> str:
 
 def pad(library: Library, source: Array, target: Array, before: tuple[int, int], behind: tuple[int, int]) -> list[Launch] | None:
     """Launches that put source [.., h, w] into the middle of contiguous target; None where the kernel cannot."""
-    shape, (steps,) = coalesced([source.reshape(source.shape)])
-    del shape, steps
     lead = source.shape[:-2]
     planes = int(np.prod(lead, dtype=np.int64))
     step = _merged_step(source, len(lead))

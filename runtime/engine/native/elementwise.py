@@ -25,6 +25,7 @@ from populus.runtime.tape import Tape, tape_of
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import SSAValue
 
 STRIDE = {0: "zero", 1: "one"}  # what is known of an innermost stride while compiling; else: any
 
@@ -62,7 +63,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
     from xdsl.builder import Builder
     from xdsl.dialects import arith, func, memref, scf
     from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, ModuleOp, i1
-    from xdsl.ir import Block, Operation, Region, SSAValue
+    from xdsl.ir import Block, Operation, Region
     from xdsl.rewriter import InsertPoint
 
     from populus.runtime.engine.native.formulas import Formula, element_type
@@ -90,7 +91,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
     builder = Builder(InsertPoint.at_end(entry))
 
     def op(made: Operation) -> SSAValue:
-        builder.insert_op(made)
+        builder.insert(made)
         return made.results[0]
 
     zero, one = (op(arith.ConstantOp(IntegerAttr(n, index))) for n in (0, 1))
@@ -98,7 +99,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
     for d in range(rank):
         body = Block(arg_types=[index])
         loop = scf.ForOp(first if d == 0 else zero, sizes[d], one, [], Region(body))
-        builder.insert_op(loop)
+        builder.insert(loop)
         after = builder
         builder = Builder(InsertPoint.at_end(body))
         now: dict[int, SSAValue] = {}
@@ -107,7 +108,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
             step = body.args[0] if isinstance(stride, int) else op(arith.MuliOp(body.args[0], stride))
             now[p] = at if stride == 0 else op(arith.AddiOp(at, step))
         before = now
-        after.insert_op(scf.YieldOp() if d else func.ReturnOp())
+        after.insert(scf.YieldOp() if d else func.ReturnOp())
 
     def value(i: int) -> SSAValue:
         loaded = op(memref.LoadOp.get(pointers[i], [before[i]]))
@@ -127,11 +128,11 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
             values.append(loaded)
         else:
             values.append(value(i))
-    result = Formula(builder.insert_op).run(tape, values)
+    result = Formula(builder.insert).run(tape, values)
     if tape.dtype.kind == "b":
         result = op(arith.ExtUIOp(result, IntegerType(8)))
-    builder.insert_op(memref.StoreOp.get(result, pointers[out], [before[out]]))
-    builder.insert_op(scf.YieldOp())
+    builder.insert(memref.StoreOp.get(result, pointers[out], [before[out]]))
+    builder.insert(scf.YieldOp())
     function = func.FuncOp(name, (list(entry.arg_types), []), Region(entry))
     return ModuleOp([function])
 
@@ -176,7 +177,7 @@ def _expressible(pattern: Pattern) -> bool:
         from xdsl.dialects.test import TestOp
 
         try:
-            operands = [TestOp(result_types=[element_type(d)]).results[0] for d in tape.operands]
+            operands: list[SSAValue] = [TestOp(result_types=[element_type(d)]).results[0] for d in tape.operands]
             element_type(tape.dtype)
             Formula(lambda op: None).run(tape, operands)
             _known[key] = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math as pymath
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import arith, math
@@ -40,6 +40,10 @@ def element_type(dtype: DType) -> Attribute:
             raise Unsupported(dtype.name)
 
 
+def as_integer(type: Attribute) -> IntegerType | None:
+    return cast("IntegerType", type) if isinstance(type, IntegerType) else None
+
+
 @dataclass
 class Formula:
     """Ops that compute one element; `emit` takes each as it is made."""
@@ -53,10 +57,10 @@ class Formula:
 
     def constant(self, value: float, type: Attribute) -> SSAValue:
         """A number. Raises Unsupported for what text cannot say."""
-        if isinstance(type, IntegerType):
-            bits = int(value) & ((1 << type.width.data) - 1)
-            signed = bits - (1 << type.width.data) if type.width.data > 1 and bits >> (type.width.data - 1) else bits
-            return self.op(arith.ConstantOp(IntegerAttr(signed, type)))
+        if (integer := as_integer(type)) is not None:
+            n = integer.bitwidth
+            bits = int(value) & ((1 << n) - 1)
+            return self.op(arith.ConstantOp(IntegerAttr(bits - (1 << n) if n > 1 and bits >> (n - 1) else bits, integer)))
         assert isinstance(type, AnyFloat), type
         if not pymath.isfinite(value):
             width = 32 if type == f32 else 64
@@ -161,13 +165,14 @@ class Formula:
             if source.itemsize == 8:
                 raise Unsupported(f"{source} to {to}")
             return self.op(arith.SIToFPOp(self.op(arith.ExtUIOp(x, IntegerType(32 if source.itemsize < 4 else 64))), type))
-        assert isinstance(type, IntegerType), type
-        assert isinstance(x.type, IntegerType), x.type
-        if x.type.width.data == type.width.data:
+        narrow, wide = as_integer(x.type), as_integer(type)
+        assert narrow is not None, x.type
+        assert wide is not None, type
+        if narrow.bitwidth == wide.bitwidth:
             return x
-        if x.type.width.data > type.width.data:
-            return self.op(arith.TruncIOp(x, type))
-        return self.op(arith.ExtSIOp(x, type) if source.kind == "i" else arith.ExtUIOp(x, type))
+        if narrow.bitwidth > wide.bitwidth:
+            return self.op(arith.TruncIOp(x, wide))
+        return self.op(arith.ExtSIOp(x, wide) if source.kind == "i" else arith.ExtUIOp(x, wide))
 
     def extreme(self, name: str, a: SSAValue, b: SSAValue, literal: list[bool]) -> SSAValue:
         """The larger or smaller; NaN if either is: a comparison that fails takes the second, which a literal is not needed to be."""

@@ -105,9 +105,8 @@ class Library:
 
     def _object(self, kernel: Kernel) -> bytes:
         host = self.host
-        key = hashlib.sha256(
-            "\n".join((kernel.key, source_hash(), host.triple, host.cpu, host.features, host.llvmlite)).encode()
-        ).hexdigest()
+        made_of = f"{kernel.key}\n{source_hash()}\n{host.triple}\n{host.cpu}\n{host.features}\n{host.llvmlite}"
+        key = hashlib.sha256(made_of.encode()).hexdigest()
         found = cache.get(key)
         if found is None:
             self.compiled += 1

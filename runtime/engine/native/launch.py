@@ -104,7 +104,7 @@ class Batch:
         self._at, self._count = self._table.ctypes.data, len(self.launches)
 
     def __call__(self) -> None:
-        failed = self._steps(self._at, 0, self._count)
+        failed = int(self._steps(self._at, 0, self._count))
         if failed >= 0:
             refused = self.launches[failed].refused
             assert refused is not None, self.launches[failed].kernel.key

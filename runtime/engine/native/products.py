@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.contraction import TYPES, Product, Table, offsets
 from populus.runtime.engine.native.copies import copy, pad

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.contraction import TYPES, offsets
 from populus.runtime.engine.native.jit import Kernel, Library

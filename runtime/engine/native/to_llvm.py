@@ -6,8 +6,9 @@ strides themselves. Sums keep their order and products are not fused with them, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, cf, func, llvm, math, memref
@@ -98,11 +99,11 @@ class _ToLlvm(RewritePattern):
                 if lowered != type:
                     value = rewriter.replace_value_with_new_type(arg, lowered)
                     if isinstance(type, MemRefType):
-                        self.elements[value] = type.element_type
+                        self.elements[value] = cast("MemRefType", type).element_type
         new = self.lowered(op, rewriter)
         if new is not None:
             new.location = op.location
-            rewriter.replace_op(op, new)
+            rewriter.replace(op, new)
 
     def lowered(self, op: Operation, rewriter: PatternRewriter) -> Operation | None:
         o = op.operands
@@ -127,7 +128,8 @@ class _ToLlvm(RewritePattern):
                 assert isinstance(value, IntegerAttr | FloatAttr), value
                 if isinstance(value, IntegerAttr):
                     assert isinstance(type_, IntegerType), type_
-                    return llvm.ConstantOp(IntegerAttr(value.value.data, type_), type_)
+                    integer = cast("IntegerType", type_)
+                    return llvm.ConstantOp(IntegerAttr(value.value.data, integer), integer)
                 return llvm.ConstantOp(value, type_)
             case memref.LoadOp():
                 return llvm.LoadOp(self.address(op, o[0], o[1:], rewriter), op.res.type)
@@ -144,10 +146,10 @@ class _ToLlvm(RewritePattern):
             case _:
                 return None
 
-    def address(self, op: Operation, base: SSAValue, indices: tuple[SSAValue, ...], rewriter: PatternRewriter) -> SSAValue:
+    def address(self, op: Operation, base: SSAValue, indices: Sequence[SSAValue], rewriter: PatternRewriter) -> SSAValue:
         if base not in self.elements or len(indices) != 1:
             raise PopulusError(f"{where(op)}: a memref of a codelet is an argument of one dimension, this has {len(indices)} indices")
-        return rewriter.insert_op(llvm.GEPOp.from_mixed_indices(base, list(indices), self.elements[base], inbounds=True)).result
+        return rewriter.insert(llvm.GEPOp.from_mixed_indices(base, list(indices), self.elements[base], inbounds=True)).result
 
 
 def _function(op: func.FuncOp) -> Operation:

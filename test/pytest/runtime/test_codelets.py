@@ -1,4 +1,4 @@
-"""Each kernel against NumPy written out, and against itself on the same family cut into other boxes."""
+"""Each kernel against NumPy written out, and against itself on the same family cut into other boxes; on NumPy and as native code."""
 
 import itertools
 import random
@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+import populus.runtime.engine.native.program as native_engine
 import populus.runtime.engine.numpy as numpy_engine
 from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.element_types import element_of
@@ -43,14 +44,24 @@ def on(domain):
     return ", ".join(part.split("=")[0].strip() for part in domain.split(","))
 
 
+ENGINE = "numpy"
+
+
+@pytest.fixture(params=["numpy", "native"], autouse=True)
+def engine(request, monkeypatch):
+    """Everything here holds for both."""
+    monkeypatch.setitem(globals(), "ENGINE", request.param)
+
+
 def run(module, arrays, monkeypatch=None):
-    """The output of the numpy engine; with `monkeypatch`, in the boxes of the family as they are stated."""
+    """The output of the engine; with `monkeypatch`, in the boxes of the family as they are stated."""
     if monkeypatch is None:
-        [y] = Session(module).run(arrays).values()
+        [y] = Session(module, ENGINE).run(arrays).values()
         return y
     with monkeypatch.context() as patched:
-        patched.setattr(numpy_engine, "collapsed", lambda family: family.space)
-        [y] = Session(module).run(arrays).values()
+        for where in (numpy_engine, native_engine):
+            patched.setattr(where, "collapsed", lambda family: family.space)
+        [y] = Session(module, ENGINE).run(arrays).values()
     return y
 
 

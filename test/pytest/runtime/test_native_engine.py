@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from wheel import LEFT_OUT, Case, cases
 
 import populus
+from populus.dialects.diagnostics import LocatingParser, verify
+from populus.dialects.element_types import element_of
+from populus.dialects.table import context
+from populus.runtime.engine.native import cache
+from populus.runtime.engine.native.jit import Library
+from populus.runtime.engine.native.launch import STEPS
+from populus.runtime.engine.native.machine import machine
+from populus.runtime.engine.native.program import NativeProgram
 from populus.runtime.session import Session
 
 RUN = [case for case in cases() if case.name not in LEFT_OUT]
@@ -40,3 +53,148 @@ def test_a_session_says_what_it_leaves_to_numpy():
     program = populus.compile(case.path, target="host", tiles=16, engine="native")
     assert program.session.fallbacks == {"map": 1}
     assert Session(program.module("poplar"), "numpy").fallbacks == {}
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+
+def mapped(expression, *arrays, engine="native", out="f32", cpu=None):
+    """An expression of vectors, as a program."""
+    n = arrays[0].size
+    lines, fields = [], []
+    for i, a in enumerate(arrays, 1):
+        type = f"!poplar.tensor<{n}x{element_of(a.dtype)}>"
+        lines += [f'%x{i} = poplar.var "x{i}" : {type}', f'poplar.stream_in "x{i}" to %x{i} : {type}']
+        fields.append(f"in x{i} = %x{i}[d0] : {type}")
+    type = f"!poplar.tensor<{n}x{out}>"
+    lines.append(f'%y = poplar.var "y" : {type}')
+    family = f"poplar.family @map {{expr = #expr.fn<{expression}>}} for (d0 = {n}) on (d0)\n" + "\n".join(fields)
+    text = "\n".join(lines) + f'\npoplar.execute "map" {{ {family}\nout y = %y[d0] : {type}\n}}\npoplar.stream_out %y to "y" : {type}\n'
+    parsed = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 4> {{\n{text}}}", "map.mlir").parse_module()
+    verify(parsed)
+    inputs = {f"x{i}": a for i, a in enumerate(arrays, 1)}
+    if cpu is None:
+        session = Session(parsed, engine)
+        assert not session.fallbacks, expression
+        return session.run(inputs)["y"]
+    program = NativeProgram(parsed.body.block.first_op, cpu=cpu)
+    assert not program.fallbacks, expression
+    return program.run(inputs)["y"]
+
+
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3.4e38, -3.4e38, 0.5, -2.5, 1.5, 88.8, -104.1], "f4")
+PAIRS = [a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL)]
+
+FORMULAS = {
+    "f32": ["add(_1, _2)", "sub(_1, _2)", "mul(_1, _2)", "divide(_1, _2)", "max(_1, _2)", "min(_1, _2)", "max(_1, 0)", "min(0.5, _1)",
+            "abs(_1)", "neg(_1)", "sqrt(_1)", "floor(_1)", "ceil(_1)", "trunc(_1)", "nearbyint(_1)", "signum(_1)", "inv(_1)", "rsqrt(_1)",
+            "square(_1)", "select(_1, _2, gt(_1, _2))", "erf(_1)"],
+    "i1": ["lt(_1, _2)", "lte(_1, _2)", "gt(_1, _2)", "gte(_1, _2)", "equal(_1, _2)", "isnan(_1)", "isinf(_1)", "isfinite(_1)",
+           "and(lt(_1, _2), not(isnan(_1)))", "xor(lt(_1, 0), or(isinf(_2), isnan(_1)))"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "out"), [(e, out) for out, es in FORMULAS.items() for e in es])
+@pytest.mark.parametrize("cpu", [None, "x86-64"])
+def test_a_formula_gives_the_bits_that_numpy_gives(expression, out, cpu):
+    if cpu is not None and platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the CPU without vectors is an x86-64")
+    arrays = PAIRS if "_2" in expression else [SPECIAL]
+    found, expected = mapped(expression, *arrays, out=out, cpu=cpu), mapped(expression, *arrays, out=out, engine="numpy")
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_integers_wrap_around_and_compare_by_their_sign(dtype):
+    info = np.iinfo(dtype)
+    a, b = (x.ravel() for x in np.meshgrid(*[np.array([info.min, info.max, 0, 1, 2, 100], dtype)] * 2))
+    name = str(element_of(np.dtype(dtype)))
+    for expression in (
+        "add(_1, _2)",
+        "sub(_1, _2)",
+        "mul(_1, _2)",
+        "max(_1, _2)",
+        "min(_1, _2)",
+        "bitwise_xor(_1, _2)",
+        "select(_1, _2, lt(_1, _2))",
+    ):
+        np.testing.assert_array_equal(mapped(expression, a, b, out=name), mapped(expression, a, b, out=name, engine="numpy"))
+
+
+@pytest.mark.parametrize(
+    ("function", "low", "high"), [("exp", -104, 89), ("tanh", -10, 10), ("log", 0, 1e6), ("log", 0, 2), ("log", 0, 1e-38)]
+)
+@pytest.mark.parametrize("cpu", [None, "x86-64"])
+def test_exp_tanh_and_log_are_within_4_units_in_the_last_place(function, low, high, cpu):
+    if cpu is not None and platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the CPU without vectors is an x86-64")
+    x = np.concatenate([np.random.default_rng(0).uniform(low, high, 100_003).astype("f4"), SPECIAL])
+    found = mapped(f"{function}(_1)", x, cpu=cpu)
+    with np.errstate(all="ignore"):
+        exact = getattr(np, function)(x.astype("f8"))
+        rounded = exact.astype("f4")
+    special = ~np.isfinite(rounded)
+    np.testing.assert_array_equal(found[special], rounded[special])
+    unit = np.spacing(np.abs(rounded[~special]))
+    assert (np.abs(found[~special] - exact[~special]) / unit).max() <= 4
+
+
+# -- other CPUs, the cache ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the CPU without vectors is an x86-64")
+@pytest.mark.parametrize(
+    "name", ["test_Conv2d", "test_Conv2d_depthwise_strided", "test_Linear", "test_MaxPool2d", "test_Softmax", "test_operator_addmm"]
+)
+def test_a_cpu_without_fma_or_avx_gives_the_same_within_the_tolerance(name):
+    case = next(c for c in RUN if c.name == name)
+    program = populus.compile(case.path, target="host", tiles=16)
+    [graph] = program.module("poplar").body.block.ops
+    baseline = NativeProgram(graph, cpu="x86-64")
+    assert not baseline.library.host.fused and baseline.library.host.vector_bytes == 16
+    agrees(baseline.run(program.signature.checked(case.inputs())), program.run(case.inputs()))
+
+
+def compiled(tmp_path, monkeypatch):
+    """A new process's library on this cache, having compiled one kernel."""
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+    made = Library(machine())
+    made.load([STEPS])
+    assert made.address(STEPS)
+    return made.compiled
+
+
+def test_a_second_process_finds_the_objects_of_the_first(tmp_path, monkeypatch):
+    assert compiled(tmp_path, monkeypatch) == 1
+    assert compiled(tmp_path, monkeypatch) == 0
+    assert len(list((tmp_path / "populus-native").iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b"", lambda b: b[:60] + b"X" + b[61:], lambda b: b"something else"])
+def test_a_torn_or_foreign_file_of_the_cache_is_not_taken(tmp_path, monkeypatch, damage):
+    compiled(tmp_path, monkeypatch)
+    [file] = (tmp_path / "populus-native").iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    assert compiled(tmp_path, monkeypatch) == 1
+    assert compiled(tmp_path, monkeypatch) == 0
+
+
+def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
+    (tmp_path / "populus-native").write_text("a file where the folder should be")
+    assert compiled(tmp_path, monkeypatch) == 1
+    assert compiled(tmp_path, monkeypatch) == 1
+
+
+def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+    for i in range(4):
+        cache.put(f"k{i}", bytes(1000))
+        os.utime(tmp_path / "populus-native" / f"k{i}", (i, i))
+    assert cache.get("k0") == bytes(1000)
+    cache.trim(2200)
+    assert sorted(p.name for p in (tmp_path / "populus-native").iterdir()) == ["k0", "k3"]
+
+
+def test_importing_the_engine_loads_no_compiler():
+    code = "import sys, populus.runtime.engine.native.program; print(sorted(m for m in sys.modules if m.startswith('llvmlite')))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""Programs: control flow, streams, shared memory, views; on the numpy engine, and equal on the strict one."""
+"""Programs: control flow, streams, shared memory, views; on the numpy engine, and equal on the others."""
 
 import random
 from itertools import pairwise
@@ -14,7 +14,7 @@ from populus.runtime.engine.arena import place
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.session import Session
 
-ENGINES = ("numpy", "strict")
+ENGINES = ("numpy", "strict", "native")
 
 
 def module(text):
@@ -231,16 +231,18 @@ def random_program(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_programs_give_the_same_bits_on_both_engines(seed):
+def test_random_programs_give_the_same_bits_on_all_engines(seed):
     text = random_program(seed)
     inputs = {"v0": X - 1.5, "v1": X * 3, "c": seed % 2 == 0}
     parsed = module(text)
     arrays = {k: np.asarray(v) for k, v in inputs.items()}
-    numpy, strict = (Session(parsed, engine) for engine in ENGINES)
+    numpy, *others = (Session(parsed, engine) for engine in ENGINES)
     for _ in range(2):  # the second run finds the memory that the first left
-        a, b = numpy.run(arrays), strict.run(arrays)
-        assert a.keys() == b.keys()
-        assert all(a[name].tobytes() == b[name].tobytes() for name in a)
+        a = numpy.run(arrays)
+        for other in others:
+            b = other.run(arrays)
+            assert a.keys() == b.keys()
+            assert all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
 @pytest.mark.parametrize(
