@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 from populus.api import Program, Source, compile
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of
+from populus.lowering import extensions
 from populus.lowering.files import in_file
 from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass, main_of, strings, weights_of
 from populus.lowering.pipeline import Pipeline
@@ -114,12 +115,15 @@ def constants_of(
     model: Model, dims: Mapping[str, int] | None = None, load: Sequence[str | os.PathLike[str]] = ()
 ) -> tuple[Arrays, list[str]]:
     """The weights of a model by name, as far as something reads them, and the names of its inputs. Raises PopulusError."""
-    from populus.lowering import extensions
-
-    source = Source(model, dict(dims or {}), tuple(extensions.load(path) for path in load))
+    source = Source(model, dict(dims or {}), known_extensions(load))
     with in_file(model if isinstance(model, str | os.PathLike) else None):
         function = main_of(source.module(source.context()))
     return {name: op.array() for name, op in weights_of(function).items()}, strings(function, "input_names")
+
+
+def known_extensions(load: Sequence[str | os.PathLike[str]]) -> tuple[extensions.Extension, ...]:
+    """What `compile` knows with the same `load`."""
+    return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, load))}.values())
 
 
 def unread_weights(model: Model, names: Sequence[str]) -> Arrays:

@@ -13,11 +13,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from populus.api import Source
+from populus.derivatives import known_extensions
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import element_type_of, is_float, shape_of
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering import extensions
 from populus.lowering.files import in_file
 from populus.lowering.onnx_expose_weights import main_of, strings, weights_of
 
@@ -47,7 +47,7 @@ class Trainable:
         """Raises PopulusError for what is no valid ONNX model."""
         if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
             raise PopulusError("training is of ONNX models; a module's weights could not be written back")
-        source = Source(model, dict(dims), tuple(extensions.load(path) for path in load))
+        source = Source(model, dict(dims), known_extensions(load))
         with in_file(model if isinstance(model, str | os.PathLike) else None):
             function = main_of(source.module(source.context()))
         constants = {n: op for n, op in weights_of(function).items() if is_float(element_type_of(op.result.type))}

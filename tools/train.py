@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from populus.api import ENGINES
 from populus.dialects.diagnostics import PopulusError
 from populus.lowering.files import replacing
 from populus.lowering.popart_loss import LOSSES
@@ -18,7 +19,6 @@ from populus.tools.arrays import read_arrays
 from populus.tools.command import dims_of
 from populus.training import Progress, TrainingSession, train
 
-ENGINES = ("numpy", "strict")
 SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the learning rate, by the share of all steps that is done
     "constant": lambda done: 1.0,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--history", metavar="FILE.csv", help="write the loss of each step there")
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
-    add("--engine", default="numpy", choices=ENGINES, help="numpy (default) or strict, which checks every vertex")
+    add("--engine", default="numpy", choices=ENGINES, help="numpy (default), native, or strict, which checks every vertex")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; first ones are the batch")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops that it defines")
 
