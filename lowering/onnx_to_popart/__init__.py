@@ -30,13 +30,29 @@ from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
-from populus.lowering.onnx_to_popart import cast, einsum, math, nn, quantization, random, reduction, resize, rnn, scatter, tensor
+from populus.lowering.onnx_to_popart import (
+    cast,
+    einsum,
+    fourier,
+    math,
+    nn,
+    quantization,
+    random,
+    reduction,
+    resize,
+    rnn,
+    sample,
+    scatter,
+    tensor,
+    training,
+)
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
 RULES: Mapping[str, Rule] = {
     **cast.RULES,
     **einsum.RULES,
+    **fourier.RULES,
     **math.RULES,
     **nn.RULES,
     **quantization.RULES,
@@ -44,8 +60,10 @@ RULES: Mapping[str, Rule] = {
     **reduction.RULES,
     **resize.RULES,
     **rnn.RULES,
+    **sample.RULES,
     **scatter.RULES,
     **tensor.RULES,
+    **training.RULES,
 }
 
 
@@ -131,7 +149,7 @@ class Converter:
             for new in made:
                 new.location = op.location
             return [new.result for new in made]
-        rule = None if op.DOMAIN else RULES.get(op.OP_TYPE)
+        rule = RULES.get(f"{op.DOMAIN}.{op.OP_TYPE}" if op.DOMAIN else op.OP_TYPE)
         if rule is not None:
             conversion = Conversion(op, builder)
             outputs = rule(conversion)

@@ -133,9 +133,7 @@ def batch_norm(c: Conversion) -> Output | list[Output]:
     if c.get("training_mode"):
         return batch_norm_training(c)
     if any(c.used(i) for i in range(1, len(c.op.outputs))):
-        raise PopulusError(
-            "it gives the statistics of its batch (training), which before opset 14 is not supported; infer with it"
-        )
+        raise PopulusError("it gives the statistics of its batch (training), which before opset 14 is not supported; infer with it")
     x, *rest = (c.input(i) for i in range(5))
     outputs: list[Output] = [None] * (len(c.op.outputs) - 1)
     if c.get("spatial") == 0:

@@ -1,0 +1,107 @@
+"""Formulas of `popart` ops, written with Python's operators.
+
+x, y = Term(c, c.input(0)), Term(c, c.input(1))
+result = ((x - 1) * y).floor().value
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects import popart
+from populus.dialects.ops import TensorOp
+from populus.lowering.onnx_to_popart.conversion import Conversion
+
+Number: TypeAlias = "Term | float"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A value, and the node whose conversion it is a part of. Numbers take the element type of what they meet."""
+
+    c: Conversion
+    value: SSAValue
+
+    def _with(self, kind: type[TensorOp], other: Number, swapped: bool = False) -> Term:
+        value = other.value if isinstance(other, Term) else self.c.scalar(other, self.value)
+        pair = (value, self.value) if swapped else (self.value, value)
+        return Term(self.c, self.c.insert(kind(*pair)))
+
+    def __add__(self, other: Number) -> Term:
+        return self._with(popart.AddOp, other)
+
+    def __radd__(self, other: float) -> Term:
+        return self + other
+
+    def __sub__(self, other: Number) -> Term:
+        return self._with(popart.SubOp, other)
+
+    def __rsub__(self, other: float) -> Term:
+        return self._with(popart.SubOp, other, swapped=True)
+
+    def __mul__(self, other: Number) -> Term:
+        return self._with(popart.MulOp, other)
+
+    def __rmul__(self, other: float) -> Term:
+        return self * other
+
+    def __truediv__(self, other: Number) -> Term:
+        return self._with(popart.DivOp, other)
+
+    def __lt__(self, other: Number) -> Term:
+        return self._with(popart.LessOp, other)
+
+    def __le__(self, other: Number) -> Term:
+        return self._with(popart.LessOrEqualOp, other)
+
+    def __gt__(self, other: Number) -> Term:
+        return self._with(popart.GreaterOp, other)
+
+    def __ge__(self, other: Number) -> Term:
+        return self._with(popart.GreaterOrEqualOp, other)
+
+    def __and__(self, other: Term) -> Term:
+        return self._with(popart.AndOp, other)
+
+    def __or__(self, other: Term) -> Term:
+        return self._with(popart.OrOp, other)
+
+    def equals(self, other: Number) -> Term:
+        return self._with(popart.EqualOp, other)
+
+    def max(self, other: Number) -> Term:
+        return self._with(popart.MaxOp, other)
+
+    def min(self, other: Number) -> Term:
+        return self._with(popart.MinOp, other)
+
+    def floor(self) -> Term:
+        return Term(self.c, self.c.insert(popart.FloorOp(self.value)))
+
+    def round(self) -> Term:
+        """To the nearest integer, halves to even."""
+        return Term(self.c, self.c.insert(popart.RoundOp(self.value)))
+
+    def abs(self) -> Term:
+        return Term(self.c, self.c.insert(popart.AbsOp(self.value)))
+
+    def sqrt(self) -> Term:
+        return Term(self.c, self.c.insert(popart.SqrtOp(self.value)))
+
+    def power(self, exponent: Number, swapped: bool = False) -> Term:
+        """`self ^ exponent`; swapped, `exponent ^ self`."""
+        return self._with(popart.PowOp, exponent, swapped)
+
+    def cast(self, to: Attribute) -> Term:
+        return Term(self.c, self.c.cast(self.value, to))
+
+    def reshape(self, *shape: int) -> Term:
+        return Term(self.c, self.c.reshape(self.value, shape))
+
+    def where(self, yes: Term, no: Number) -> Term:
+        """`yes` where this is true, else `no`."""
+        other = no.value if isinstance(no, Term) else self.c.scalar(no, yes.value)
+        return Term(self.c, self.c.insert(popart.WhereOp(self.value, yes.value, other)))

@@ -1,0 +1,118 @@
+"""DFT and STFT, as products with matrices of cosines and sines, in doubles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import f64
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx_to_popart.formula import Term
+from populus.lowering.onnx_to_popart.tensor import gathered, sliced
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def waves(n: int, frequencies: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The cosines and sines of 2 pi j k / n, [n, frequencies]; the angle is reduced first, so that it is exact."""
+    import numpy as np
+
+    angle = 2 * np.pi * (np.outer(np.arange(n), np.arange(frequencies)) % n) / n
+    return np.cos(angle), np.sin(angle)
+
+
+def spectrum(c: Conversion, real: SSAValue, imaginary: SSAValue | None, n: int, frequencies: int, inverse: bool) -> list[SSAValue]:
+    """The real and the imaginary part of the transform along the last dimension (f64, n elements); that of an inverse is over n."""
+    cosine, sine = (c.constant(v) for v in waves(n, frequencies))
+
+    def product(x: SSAValue, w: SSAValue) -> Term:
+        return Term(c, c.insert(popart.MatMulOp(x, w)))
+
+    sign = 1.0 if inverse else -1.0
+    found = [product(real, cosine), product(real, sine) * sign]
+    if imaginary is not None:
+        found = [found[0] - product(imaginary, sine) * sign, found[1] + product(imaginary, cosine)]
+    return [(v / n if inverse else v).value for v in found]
+
+
+def halves(c: Conversion, x: SSAValue) -> list[SSAValue]:
+    """The real part, and the imaginary one if there is one: [.., 1] or [.., 2] without its last dimension, in f64."""
+    last = len(shape(x)) - 1
+    return [c.reshape(sliced(c, c.cast(x, f64), {last: (i, i + 1, 1)}), shape(x)[:-1]) for i in range(shape(x)[-1])]
+
+
+def joined(c: Conversion, parts: list[SSAValue]) -> SSAValue:
+    """The parts in a new last dimension."""
+    return c.insert(popart.ConcatOp(*(c.reshape(v, (*shape(v), 1)) for v in parts), axis=len(shape(parts[0]))))
+
+
+def dft(c: Conversion) -> Output:
+    """Source: ONNX DFT-20, and -17 with the axis as an attribute."""
+    x = c.input(0)
+    rank = len(shape(x))
+    if c.version < 20:
+        axis = c.axis(rank, 1)
+    else:
+        axis = shapes.axis(int(c.known(2).reshape(-1)[0]) if c.has(2) else -2, rank)
+    if axis == rank - 1:
+        raise PopulusError("axis is the last dimension, which has the real and the imaginary part")
+    inverse, onesided = bool(c.get("inverse")), bool(c.get("onesided"))
+    given = shape(x)[axis]
+    n = int(c.known(1).reshape(-1)[0]) if c.has(1) else 2 * (given - 1) if inverse and onesided else given
+    if inverse and onesided:
+        # The other half is the conjugate of this one, backwards.
+        parts = halves(c, x)
+        kept = n // 2 + 1
+        parts = [fitted(c, v, axis, kept) for v in parts]
+        mirror = [n - k for k in range(kept, n)]
+        whole = [c.insert(popart.ConcatOp(v, gathered(c, v, mirror, axis), axis=axis)) if mirror else v for v in parts]
+        if len(whole) > 1 and mirror:
+            flipped = (Term(c, gathered(c, parts[1], mirror, axis)) * -1).value
+            whole[1] = c.insert(popart.ConcatOp(parts[1], flipped, axis=axis))
+        result = transformed(c, whole, axis, n, n, inverse=True)[:1]
+    else:
+        parts = [fitted(c, v, axis, n) for v in halves(c, x)]
+        result = transformed(c, parts, axis, n, n // 2 + 1 if onesided else n, inverse)
+    return c.cast(joined(c, result) if len(result) > 1 else c.reshape(result[0], (*shape(result[0]), 1)), element(x))
+
+
+def fitted(c: Conversion, x: SSAValue, axis: int, n: int) -> SSAValue:
+    """x cut, or filled up with zeros, to n elements in a dimension."""
+    missing = n - shape(x)[axis]
+    if missing <= 0:
+        return sliced(c, x, {axis: (0, n, 1)})
+    upper = tuple(missing if d == axis else 0 for d in range(len(shape(x))))
+    return c.insert(popart.PadOp(x, None, lower=(0,) * len(upper), upper=upper, mode="constant"))
+
+
+def transformed(c: Conversion, parts: list[SSAValue], axis: int, n: int, frequencies: int, inverse: bool) -> list[SSAValue]:
+    """The transform along any dimension."""
+    rank = len(shape(parts[0]))
+    order = [*(d for d in range(rank) if d != axis), axis]
+    rows = [c.transpose(v, order) for v in parts]
+    found = spectrum(c, rows[0], rows[1] if len(rows) > 1 else None, n, frequencies, inverse)
+    return [c.transpose(v, [order.index(d) for d in range(rank)]) for v in found]
+
+
+def stft(c: Conversion) -> Output:
+    """Frames, each weighted by the window and transformed. Source: ONNX STFT-17."""
+    import numpy as np
+
+    x, window = c.input(0), c.optional(2)
+    step = int(c.known(1).reshape(-1)[0])
+    length = int(c.known(3).reshape(-1)[0]) if c.has(3) else shape(window)[0] if window is not None else shape(x)[1]
+    frames = 1 + (shape(x)[1] - length) // step
+    places = c.constant((np.arange(frames)[:, None] * step + np.arange(length)).astype(np.int32))
+    rows = [Term(c, c.insert(popart.GatherOp(v, places, axis=1))) for v in halves(c, x)]
+    if window is not None:
+        rows = [v * Term(c, c.cast(window, f64)) for v in rows]
+    frequencies = length // 2 + 1 if c.get("onesided") else length
+    found = spectrum(c, rows[0].value, rows[1].value if len(rows) > 1 else None, length, frequencies, inverse=False)
+    return c.cast(joined(c, found), element(x))
+
+
+RULES: Rules = {"DFT": dft, "STFT": stft}

@@ -1,0 +1,59 @@
+"""The optimizers of `ai.onnx.preview.training`, for any number of tensors: all their weights, then all gradients, then states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element
+from populus.lowering.onnx_to_popart.formula import Term
+
+Step = Callable[[Conversion, Term, Term, list[Term]], list[Term]]  # rate, count, (weight, gradient, states) -> weight, states
+
+
+def optimizer(step: Step, states: int) -> Rule:
+    def rule(c: Conversion) -> list[Output]:
+        rate, count, *tensors = (Term(c, c.input(i)) for i in range(len(c.inputs)))
+        n = len(tensors) // (2 + states)
+        rate, count = rate.reshape(), count.reshape()
+        found = [step(c, rate, count, tensors[i::n]) for i in range(n)]
+        return [results[k].value for k in range(1 + states) for results in found]
+
+    return rule
+
+
+def adagrad(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term]:
+    """Source: Adagrad-1."""
+    x, g, h = given
+    slower = rate / (count.cast(element(rate.value)) * c.get("decay_factor") + 1)
+    g = x * c.get("norm_coefficient") + g
+    h = h + g * g
+    return [x - slower * g / (h.sqrt() + c.get("epsilon")), h]
+
+
+def adam(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term]:
+    """Source: Adam-1."""
+    x, g, v, h = given
+    alpha, beta = c.get("alpha"), c.get("beta")
+    g = x * c.get("norm_coefficient") + g
+    v = v * alpha + g * (1 - alpha)
+    h = h * beta + g * g * (1 - beta)
+    t = count.cast(element(rate.value))
+    corrected = rate * (1 - t.power(beta, swapped=True)).sqrt() / (1 - t.power(alpha, swapped=True))
+    rate = (count > 0).where(corrected, rate)
+    moved = x - rate * (v / (h.sqrt() + c.get("epsilon")))
+    return [moved * (1 - c.get("norm_coefficient_post")), v, h]
+
+
+def momentum(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term]:
+    """Source: Momentum-1; the first gradient counts in full."""
+    x, g, v = given
+    g = x * c.get("norm_coefficient") + g
+    v = v * c.get("alpha") + (count > 0).where(g * c.get("beta"), g)
+    return [x - rate * (g + v * c.get("alpha") if c.get("mode") == "nesterov" else v), v]
+
+
+RULES: Rules = {
+    "ai.onnx.preview.training.Adagrad": optimizer(adagrad, 1),
+    "ai.onnx.preview.training.Adam": optimizer(adam, 2),
+    "ai.onnx.preview.training.Momentum": optimizer(momentum, 1),
+}

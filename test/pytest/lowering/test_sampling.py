@@ -1,0 +1,52 @@
+"""What ONNX's suite does not reach of the ops that read between elements, sort and transform."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx.helper import make_node
+
+from populus import onnx_backend
+from populus.dialects.diagnostics import PopulusError
+
+F = np.float32
+
+
+def run(node, *inputs):
+    (y, *_) = onnx_backend.run_node(node, list(inputs))
+    return y
+
+
+def test_a_transform_and_its_inverse_are_nothing():
+    x = np.random.default_rng(0).normal(size=(2, 12, 2)).astype(F)
+    there = run(make_node("DFT", ["x"], ["y"]), x)
+    np.testing.assert_allclose(run(make_node("DFT", ["x"], ["y"], inverse=1), there), x, atol=1e-6)
+
+
+def test_a_transform_agrees_with_numpy_in_doubles():
+    x = np.random.default_rng(1).normal(size=(3, 9, 1)).astype(F)
+    expected = np.fft.rfft(x[..., 0].astype(np.float64))
+    found = run(make_node("DFT", ["x"], ["y"], onesided=1), x)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_write_outside_is_an_error_and_no_write():
+    node = make_node("ScatterElements", ["x", "i", "u"], ["y"])
+    with pytest.raises(PopulusError, match=r"index 4 is outside 0\.\.4"):
+        run(node, np.zeros(4, F), np.array([4]), np.ones(1, F))
+    np.testing.assert_array_equal(run(node, np.zeros(4, F), np.array([-1]), np.ones(1, F)), [0, 0, 0, 1])
+
+
+def test_regions_whose_number_of_samples_depends_on_the_data_are_refused():
+    node = make_node("RoiAlign", ["x", "r", "b"], ["y"])
+    with pytest.raises(PopulusError, match="sampling_ratio is 0"):
+        run(node, np.zeros((1, 1, 4, 4), F), np.zeros((1, 4), F), np.array([0]))
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("mode", ["zeros", "border", "reflection"])
+def test_a_grid_on_the_elements_gives_the_elements(n, mode):
+    x = np.random.default_rng(2).normal(size=(1, 2, n, n)).astype(F)
+    at = ((2 * np.arange(n) + 1) / n - 1).astype(F)
+    grid = np.stack(np.meshgrid(at, at), -1)[None]
+    np.testing.assert_allclose(run(make_node("GridSample", ["x", "g"], ["y"], padding_mode=mode), x, grid), x, atol=1e-5)
