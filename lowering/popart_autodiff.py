@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
@@ -19,6 +19,7 @@ from populus.dialects import popart
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import element_type_of, is_float
 from populus.dialects.popart import NoGradient, PopartOp, calls
+from populus.lowering.library_gradients import library_gradient
 from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
 
 LONGEST_PATH = 8  # ops named in a message; the middle of a longer path is left out
@@ -36,7 +37,7 @@ class PopartAutodiffPass(ModulePass):
     `loss`: an output of one element; its gradient is 1. Without it, each output of floats (or those of `outputs`) has a
     further input `Gradient___<output>`, its cotangent. A weight becomes an input. Contributions are summed in the order in which the
     reverse walk meets them. A gradient has its tensor's type, and is zero where nothing flows: behind an integer, a
-    condition, or a step function.
+    condition, or a step function. Run twice, the pass gives second derivatives, `Gradient___Gradient___<name>`.
     Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and for
     an op on the way that has no gradient, with the path that leads to it.
     Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
@@ -61,7 +62,8 @@ class PopartAutodiffPass(ModulePass):
         seeds = self._seeds(function)
         last = return_of(function).prev_op
         gradients = differentiate(function.body.block, seeds, wrt.values())
-        add_results(function, {gradient_name(name): gradients[value] for name, value in wrt.items()})
+        taken = set(strings(function, "output_names"))
+        add_results(function, {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()})
         _erase_unread(function.body.block, last)
 
     def _seeds(self, function: FuncOp) -> list[Seed]:
@@ -79,13 +81,21 @@ class PopartAutodiffPass(ModulePass):
             if not is_float(calls.element(value)):
                 raise PopulusError(f"the output '{name}' is {value.type}; only floats have gradients")
             if self.loss is None:
-                gradient = add_argument(function, gradient_name(name), value.type, "g")
+                taken = set(strings(function, "input_names"))
+                gradient = add_argument(function, _free(gradient_name(name), taken), value.type, "g")
             else:
                 if (elements := math.prod(calls.shape(value))) != 1:
                     raise PopulusError(f"the loss '{name}' is {value.type}, of {elements} elements; one is expected")
                 gradient = calls.fill(Builder(InsertPoint.before(return_of(function))), 1, calls.element(value), calls.shape(value))
             seeds.append(Seed(name, value, gradient))
         return seeds
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, or that of its gradient if it is taken: a gradient of a gradient."""
+    while name in taken:
+        name = gradient_name(name)
+    return name
 
 
 def _erase_unread(block: Block, last: Operation | None) -> None:
@@ -170,15 +180,15 @@ class _Walk:
             new = new.next_op
 
     def _asked(self, op: Operation) -> Sequence[SSAValue | None]:
-        if not isinstance(op, PopartOp):
-            raise NoGradient(f"{where(op)}: {op.name} has no gradient: it is not of the popart level{self._path(op)}")
         grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
         try:
-            found = op.gradient(self.builder, grads)
+            found = op.gradient(self.builder, grads) if isinstance(op, PopartOp) else library_gradient(op, self.builder, grads)
         except NoGradient as error:
             raise NoGradient(f"{error}{self._path(op)}") from error
         except VerifyException as error:
             raise NoGradient(f"{where(op)}: {op.name}: its gradient does not fit together: {error}{self._path(op)}") from error
+        if found is None:
+            raise NoGradient(f"{where(op)}: {op.name} has no gradient{self._path(op)}")
         if len(found) != len(op.operands):
             raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(op.operands)} operands")
         return found

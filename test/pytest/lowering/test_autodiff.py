@@ -175,3 +175,50 @@ def test_the_middle_of_a_long_path_is_left_out():
 def test_a_gradient_of_the_wrong_type_is_refused():
     with pytest.raises(PopulusError, match=r"custom.wrong: its gradient gives tensor<f32> for an operand that is tensor<3xf32>"):
         differentiated(parsed(f"%y = custom.wrong %x : ({V}) -> {V}\nfunc.return %y : {V}", f"%x: {V}", V), "x")
+
+
+SECOND = {
+    "map": f"%y = popart.sin %x : {V}\n%z = popart.mul %y, %x : ({V}, {V}) -> {V}",
+    "divide": f"%y = popart.exp %x : {V}\n%z = popart.div %x, %y : ({V}, {V}) -> {V}",
+    "softmax": f"%y = popart.softmax %x {{axis = 0 : i64}} : ({V}) -> {V}\n%z = popart.mul %y, %x : ({V}, {V}) -> {V}",
+    "log_softmax": f"%y = popart.log_softmax %x {{axis = 0 : i64}} : ({V}) -> {V}\n%z = popart.mul %y, %x : ({V}, {V}) -> {V}",
+    "mean": f"""%y = popart.mul %x, %x : ({V}, {V}) -> {V}
+        %m = popart.reduce_mean %y {{axes = array<i64: 0>, keep = true}} : ({V}) -> tensor<1xf64>
+        %z = popart.mul %m, %x : (tensor<1xf64>, {V}) -> {V}""",
+    "norm": f"%k = data.constant dense<[1.0, 2.0, 0.5]> : {V}\n%z = popart.layer_norm %x, %k {{axis = 0 : i64}} : ({V}, {V}) -> {V}",
+    "prod": f"""%p = popart.reduce_prod %x {{axes = array<i64: 0>, keep = true}} : ({V}) -> tensor<1xf64>
+        %z = popart.expand %p {{shape = array<i64: 3>}} : (tensor<1xf64>) -> {V}""",
+    "product": f"""%r = popart.reshape %x {{shape = array<i64: 1, 3>}} : ({V}) -> tensor<1x3xf64>
+        %t = popart.transpose %r {{permutation = array<i64: 1, 0>}} : (tensor<1x3xf64>) -> tensor<3x1xf64>
+        %m = popart.matmul %t, %r : (tensor<3x1xf64>, tensor<1x3xf64>) -> tensor<3x3xf64>
+        %z = popart.matmul %m, %x : (tensor<3x3xf64>, {V}) -> {V}""",
+    "convolution": f"""%r = popart.reshape %x {{shape = array<i64: 1, 1, 3>}} : ({V}) -> tensor<1x1x3xf64>
+        %c = popart.conv %r, %r {{strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>}}
+             : (tensor<1x1x3xf64>, tensor<1x1x3xf64>) -> tensor<1x1x3xf64>
+        %s = popart.reshape %c {{shape = array<i64: 3>}} : (tensor<1x1x3xf64>) -> {V}
+        %z = popart.mul %s, %x : ({V}, {V}) -> {V}""",
+    "slice": f"""%s = popart.slice %x {{begins = array<i64: 2>, ends = array<i64: -1>, steps = array<i64: -2>}} : ({V}) -> tensor<2xf64>
+        %q = popart.mul %s, %s : (tensor<2xf64>, tensor<2xf64>) -> tensor<2xf64>
+        %z = popart.concat %q, %q, %x {{axis = 0 : i64}} : (tensor<2xf64>, tensor<2xf64>, {V}) -> tensor<7xf64>""",
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_agree_with_differences_of_the_first(name):
+    body = SECOND[name]
+    type = "tensor<7xf64>" if name == "slice" else "tensor<3xf64>"
+    text = f"{body}\nfunc.return %z : {type}".replace(V, "tensor<3xf64>")
+    module = differentiated(parsed(text, "%x: tensor<3xf64>", type), "x")
+    first = module.clone()
+    PopartAutodiffPass(("x",), None, ("Gradient___x",)).apply(context(), module)
+    verify(module)
+    g = np.random.default_rng(2)
+    x, dy, v, h = g.uniform(0.5, 2, 3), g.standard_normal(7 if name == "slice" else 3), g.standard_normal(3), 1e-6
+    given = {"Gradient___output_0": dy}
+    up, down = (run_function(first, {"x": x + s * h * v, **given})["Gradient___x"] for s in (1, -1))
+    expected = (up - down) / (2 * h)  # the Hessian is symmetric
+    for lowered in (False, True):
+        if lowered:
+            PopartToPopopsPass().apply(context(), module)
+        found = run_function(module, {"x": x, **given, "Gradient___Gradient___x": v})["Gradient___Gradient___x"]
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)

@@ -9,10 +9,12 @@
 // UNKNOWN: there is no input or weight 'z'; there are n, x
 // SCALAR: the loss 'y' is tensor<2xf32>, of 2 elements; one is expected
 // OUTPUT: there is no output 'l'
-// PATH: 'deep': popops.map has no gradient: it is not of the popart level; the path to it is 'y' <- 'high' <- 'deep'
+// PATH: 'deep': popnn.pool has no gradient; the path to it is 'y' <- 'high' <- 'flat' <- 'deep'
 // NOTHING: wrt names what to differentiate with respect to, and is empty
 func.func @main(%x: tensor<2xf32>, %n: tensor<2xi32>) -> tensor<2xf32> attributes {input_names = ["x", "n"], output_names = ["y"]} {
-  %a = popops.map <mul(_1, 2.0)>(%x) : (tensor<2xf32>) -> tensor<2xf32> loc("deep")
+  %r = popart.reshape %x {shape = array<i64: 1, 1, 2>} : (tensor<2xf32>) -> tensor<1x1x2xf32>
+  %p = popnn.pool %r {kind = "square_sum", kernel = array<i64: 1>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>} : (tensor<1x1x2xf32>) -> tensor<1x1x2xf32> loc("deep")
+  %a = popart.reshape %p {shape = array<i64: 2>} : (tensor<1x1x2xf32>) -> tensor<2xf32> loc("flat")
   %y = popart.sin %a : tensor<2xf32> loc("high")
   func.return %y : tensor<2xf32>
 }

@@ -1,0 +1,106 @@
+"""Gradients of library calls, so that what an op's own gradient inserted can be differentiated once more.
+
+Each call has a twin at the `popart` level, whose `gradient` is asked. Maps are formulas and pads are cut back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects import popart, poplin, popnn, popops
+from populus.dialects.expr import Arg
+from populus.dialects.ops import ints
+from populus.dialects.popart import PopartOp, calls
+
+Gradients: TypeAlias = "Sequence[SSAValue | None]"
+
+REDUCTIONS: dict[str, type[PopartOp]] = {
+    "add": popart.ReduceSumOp,
+    "max": popart.ReduceMaxOp,
+    "min": popart.ReduceMinOp,
+    "mul": popart.ReduceProdOp,
+    "square_add": popart.ReduceSumSquareOp,
+}
+
+
+def library_gradient(op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gradients | None:
+    """As `PopartOp.gradient`; None for an op of which nothing is known."""
+    match op:
+        case popops.MapOp():
+            operands = list(op.operands)
+            return calls.pull(b, calls.slopes(op.expr.data, [calls.element(o) for o in operands]), operands, op.results[0], grads[0])
+        case popops.PadOp():
+            return _cut(op, b, grads[0])
+        case popops.IotaOp():
+            return []
+        case popnn.PoolOp() if op.kind.data == "sum" and not op.ceil.value.data:
+            scaled = calls.map(b, Arg(1) * math.prod(ints(op.kernel)), grads[0])
+            return _through(_average(op, count_padding=True), op, b, [scaled])
+        case _ if (twin := _twin(op, b)) is not None:
+            return _through(twin, op, b, grads)[: len(op.operands)]
+        case _:
+            return None
+
+
+def _twin(op: Operation, b: Builder) -> PopartOp | None:
+    """The `popart` op that computes the same."""
+    match op:
+        case popops.BroadcastOp():
+            return popart.ExpandOp(op.x, shape=op.shape)
+        case popops.ConcatOp():
+            return popart.ConcatOp(*op.operands, axis=op.dim)
+        case popops.DimShuffleOp():
+            return popart.TransposeOp(op.x, permutation=op.permutation)
+        case popops.MultiSliceOp():
+            return popart.GatherOp(op.table, op.indices, axis=op.dim)
+        case popops.ReduceOp():
+            kind = REDUCTIONS.get(op.op.data)
+            return None if kind is None else kind(op.x, axes=ints(op.dims), keep=False)
+        case popops.ReshapeOp():
+            return popart.ReshapeOp(op.x, shape=op.shape)
+        case popops.SliceOp():
+            return popart.SliceOp(op.x, begins=op.begins, ends=op.ends, steps=op.steps)
+        case poplin.ConvolutionOp():
+            return popart.ConvOp(op.x, op.w, strides=op.strides, pads=op.pads, dilations=op.dilations, group=op.groups)
+        case poplin.MatMulOp():
+            return popart.MatMulOp(op.a, op.b)
+        case popnn.PoolOp() if op.kind.data == "max":
+            return popart.MaxPoolOp(op.x, kernel=op.kernel, strides=op.strides, pads=op.pads, dilations=op.dilations, ceil=op.ceil)
+        case popnn.PoolOp() if op.kind.data == "average":
+            return _average(op, bool(op.count_padding.value.data))
+        case popnn.SoftmaxOp():
+            kind = popart.LogSoftmaxOp if op.log.value.data else popart.SoftmaxOp
+            return kind(op.x, axis=len(calls.shape(op.x)) - 1)
+        case popnn.WhitenOp():
+            return popart.LayerNormOp(op.x, calls.fill(b, 1, calls.element(op.x)), axis=len(calls.shape(op.x)) - 1, epsilon=op.epsilon)
+        case _:
+            return None
+
+
+def _through(twin: PopartOp, op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gradients:
+    """The twin's gradients, with the results of `op` wherever they read its own."""
+    found = twin.gradient(b, grads)
+    twin.results[0].replace_all_uses_with(op.results[0])
+    twin.erase()
+    return found
+
+
+def _cut(op: popops.PadOp, b: Builder, g: SSAValue) -> Gradients:
+    """What of g lies over x, and the rest summed for the value."""
+    lower, steps = ints(op.lower), [i + 1 for i in ints(op.interior)]
+    ends = [low + (n - 1) * s + 1 if n else low for low, n, s in zip(lower, calls.shape(op.x), steps)]
+    dx = calls.slice(b, g, lower, ends, steps)
+    dims = range(len(lower))
+    around = calls.map(b, Arg(1) - Arg(2), calls.reduce(b, "add", g, dims), calls.reduce(b, "add", dx, dims))
+    return [dx, around]
+
+
+def _average(op: popnn.PoolOp, count_padding: bool) -> PopartOp:
+    return popart.AveragePoolOp(
+        op.x, kernel=op.kernel, strides=op.strides, pads=op.pads, dilations=op.dilations, ceil=op.ceil, count_padding=count_padding
+    )
