@@ -2,6 +2,7 @@
 
     python -m benchmarks.speed                        the table of docs/performance.md
     python -m benchmarks.speed resnet50 --target gc200 --rounds 30
+    python -m benchmarks.speed --engine native        the table of docs/performance-native.md
 
 Each row is measured in a process of its own, so that its peak memory is its own. Ratios are of best times: the machine's
 other work slows single rounds, never speeds them up.
@@ -48,11 +49,11 @@ ROWS = (
 )
 
 
-def measure(path: Path, target: str, tiles: int, rounds: int) -> dict[str, Any]:
+def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> dict[str, Any]:
     """One row: compile and first-run seconds, best milliseconds of both, memory in MiB, the largest difference of results."""
     base = _peak_mib()
     began = time.perf_counter()
-    program = populus.compile(path, target=target, tiles=tiles)
+    program = populus.compile(path, target=target, tiles=tiles, engine=engine)
     compiled = time.perf_counter()
     rng = np.random.default_rng(0)
     inputs = {name: rng.standard_normal(t.get_shape()).astype(np.float32) for name, t in program.signature.inputs.items()}
@@ -104,9 +105,9 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def table(rows: list[tuple[str, str, int]], rounds: int) -> str:
+def table(rows: list[tuple[str, str, int]], rounds: int, engine: str) -> str:
     """The table in Markdown."""
-    columns = "model", "target", "tiles", "ops", "compile s", "ours ms", "onnxruntime ms", "**ratio**"
+    columns = "model", "target", "tiles", "engine", "ops", "compile s", "first run s", "ours ms", "onnxruntime ms", "**ratio**"
     columns = *columns, "peak MiB", "weights + live MiB", "largest difference"
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     environment = {**os.environ, **{f"{lib}_NUM_THREADS": "1" for lib in ("OPENBLAS", "OMP", "MKL")}}
@@ -114,15 +115,15 @@ def table(rows: list[tuple[str, str, int]], rounds: int) -> str:
         for name, target, tiles in rows:
             path = Path(folder) / f"{name}.onnx"
             command = [sys.executable, "-m", "benchmarks.speed", "--one", str(path), name, "--target", target]
-            command += ["--tiles", str(tiles), "--rounds", str(rounds)]
+            command += ["--tiles", str(tiles), "--rounds", str(rounds), "--engine", engine]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
-                lines.append(f"| {name} | {target} | {tiles} | {done.stderr.strip().splitlines()[-1]} |")
+                lines.append(f"| {name} | {target} | {tiles} | {engine} | {done.stderr.strip().splitlines()[-1]} |")
                 continue
             r = json.loads(done.stdout.splitlines()[-1])
             lines.append(
-                f"| {name} | {target} | {tiles} | {r['poplar_ops']} | {r['compile_s']:.2f} | {r['ours_ms']:.1f} | {r['theirs_ms']:.1f} "
-                f"| **{r['ours_ms'] / r['theirs_ms']:.2f}** | {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
+                f"| {name} | {target} | {tiles} | {engine} | {r['poplar_ops']} | {r['compile_s']:.2f} "
+                f"| {r['first_s']:.2f} | {r['ours_ms']:.1f} | {r['theirs_ms']:.1f} | **{r['ours_ms'] / r['theirs_ms']:.2f}** | {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
             )
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
@@ -134,6 +135,7 @@ def main() -> int:
     parser.add_argument("--target")
     parser.add_argument("--tiles", type=int)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--engine", default="numpy", choices=("numpy", "native"))
     parser.add_argument("--one", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -145,10 +147,10 @@ def main() -> int:
             build = f"import onnx; from benchmarks.models import MODELS; onnx.save(MODELS[{args.models[0]!r}](), {str(path)!r})"
             assert args.models[0] in MODELS, args.models
             subprocess.run([sys.executable, "-c", build], check=True)
-        print(json.dumps(measure(path, args.target, args.tiles, args.rounds)))
+        print(json.dumps(measure(path, args.target, args.tiles, args.rounds, args.engine)))
         return 0
     rows = [r for r in ROWS if (not args.models or r[0] in args.models) and args.target in (None, r[1])]
-    print(table(rows, args.rounds))
+    print(table(rows, args.rounds, args.engine))
     return 0
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.launch import Batch, Launch
 from populus.runtime.engine.native.machine import Machine
 from populus.runtime.engine.native.text import Function
 
@@ -262,20 +262,6 @@ class Panels:
         """Columns with the padding of the last panel."""
         return -(-self.n // self.lanes) * self.lanes
 
-    def packed(self, b: Array) -> Array:
-        """b: [k, n] as panels, in new memory."""
-        k = b.shape[0]
-        whole = np.zeros((k, self.columns), b.dtype)
-        whole[:, : self.n] = b
-        out = np.empty(k * self.columns, b.dtype)
-        at = 0
-        for j in range(self.parts):
-            start = self.broad * j - max(0, j - self.wide)
-            width = (self.broad - (j >= self.wide)) * self.lanes
-            out[at : at + k * width] = whole[:, start * self.lanes : start * self.lanes + width].reshape(-1)
-            at += k * width
-        return out
-
 
 Table = NDArray[np.int64]
 
@@ -312,6 +298,12 @@ class Product:
         side = bool(np.all(np.diff(columns) == b.itemsize))
         args: Sequence[int | Array | Kernel] = [b, depth, columns, room, len(depth), p.n, p.wide, p.broad, int(side)]
         return Launch(self.library, pack_kernel(self.c.dtype.name), args, p.parts)
+
+    def packed(self, b: Array, depth: Table, columns: Table) -> Array:
+        """b packed now, in memory of its own."""
+        room = np.empty(len(depth) * self.panels.columns, b.dtype)
+        Batch(self.library, [self.pack(b, depth, columns, room)])()
+        return room
 
     def launch(self, packed: Array) -> Launch:
         """The launch that multiplies with packed panels."""

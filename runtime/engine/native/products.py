@@ -47,11 +47,12 @@ def _product(library: Library, task: Task, rows: Table, a: Array, b: Array, cons
     depth = offsets((k,), (a.strides[-1],))
     out, steps = _writable(task, c)
     product = Product(library, a, rows, depth, out, *steps, n)
+    depth_b, columns = offsets((k,), (b.strides[0],)), offsets((n,), (b.strides[1],))
     if constant:
-        packed = product.panels.packed(b)
+        packed = product.packed(b, depth_b, columns)
     else:
         packed = task.scratch((k * product.panels.columns,), c.dtype)
-        launches.append(product.pack(b, offsets((k,), (b.strides[0],)), offsets((n,), (b.strides[1],)), packed))
+        launches.append(product.pack(b, depth_b, columns, packed))
     launches.append(product.launch(packed))
     if out is not c:
         launches += _copied(library, out, c)
@@ -142,13 +143,13 @@ def _windows(
             if product.column_step == item:
                 product.row_step, product.column_step = item * oc, item  # one pixel of many channels
             if packed is None:
-                matrix = w[g].reshape(oc, -1).T if constant else None
-                if matrix is not None:
-                    packed = product.panels.packed(matrix)
+                depth_w, columns = offsets(kernel, w.strides[2:]), offsets((oc,), w.strides[1:2])
+                if constant:
+                    packed = product.packed(w[g], depth_w, columns)
                 else:
                     packed = task.scratch((len(depth) * product.panels.columns,), y.dtype)
                     used = task.used
-                    launches.append(product.pack(w[g], offsets(kernel, w.strides[2:]), offsets((oc,), w.strides[1:2]), packed))
+                    launches.append(product.pack(w[g], depth_w, columns, packed))
             launches.append(product.launch(packed))
             if out_array is not target:
                 launches += _copied(library, out_array.reshape(oc, *out), y[b, g])
