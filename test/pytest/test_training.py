@@ -95,6 +95,18 @@ def test_every_optimizer_learns():
         assert np.mean(session.losses[-3:]) < np.mean(session.losses[:3]), optimizer
 
 
+def test_gradients_are_clipped_to_a_norm_of_all_together():
+    start = {i.name: numpy_helper.to_array(i) for i in net().graph.initializer}
+
+    def moved(**options) -> float:
+        session = train(net(), DATA, optimizer="sgd", lr=1.0, batch=96, **options)
+        return float(np.sqrt(sum(((a - start[n]).astype(np.float64) ** 2).sum() for n, a in session.weights.items())))
+
+    free = moved()
+    assert moved(clip_norm=2 * free) == free
+    np.testing.assert_allclose(moved(clip_norm=free / 4), free / 4, rtol=1e-4)
+
+
 def test_levels_and_tiles_train_alike():
     losses = [
         train(net(), DATA, batch=32, epochs=2, **how).losses
