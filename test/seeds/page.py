@@ -1,0 +1,75 @@
+"""docs/seeds.md: for each row of `rows.tsv` its tests, and what is missing. `python test/seeds/page.py` writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "seeds.md"
+
+PARTS = {
+    "P": ("PopART custom operators", "test_popart.py"),
+    "C": ("ONNC's IR extension guide", "test_onnc.py"),
+    "X": ("PopXL custom operations", "test_popxl.py"),
+    "V": ("OpenVINO custom CPU operations", "test_openvino.py"),
+    "F": ("Paddle's notes on operators", "test_paddle.py"),
+}
+
+HEAD = """# What five documents say about operators, and what is here
+
+Five documents describe how operators are added to other compilers. Each mechanism in them is a row; its tests are named after it
+and are in `test/seeds`. This page is made by `test/seeds/page.py` from the tests' names and `test/seeds/rows.tsv`.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A mechanism: its tests, and a note on what is missing, or (`- ...`) why it does not apply."""
+
+    id: str
+    mechanism: str
+    note: str
+    tests: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        if self.tests:
+            return "partly" if self.note else "holds"
+        return "does not apply" if self.note.startswith("- ") else "open"
+
+
+def rows() -> list[Row]:
+    """Those of the table, in its order."""
+    tests = dict(_tests())
+    found: list[Row] = []
+    for line in (HERE / "rows.tsv").read_text().splitlines()[1:]:
+        id, mechanism, note = line.split("\t")
+        found.append(Row(id, mechanism, note, tuple(name for name, of in tests.items() if of == id)))
+    return found
+
+
+def _tests() -> Iterator[tuple[str, str]]:
+    for _, file in PARTS.values():
+        yield from re.findall(r"^def (test_([PCXVF]\d+)_\w+)", (HERE / file).read_text(), re.MULTILINE)
+
+
+def page() -> str:
+    """The text of docs/seeds.md."""
+    every = rows()
+    count = {s: sum(r.status == s for r in every) for s in ("holds", "partly", "does not apply", "open")}
+    text = [HEAD, ", ".join(f"{s}: {n}" for s, n in count.items()) + f"; {len(every)} rows in all.\n"]
+    for letter, (title, file) in PARTS.items():
+        text += [f"## {title}\n", f"`test/seeds/{file}`\n", "| row | mechanism | status | tests, or why not |", "|---|---|---|---|"]
+        for r in every:
+            if r.id.startswith(letter):
+                said = [*(f"`{t}`" for t in r.tests), *([r.note.removeprefix("- ")] if r.note else [])]
+                text.append(f"| {r.id} | {r.mechanism} | {r.status} | {' '.join(said)} |")
+        text.append("")
+    return "\n".join(text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,375 @@
+"""PopART's custom operators, row by row: each test does what the row's check says."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from ops import cases
+from xdsl.parser import Parser
+
+import populus
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.expr import Arg
+from populus.dialects.popart import NoGradient, PopartOp
+from populus.dialects.popart.base import UnaryOp
+from populus.dialects.popops import MapOp
+from populus.dialects.table import context
+from populus.lowering import extensions
+
+X = np.array([-1, 0, 2], np.float32)
+SECOND = '''
+
+@irdl_op_definition
+class Leaky2Op(UnaryOp):
+    """`y = x - 1`. Source: a second version."""
+
+    name = "acme.leaky_relu_2"
+    ONNX: ClassVar = ("com.acme", "LeakyRelu", 2)
+
+    def forward(self, x: Expr) -> Expr:
+        return x - 1
+
+
+second = function_of(Leaky2Op)
+'''
+NO_GRADIENT = """
+
+from collections.abc import Sequence
+
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+
+
+@irdl_op_definition
+class TwiceOp(PopartOp):
+    \"\"\"`y = 2 x`. Source: a test.\"\"\"
+
+    name = "acme.twice"
+    T: ClassVar = tensors("T", f32)
+    x = operand_def(T)
+    y = result_def(T)
+
+    def infer(self):
+        return [self.x.type]
+
+    def lower(self, b):
+        from populus.dialects.expr import Arg
+
+        return [calls.map(b, 2 * Arg(1), self.x)]
+
+
+twice = function_of(TwiceOp)
+"""
+
+
+def built(function, shape=(3,), dtype="float32", **attributes):
+    with populus.Builder() as b:
+        b.output("y", function(b.input("x", shape, dtype), **attributes))
+    return b.module()
+
+
+def test_P2_an_op_without_a_gradient_runs_and_says_that_it_has_none(changed):
+    path = changed(more=NO_GRADIENT)
+    module = built(populus.load(path).module.twice)
+    extensions.forget(path)
+    assert populus.compile(module).run({"x": X})["y"].tolist() == [-2, 0, 4]
+    with pytest.raises(
+        NoGradient, match=r"acme.twice has no gradient; leave it out of what is differentiated or give its class `gradient`"
+    ):
+        populus.vjp(module, ["x"])
+
+
+def test_P3_two_versions_of_one_op_lower_differently(changed):
+    module = extensions.load(changed(more=SECOND)).module
+    with populus.Builder() as b:
+        x = b.input("x", (3,))
+        b.output("one", module.leaky_relu(x, alpha=0.5))
+        b.output("two", module.second(x))
+    maps = [str(op.expr.data) for op in populus.compile(b.module(), level="popops").module("popops").walk() if isinstance(op, MapOp)]
+    assert maps == ["select(_1, mul(0.5, _1), gte(_1, 0))", "sub(_1, 1)"]
+
+
+def test_P4_an_identity_is_taken_once_and_onnx_s_own_only_on_purpose(changed, model, example):
+    other = changed(('"acme.leaky_relu"', '"acme.other"'))
+    with pytest.raises(
+        PopulusError, match=r"own.py: acme.other is ONNX's LeakyRelu-1 of com.acme, which acme.leaky_relu of .*leaky_relu.py is too"
+    ):
+        populus.compile(model(), load=[other])
+    with pytest.raises(PopulusError, match="the domain 'ai.onnx' is not yours"):
+        extensions.load(changed(('"com.acme"', '"ai.onnx"')))
+    own = changed(
+        ('("com.acme", "LeakyRelu", 1)', '("ai.onnx", "LeakyRelu", 16)\n    OVERRIDES: ClassVar = True'),
+        ("acme.l", "own.l"),
+        ("* x, x", "* x - 1, x"),
+    )
+    assert populus.compile(model(domain="", version=20, alpha=0.5), load=[own]).run({"x": X})["y"].tolist() == [-1.5, 0, 2]
+
+
+def test_P5_the_builder_calls_it_and_knows_the_nearest_name(example):
+    module = built(example.leaky_relu, alpha=0.5)
+    assert "acme.leaky_relu %x {alpha = 5.000000e-01 : f32}" in str(module)
+    assert populus.compile(module).run({"x": X})["y"].tolist() == [-0.5, 0, 2]
+    with pytest.raises(PopulusError, match="there is no op 'leaky_rela'; did you mean 'leaky_relu'?"), populus.Builder() as b:
+        b.op("leaky_rela", b.input("x", (3,)))
+
+
+def test_P6_a_file_and_the_builder_give_the_same_ir(example, model, tmp_path):
+    onnx.save(model(alpha=0.5), tmp_path / "m.onnx")
+    assert str(populus.compile(tmp_path / "m.onnx").module("popart")) == str(built(example.leaky_relu, alpha=0.5))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"alpha": 7.0}, "'n': LeakyRelu: acme.leaky_relu: 'alpha' is 7.0; float, -1 .. 1 is allowed"),
+        ({"alpha": "x"}, "'n': LeakyRelu: acme.leaky_relu: 'alpha' is 'x'; float, -1 .. 1 is allowed"),
+        ({"beta": 1.0}, "'n': LeakyRelu: acme.leaky_relu has no attribute 'beta'; there are alpha"),
+    ],
+)
+def test_P8_attributes_are_checked_by_the_definition(node, message, example, model):
+    with pytest.raises(PopulusError, match=re.escape(message)):
+        populus.compile(model(**node))
+
+
+def test_P8_inputs_are_checked_by_the_definition(example, model):
+    m = model()
+    m.graph.node[0].input.append("x")
+    with pytest.raises(PopulusError, match="'n': LeakyRelu: acme.leaky_relu takes x; 2 operands are given"):
+        populus.compile(m)
+
+
+MIXED = '''
+
+from populus.dialects.popart.base import BinaryOp
+
+
+@irdl_op_definition
+class MeanOp(BinaryOp):
+    """`y = (a + b) / 2`. Source: a test."""
+
+    name = "acme.mean"
+    U: ClassVar = tensors("U", f16, f32)
+    a = operand_def(U)
+    b = operand_def(U)
+
+    def forward(self, a: Expr, b: Expr) -> Expr:
+        return (a + b) * 0.5
+
+
+mean = function_of(MeanOp)
+'''
+
+
+def test_P9_one_type_variable_is_one_type_of_those_allowed(changed):
+    mean = extensions.load(changed(more=MIXED)).module.mean
+    with populus.Builder() as b:
+        half, single, byte = b.input("a", (2,), "float16"), b.input("b", (2,)), b.input("c", (2,), "int8")
+        mean(single, single)
+        with pytest.raises(PopulusError, match="acme.mean: .*mixes element types f16, f32"):
+            mean(half, single)
+        with pytest.raises(PopulusError, match=r"acme.mean: .*the element type is i8; it is one of f16, f32"):
+            mean(byte, byte)
+
+
+def test_P10_a_default_is_filled_in(example, model):
+    op = next(o for o in populus.compile(model()).module("popart").walk() if o.name == "acme.leaky_relu")
+    assert op.alpha.value.data == pytest.approx(0.01)
+
+
+def test_P11_one_definition_is_several_versions(changed, model):
+    path = changed(('"LeakyRelu", 1)', '"LeakyRelu", (1, 6))'))
+    for version in (1, 6):
+        assert populus.compile(model(version=version, alpha=0.5), load=[path]).run({"x": X})["y"].tolist() == [-0.5, 0, 2]
+
+
+def test_P15_a_clone_prints_the_same_and_stands_alone(example):
+    module = built(example.leaky_relu, alpha=0.5)
+    copy = module.clone()
+    assert str(copy) == str(module)
+    op = next(o for o in copy.walk() if o.name == "acme.leaky_relu")
+    op.properties["alpha"] = type(op)(op.x, alpha=0.25).alpha
+    assert "2.5" in str(copy)
+    assert "2.5" not in str(module)
+
+
+CASES = {c.id: c for c in cases()}
+
+
+def test_P16_inference_changes_nothing_however_often_it_runs():
+    for case in CASES.values():
+        module = case.module()
+        before = str(module)
+        for op in module.walk():
+            if isinstance(op, PopartOp):
+                assert list(op.infer()) == list(op.infer()) == [r.type for r in op.results], case.id
+        assert str(module) == before, case.id
+
+
+def test_P19_gradients_of_one_formula_and_of_several_ops_are_right(tool, root):
+    for name in ("leaky_relu", "row_norm"):
+        status, out, _ = tool("main", "check-op", root / "examples" / f"{name}.py")
+        assert status == 0
+        assert "central differences agree" in out
+
+
+def test_P20_the_wiring_of_a_gradient_shows_and_a_wrong_one_is_refused(changed, example):
+    text = str(populus.vjp(built(example.leaky_relu, alpha=0.5), ["x"]).program.module("popart"))
+    assert "popops.map <select(_2, mul(0.5, _2), gte(_1, 0))>(%x, %g)" in text
+    path = changed(("return select(g, self.alpha.value.data * g, x >= 0)", "return [g, g]"))
+    module = extensions.load(path).module
+    with pytest.raises(PopulusError, match="its `backward` gives 2 gradients for 1 operands"):
+        populus.vjp(built(module.leaky_relu), ["x"])
+
+
+def test_P21_what_comes_from_several_uses_is_added(example):
+    with populus.Builder() as b:
+        x = b.input("x", (3,))
+        b.output("y", b.op("add", example.leaky_relu(x, alpha=0.5), example.leaky_relu(x, alpha=0.25))[0])
+    gradients = populus.vjp(b.module(), ["x"])
+    assert "popart.add" in str(gradients.program.module("popart")).partition("return")[0].rpartition("gte(_2")[2]
+    assert gradients.run({"x": X}, {"y": np.ones(3, np.float32)})[1]["x"].tolist() == [0.75, 2, 2]
+
+
+def test_P26_every_output_is_set_once_and_a_tile_op_knows_its_node(changed, model, example):
+    program = populus.compile(model())
+    family = next(op for op in program.module("poplar").walk() if op.name == "poplar.family")
+    assert family.location.desc.data == "n"
+    for returned in ("[]", "[self.x, self.x]"):
+        path = changed(
+            ("    def forward", f"    def lower(self, b):\n        return {returned}\n\n    def forward"),
+            ("acme.l", "own.l"),
+            ("com.acme", "own"),
+        )
+        with pytest.raises(PopulusError, match="'n': own.leaky_relu: its lowering gives .* make `lower` and `infer` agree"):
+            populus.compile(model(domain="own"), load=[path])
+
+
+def test_P27_expressions_are_text_and_run_and_in_place_is_declared():
+    text = """
+    func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %y = popops.map <select(_1, mul(_1, 0.5), gte(_1, 0.0))>(%x) : (tensor<3xf32>) -> tensor<3xf32>
+      func.return %y : tensor<3xf32>
+    }"""
+    module = Parser(context(), text).parse_module()
+    assert str(Parser(context(), str(module)).parse_module()) == str(module)
+    assert populus.compile(module).run({"x": X})["output_0"].tolist() == [-0.5, 0, 2]
+    undeclared = """
+    poplar.graph @main target <host, tiles = 1> {
+      %x = poplar.var "x" : !poplar.tensor<3xf32>
+      poplar.execute "e" {
+        poplar.family @map {expr = #expr.fn<neg(_1)>} for (d0 = 3) on ()
+          in x1 = %x[d0] : !poplar.tensor<3xf32>
+          out y = %x[d0] : !poplar.tensor<3xf32>
+      }
+    }"""
+    with pytest.raises(Exception, match="x1 overlaps y, which the family writes"):
+        Parser(context(), undeclared).parse_module().verify()
+
+
+def test_P29_the_gradient_agrees_in_single_and_double_precision(example):
+    g = {"float32": 1e-6, "float64": 1e-12}
+    for dtype, tolerance in g.items():
+        x = np.linspace(-2, 2, 9).astype(dtype)
+        gradients = populus.vjp(built(example.leaky_relu, (9,), dtype, alpha=0.1), ["x"])
+        slope = gradients.run({"x": x}, {"y": np.full(9, 3, dtype)})[1]["x"]
+        assert slope == pytest.approx(np.where(x >= 0, 3, 0.3), rel=tolerance, abs=1e-7)
+
+
+def test_P30_onnx_s_checker_accepts_a_model_with_it(example, model):
+    onnx.checker.check_model(model(alpha=0.1), full_check=True)
+    with pytest.raises(onnx.checker.ValidationError, match="Unrecognized attribute: beta"):
+        onnx.checker.check_model(model(beta=0.1), full_check=True)
+
+
+def test_P32_the_domain_s_versions_are_known_to_onnx(changed, model):
+    path = changed(('("com.acme", "LeakyRelu", 1)', '("org.versions", "LeakyRelu", (1, 3))'), ("acme.l", "versions.l"))
+    populus.load(path)
+    extensions.forget(path)
+    assert [onnx.defs.get_schema("LeakyRelu", v, "org.versions").since_version for v in (1, 2, 3)] == [1, 1, 3]
+    onnx.checker.check_model(model(domain="org.versions", version=3), full_check=True)
+
+
+def test_P34_a_file_is_loaded_by_a_flag_and_asked_for_without_it(tool, model, root, tmp_path):
+    onnx.save(model(alpha=0.5), tmp_path / "m.onnx")
+    down = "onnx-infer-shapes,onnx-to-popart"
+    status, out, _ = tool("populus_opt", tmp_path / "m.onnx", "-p", down, "--load", root / "examples" / "leaky_relu.py")
+    assert status == 0
+    assert "acme.leaky_relu %x" in out
+    status, _, errors = tool("populus_opt", tmp_path / "m.onnx", "-p", down)
+    assert status == 1
+    assert "there is no op LeakyRelu in the custom domain 'com.acme'; give the file that defines it with --load FILE.py" in errors
+
+
+def test_P35_a_small_network_with_it_learns(example):
+    from onnx import TensorProto, helper, numpy_helper
+
+    g = np.random.default_rng(0)
+    weights = {"w1": g.normal(size=(2, 8)) * 0.7, "w2": g.normal(size=(8, 2)) * 0.7}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"]),
+        helper.make_node("LeakyRelu", ["h"], ["a"], domain="com.acme", alpha=0.1),
+        helper.make_node("MatMul", ["a", "w2"], ["y"]),
+    ]
+    shaped = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [shaped("x", TensorProto.FLOAT, ["n", 2])], [shaped("y", TensorProto.FLOAT, ["n", 2])],
+        [numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items()],
+    )  # fmt: skip
+    network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)], ir_version=10)
+    x = g.normal(size=(32, 2)).astype(np.float32)
+    labels = (x[:, 0] * x[:, 1] > 0).astype(np.int64)
+    losses: list[float] = []
+    populus.train(network, {"x": x, "labels": labels}, lr=0.05, batch=32, epochs=40, report=lambda p: losses.append(p.loss))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_P36_no_pass_names_an_op_and_the_pipeline_takes_any(root, example):
+    names = {op.name for op in (type(o) for c in CASES.values() for o in c.module().walk()) if issubclass(op, PopartOp)}
+    own = {"popart.add"}  # the sum of gradients
+    for path in sorted((root / "lowering").glob("*.py")):
+        text = path.read_text()
+        assert not {n for n in names - own if f'"{n}"' in text}, path
+    program = populus.compile(built(example.leaky_relu, alpha=0.5), target="gc200", tiles=4, engine="strict")
+    assert program.run({"x": X})["y"].tolist() == [-0.5, 0, 2]
+
+
+def test_P36_it_costs_no_more_than_a_built_in_op(example):
+    with populus.Builder() as b:
+        b.output("y", b.op("leaky_relu", b.input("x", (3,)), alpha=0.5)[0])
+    own, built_in = (populus.compile(m, tiles=4) for m in (built(example.leaky_relu, alpha=0.5), b.module()))
+    count = [sum(1 for _ in p.module("poplar").walk()) for p in (own, built_in)]
+    assert count[0] == count[1]
+    assert own.profile().summary == built_in.profile().summary
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0, -0.5])
+def test_P35_the_document_s_program_runs(alpha, example):
+    import populus.popart as popart
+
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [3]))
+    output = builder.customOp(opName="LeakyRelu", opVersion=1, domain="com.acme", inputs=[x], attributes={"alpha": alpha})[0]
+    builder.addOutputTensor(output)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 4})
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, {output: popart.AnchorReturnType("All")}), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: X}, anchors))
+    assert anchors[output] == pytest.approx(np.where(X >= 0, X, np.float32(alpha) * X))
+
+
+def test_P17_an_attribute_changes_the_hash_and_a_name_does_not(example):
+    base = populus.content_hash(built(example.leaky_relu, alpha=0.5))
+    assert populus.content_hash(built(example.leaky_relu, alpha=0.25)) != base
+    assert populus.content_hash(built(example.leaky_relu, alpha=0.5, name="other")) == base
+
+
+def test_P14_an_attribute_is_a_field(example):
+    with populus.Builder() as b:
+        made = example.leaky_relu(b.input("x", (3,)), alpha=0.5).owner
+    assert isinstance(made, UnaryOp)
+    assert made.alpha.value.data == 0.5
+    assert str(made.forward(Arg(1))) == "select(_1, mul(0.5, _1), gte(_1, 0))"
