@@ -17,6 +17,7 @@ from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static
+from populus.lowering.onnx_bounds import largest_types
 from populus.lowering.onnx_custom import Customs, build_custom
 from populus.lowering.onnx_shape_arithmetic import evaluate
 from populus.lowering.onnx_structure import Elements, resolve
@@ -75,6 +76,7 @@ class Inference:
         self.values: dict[SSAValue, NDArray[Any]] = {}
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
         self.resolved: list[Operation] = []
+        self.bounded: set[SSAValue] = set()  # as large as the data may make them
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
         """The elements of a value, where they are known and few."""
@@ -122,6 +124,8 @@ class Inference:
             raise placed(op, error) from error
 
     def operation(self, op: Operation) -> None:
+        if isinstance(op, OnnxOp | CustomOp | YieldOp) and any(v in self.bounded for v in op.operands):
+            raise PopulusError("the size of what it reads depends on the data; tiles can give such a result back, and not compute with it")
         if isinstance(op, CustomOp):
             built = build_custom(op, self.customs)
             types = [r.type for r in built.results]
@@ -140,6 +144,10 @@ class Inference:
             if arrays is not None:
                 self.assign(op, [tensor(a.shape, element_of(a.dtype)) for a in arrays])
                 self.values.update({r: a for r, a in zip(op.results, arrays) if a.size <= KNOWN_ELEMENTS})
+            elif (largest := largest_types(op, self.known)) is not None:
+                for result, type in zip(list(op.outputs), largest):
+                    if result is not None:
+                        self.bounded.add(set_type(result, type))
             else:
                 self.assign(op, self.inferred(op))
 

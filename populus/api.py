@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
+from populus.dialects.bounded import Bounded, bounded, trimmed
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.dialects.poplar.target import make_target
@@ -130,6 +131,7 @@ class Signature:
     inputs: dict[str, TensorType[Attribute]]
     outputs: dict[str, TensorType[Attribute]]
     required: tuple[Required, ...] = ()
+    bounded: tuple[Bounded, ...] = ()
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
@@ -149,6 +151,7 @@ class Signature:
             {name: _static(name, a.type) for name, a in zip(inputs, arguments, strict=True)},
             {name: _static(name, t) for name, t in zip(outputs, results, strict=True)},
             tuple(required(op)),
+            tuple(bounded(op)),
         )
 
     def state(self, module: ModuleOp) -> None:
@@ -224,7 +227,7 @@ class Program:
         """
         if level not in self.levels:
             raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
-        return run_level(self, level, self.signature.checked(inputs))
+        return trimmed(run_level(self, level, self.signature.checked(inputs)), self.signature.bounded)
 
     @property
     def levels(self) -> list[str]:
@@ -248,7 +251,7 @@ class Program:
     def signature(self) -> Signature:
         """The names and types of inputs and outputs."""
         if self._signature is None:  # a module that came as a tile program, with no function above it
-            self._signature = Signature(*(_types(streams) for streams in (self.session.inputs, self.session.outputs)))
+            self._signature = Signature(_types(self.session.inputs), _types(self.session.outputs))
         return self._signature
 
     @cached_property

@@ -31,6 +31,7 @@ from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
 from populus.lowering.onnx_to_popart import (
+    bounded,
     cast,
     einsum,
     fourier,
@@ -50,6 +51,7 @@ from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
 
 RULES: Mapping[str, Rule] = {
+    **bounded.RULES,
     **cast.RULES,
     **einsum.RULES,
     **fourier.RULES,

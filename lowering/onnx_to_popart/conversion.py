@@ -6,9 +6,10 @@ A rule is a function of a `Conversion` that gives the values of the node's outpu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.builder import Builder
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
@@ -122,6 +123,12 @@ class Conversion:
 
     def cast(self, x: SSAValue, to: Attribute) -> SSAValue:
         return x if element_type_of(x.type) == to else self.insert(CastOp(x, to=to))
+
+
+def texts(attribute: Attribute | None) -> list[str]:
+    """The strings of an array of them; none for None."""
+    found = cast("ArrayAttr[Attribute]", attribute) if isinstance(attribute, ArrayAttr) else ()
+    return [text.data for text in found if isinstance(text, StringAttr)]
 
 
 def shape(value: SSAValue) -> tuple[int, ...]:

@@ -256,14 +256,6 @@ def space_to_depth(c: Conversion) -> Output:
     return c.reshape(blocks, (n, channels * b * b, h // b, w // b))
 
 
-def compress(c: Conversion) -> Output:
-    x = c.input(0)
-    if c.get("axis") is None:
-        x = c.reshape(x, (math.prod(shape(x)),))
-    axis = c.axis(len(shape(x)))
-    return gathered(c, x, [i for i, keep in enumerate(c.known(1)) if keep], axis)
-
-
 def eye_like(c: Conversion) -> Output:
     import numpy as np
 
@@ -293,7 +285,6 @@ def range_(c: Conversion) -> Output:
 
 
 RULES: Rules = {
-    "Compress": compress,
     "Concat": concat,
     "ConstantOfShape": constant_of_shape,
     "DepthToSpace": depth_to_space,

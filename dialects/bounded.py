@@ -1,0 +1,64 @@
+"""Results whose size is known only when the program runs: a buffer of the largest size, and how much of it is valid.
+
+    func.func @main(..) attributes {bounded = [{output = "y", count = "y.count", axis = 1 : i64}]}
+
+A program gives the buffer and the count; who runs it through `populus` gets the valid part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, Operation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEY = "bounded"
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Of the result `output` the first elements along `axis` are valid, as many as the result `count` (a scalar) says."""
+
+    output: str
+    count: str
+    axis: int
+
+
+def bound(op: Operation, entry: Bounded) -> None:
+    """Records on a function that one of its results is bounded."""
+    found = op.attributes.get(KEY)
+    entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
+    values = {"output": StringAttr(entry.output), "count": StringAttr(entry.count), "axis": IntegerAttr(entry.axis, i64)}
+    op.attributes[KEY] = ArrayAttr([*entries, DictionaryAttr(values)])
+
+
+def bounded(op: Operation) -> list[Bounded]:
+    """What is recorded on a function."""
+    found = op.attributes.get(KEY)
+    entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
+    return [_read(entry) for entry in entries if isinstance(entry, DictionaryAttr)]
+
+
+def _read(entry: DictionaryAttr) -> Bounded:
+    output, count, axis = (entry.data[name] for name in ("output", "count", "axis"))
+    assert isinstance(output, StringAttr)
+    assert isinstance(count, StringAttr)
+    assert isinstance(axis, IntegerAttr)
+    return Bounded(output.data, count.data, axis.value.data)
+
+
+def trimmed(found: Mapping[str, NDArray[Any]], entries: tuple[Bounded, ...]) -> dict[str, NDArray[Any]]:
+    """The outputs without counts, and of what is bounded the valid part."""
+    arrays = dict(found)
+    for entry in entries:
+        if entry.output in arrays and entry.count in found:
+            valid = (slice(None),) * entry.axis + (slice(0, int(found[entry.count])),)
+            arrays[entry.output] = arrays[entry.output][valid]
+    for entry in entries:
+        arrays.pop(entry.count, None)
+    return arrays

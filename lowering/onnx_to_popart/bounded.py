@@ -1,0 +1,208 @@
+"""Ops whose result is as large as the data says: NonZero, Compress, Unique, NonMaxSuppression. Their results are bounded buffers."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, i1, i32, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart, shapes
+from populus.dialects.bounded import Bounded, bound
+from populus.dialects.data import constant_value
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of, is_float
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape, texts
+from populus.lowering.onnx_to_popart.formula import Term
+from populus.lowering.onnx_to_popart.tensor import element_positions, gathered, sliced
+
+MOST_ROWS = 4096  # that Unique compares with each other
+MOST_COLUMNS = 64  # of such a row, one comparison each
+MOST_BOXES = 512  # of a class that NonMaxSuppression goes through one after the other
+
+
+def counted(c: Conversion, i: int, axis: int, count: SSAValue) -> None:
+    """Output i is valid up to `count` (a scalar) along `axis`: the function gives the count too.
+
+    Raises PopulusError where something else than the function's end reads the output.
+    """
+    output = c.op.output(i)
+    if output is None or not output.uses:
+        return
+    last, function = c.op.parent.last_op if c.op.parent is not None else None, c.op.parent_op()
+    if not isinstance(last, ReturnOp) or not isinstance(function, FuncOp) or any(use.operation is not last for use in output.uses):
+        raise PopulusError("the size of its result depends on the data; tiles can give such a result back, and not compute with it")
+    names = texts(function.attributes.get("output_names")) or [f"output_{k}" for k in range(len(last.operands))]
+    for use in list(output.uses):
+        bound(function, Bounded(names[use.index], f"{names[use.index]}.count", axis))
+        names.append(f"{names[use.index]}.count")
+        last.operands = [*last.operands, count]
+    function.attributes["output_names"] = ArrayAttr([StringAttr(name) for name in names])
+
+
+def running(c: Conversion, x: SSAValue) -> Term:
+    """The sum of all elements up to each, along the last dimension."""
+    rank, n, by = len(shape(x)), shape(x)[-1], 1
+    while by < n:
+        lower, upper = (tuple(v if d == rank - 1 else 0 for d in range(rank)) for v in (by, -by))
+        x = c.insert(popart.AddOp(x, c.insert(popart.PadOp(x, None, lower=lower, upper=upper, mode="constant"))))
+        by *= 2
+    return Term(c, x)
+
+
+def placed(c: Conversion, places: SSAValue, rows: SSAValue, most: int, reduction: str = "set") -> SSAValue:
+    """`most` rows, zeros but for those that are written; a place of `most` is none."""
+    import numpy as np
+
+    table = c.constant(np.zeros((most + 1, *shape(rows)[1:]), dtype_of(element(rows))))
+    written = c.insert(popart.ScatterOp(table, places, rows, reduction=reduction))
+    return sliced(c, written, {0: (0, most, 1)})
+
+
+def total(c: Conversion, mask: Term) -> SSAValue:
+    """How many are true, i64."""
+    ones = mask.cast(i64).value
+    return c.insert(popart.ReduceSumOp(ones, axes=tuple(range(len(shape(ones)))), keep=False))
+
+
+def packed(c: Conversion, mask: Term, rows: SSAValue, most: int) -> tuple[SSAValue, SSAValue]:
+    """The rows where `mask` is true, one after the other, at most `most`; and how many there are."""
+    place = running(c, mask.cast(i32).value) - 1
+    return placed(c, mask.where(place, most).value, rows, most), total(c, mask)
+
+
+def nonzero(c: Conversion) -> Output:
+    """The indices of all elements that are not 0, a column each. Source: ONNX NonZero-13."""
+    import numpy as np
+
+    x = c.input(0)
+    size = shape(x) or (1,)
+    n = math.prod(size)
+    flat = c.reshape(x, (n,))
+    mask = Term(c, flat if element(x) == i1 else c.cast(flat, i1))
+    rows = c.constant(np.stack(np.unravel_index(np.arange(n), size), 1).astype(np.int64).reshape(n, len(size)))
+    found, count = packed(c, mask, rows, n)
+    counted(c, 0, 1, count)
+    return c.transpose(found, (1, 0))
+
+
+def compress(c: Conversion) -> Output:
+    """The slices whose condition is true; behind the condition's end all are false. Source: ONNX Compress-11."""
+    x, condition = c.input(0), c.input(1)
+    if c.get("axis") is None:
+        x = c.reshape(x, (math.prod(shape(x)),))
+    axis = c.axis(len(shape(x)))
+    known = constant_value(condition)
+    if known is not None:
+        return gathered(c, x, [i for i, keep in enumerate(known) if keep], axis)
+    most = min(shape(x)[axis], shape(condition)[0])
+    order = [axis, *(d for d in range(len(shape(x))) if d != axis)]
+    rows = sliced(c, c.transpose(x, order), {0: (0, most, 1)})
+    found, count = packed(c, Term(c, sliced(c, condition, {0: (0, most, 1)})), rows, most)
+    counted(c, 0, axis, count)
+    return c.transpose(found, [order.index(d) for d in range(len(order))])
+
+
+def unique(c: Conversion) -> list[Output]:
+    """The rows that differ, by comparing each with each: sorted, or in the order of their first. NaNs are equal, and come last.
+
+    Source: ONNX Unique-11.
+    """
+    import numpy as np
+
+    x = c.input(0)
+    axis = c.get("axis")
+    if axis is None:
+        x, axis = c.reshape(x, (math.prod(shape(x)),)), 0
+    axis = shapes.axis(axis, len(shape(x)))
+    order = [axis, *(d for d in range(len(shape(x))) if d != axis)]
+    rows = c.transpose(x, order)
+    n, *rest = shape(rows)
+    columns = math.prod(rest)
+    if n > MOST_ROWS or columns > MOST_COLUMNS:
+        raise PopulusError(f"{n} rows of {columns} are compared with each other; at most {MOST_ROWS} of {MOST_COLUMNS} are")
+    flat = c.reshape(rows, (n, columns))
+    same, less = Term(c, c.constant(np.ones((n, n), np.bool_))), Term(c, c.constant(np.zeros((n, n), np.bool_)))
+    for k in reversed(range(columns)):
+        column = Term(c, sliced(c, flat, {1: (k, k + 1, 1)}))
+        if element(flat) == i1:
+            column = column.cast(i32)
+        own, other = column.reshape(n, 1), column.reshape(1, n)
+        equal, below = own.equals(other), other < own
+        if is_float(element(flat)):
+            nan = Term(c, c.insert(popart.IsNanOp(column.value)))
+            here, there = nan.reshape(n, 1), nan.reshape(1, n)
+            equal = equal | (here & there)
+            below = below | Term(c, c.insert(popart.NotOp((there | Term(c, c.insert(popart.NotOp(here.value)))).value)))
+        same, less = same & equal, below | (equal & less)
+    # Row j is the first of its kind if no earlier one is the same.
+    numbers = np.arange(n, dtype=np.int32)
+    first_of = Term(c, c.insert(popart.ReduceMinOp(same.where(Term(c, c.constant(numbers.reshape(1, n))), n).value, axes=(1,), keep=False)))
+    first = first_of.equals(Term(c, c.constant(numbers)))
+    if c.get("sorted") != 0:
+        before = (less & first.reshape(1, n)).cast(i32)
+        rank = Term(c, c.insert(popart.ReduceSumOp(before.value, axes=(1,), keep=False)))
+    else:
+        seen = running(c, first.cast(i32).value) - 1
+        rank = Term(c, c.insert(popart.GatherOp(seen.value, first_of.value, axis=0)))
+    places, count = first.where(rank, n).value, total(c, first)
+    y = c.transpose(placed(c, places, rows, n), [order.index(d) for d in range(len(order))])
+    indices = placed(c, places, c.constant(np.arange(n, dtype=np.int64)), n)
+    counts = placed(c, rank.value, c.constant(np.ones(n, np.int64)), n, "add")
+    for i, along in ((0, axis), (1, 0), (3, 0)):
+        if i < len(c.op.outputs):
+            counted(c, i, along, count)
+    outputs: list[Output] = [y, indices, rank.cast(i64).value, counts]
+    return outputs[: len(c.op.outputs)]
+
+
+def non_max_suppression(c: Conversion) -> Output:
+    """Boxes from the highest score down, without those that overlap one taken before. Source: ONNX NonMaxSuppression-11."""
+    import numpy as np
+
+    boxes, scores = c.input(0), c.input(1)
+    batch, classes, n = shape(scores)
+    most = min(int(c.known(2).reshape(-1)[0]) if c.has(2) else 0, n)
+    if n > MOST_BOXES:
+        raise PopulusError(f"{n} boxes are gone through one after the other; at most {MOST_BOXES} are")
+    order = c.insert(popart.TopKOp(scores, k=n, largest=True))
+    positions = element_positions(c, shape(scores), order, 2)
+    alive = Term(c, c.constant(np.ones(shape(scores), np.bool_)))
+    if c.has(4):
+        ordered = c.insert(popart.GatherOp(c.reshape(scores, (batch * classes * n,)), positions, axis=0))
+        alive = Term(c, ordered) > Term(c, c.reshape(c.input(4), ()))
+    rows = Term(c, c.cast(order, i64)) + Term(c, c.constant(np.arange(batch, dtype=np.int64).reshape(batch, 1, 1) * n))
+    found = c.insert(popart.GatherOp(c.reshape(boxes, (batch * n, 4)), rows.value, axis=0))
+    sides = [Term(c, c.reshape(sliced(c, found, {3: (i, i + 1, 1)}), (batch, classes, n))) for i in range(4)]
+    if c.get("center_point_box"):
+        across, down, width, height = sides
+        sides = [down - height / 2, across - width / 2, down + height / 2, across + width / 2]
+    low, high = [sides[i].min(sides[i + 2]) for i in (0, 1)], [sides[i].max(sides[i + 2]) for i in (0, 1)]
+    area = (high[0] - low[0]) * (high[1] - low[1])
+    here, there = (batch, classes, n, 1), (batch, classes, 1, n)
+    shared: Term | None = None
+    for first, last in zip(low, high):
+        begin = first.reshape(*here).max(first.reshape(*there))
+        length = (last.reshape(*here).min(last.reshape(*there)) - begin).max(0)
+        shared = length if shared is None else shared * length
+    assert shared is not None
+    union = area.reshape(*here) + area.reshape(*there) - shared
+    threshold: Term | float = Term(c, c.reshape(c.input(3), ())) if c.has(3) else 0.0
+    over = (shared > 0) & (shared / union > threshold)
+    for i in range(n - 1):
+        taken = Term(c, sliced(c, alive.value, {2: (i, i + 1, 1)}))
+        hit = Term(c, c.reshape(sliced(c, over.value, {2: (i, i + 1, 1)}), (batch, classes, n)))
+        gone = taken & hit & Term(c, c.constant(np.arange(n) > i))
+        alive = alive & Term(c, c.insert(popart.NotOp(gone.value)))
+    alive = alive & (running(c, alive.cast(i32).value) <= most)
+    places = np.stack(np.meshgrid(np.arange(batch), np.arange(classes), indexing="ij"), -1).astype(np.int64)
+    lead = c.constant(np.broadcast_to(places[:, :, None], (batch, classes, n, 2)).copy())
+    last = c.reshape(c.cast(order, i64), (batch, classes, n, 1))
+    triples = c.reshape(c.insert(popart.ConcatOp(lead, last, axis=3)), (batch * classes * n, 3))
+    y, count = packed(c, alive.reshape(batch * classes * n), triples, batch * classes * most)
+    counted(c, 0, 0, count)
+    return y
+
+
+RULES: Rules = {"Compress": compress, "NonMaxSuppression": non_max_suppression, "NonZero": nonzero, "Unique": unique}
