@@ -220,7 +220,7 @@ def page(found: Sequence[Outcome]) -> str:
 
 def _reason(o: Outcome) -> str:
     """A problem without the names of one test."""
-    text = re.sub(r"^(\S+: )?'[^']*': \w+(-\d+)?: ", "", o.problem)
+    text = re.sub(r"^(\S+: )?'[^']*': (\w+(-\d+)?: )?|; the path to it is .*$", "", o.problem)
     return re.sub(r" \(in [a-z-]+\)$", "", text).replace("|", "/")
 
 
