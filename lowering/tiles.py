@@ -29,6 +29,7 @@ from populus.dialects.poplar import (
     VarOp,
     ViewOp,
 )
+from populus.dialects.poplar.compute import disjoint
 from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.target import Target
@@ -172,8 +173,12 @@ class Tiles:
     # -- steps
 
     def copy(self, src: SSAValue, dst: SSAValue) -> None:
-        if 0 not in _shape(src):
-            self.insert(CopyOp(src, dst))
+        """A copy, by way of a variable of its own where source and destination may overlap."""
+        if 0 in _shape(src):
+            return
+        if root_of(src) is root_of(dst) and not disjoint(view_of(src), view_of(dst)):
+            src = self.copied(src)
+        self.insert(CopyOp(src, dst))
 
     def execute(
         self, codelet: str, domain: Domain, fields: Sequence[Connection], params: dict[str, Attribute] | None = None, suffix: str = ""
@@ -246,15 +251,18 @@ class Tiles:
         if any(not isinstance(view, DimShuffleOp | ReshapeOp) for view in chain):
             return False
         shape = _shape(x)
-        view = View.whole(shape)
+        whole = View.whole(_shape(home))
         if begins is not None:
-            view = View.whole(_shape(home)).slice(begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
+            view = whole.slice(begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
+        else:
+            view = whole.reshape(shape)
+            assert view is not None, (whole, shape)
         for step in chain:  # undone from the outside in
             undone = view.dim_shuffle(_inverse(step)) if isinstance(step, DimShuffleOp) else view.reshape(_shape(step.x))
             if undone is None:
                 return False
             view = undone
-        if not _still_valid(root, view):
+        if not _still_valid(root, view, home):
             return False
         op, self._op = self._op, variable
         if begins is not None:
@@ -269,14 +277,31 @@ class Tiles:
         return True
 
 
-def _still_valid(value: SSAValue, view: View) -> bool:
-    """Whether all views of `value` have strides once it shows `view`."""
-    for use in value.uses:
-        if isinstance(use.operation, ViewOp):
-            shown = use.operation.apply(view)
-            if shown is None or not _still_valid(use.operation.y, shown):
-                return False
-    return True
+def _still_valid(root: SSAValue, view: View, home: SSAValue) -> bool:
+    """Whether a variable may be `view` of `home`.
+
+    All its views must have strides there, and no step may write what then may overlap another of its operands.
+    """
+    shown: dict[Operation, dict[int, View]] = {}
+
+    def visit(value: SSAValue, view: View) -> bool:
+        for use in value.uses:
+            if isinstance(use.operation, ViewOp):
+                inner = use.operation.apply(view)
+                if inner is None or not visit(use.operation.y, inner):
+                    return False
+            elif isinstance(use.operation, FamilyOp | CopyOp):
+                shown.setdefault(use.operation, {})[use.index] = view
+        return True
+
+    return visit(root, view) and all(_apart(step, views, home) for step, views in shown.items())
+
+
+def _apart(step: Operation, moved: Mapping[int, View], home: SSAValue) -> bool:
+    """Whether what a step writes of `home` is apart from its other operands there, or just the same; `moved`: views to be."""
+    views = {i: view_of(o) for i, o in enumerate(step.operands) if root_of(o) is home} | dict(moved)
+    written = {i for i, f in enumerate(step.fields.data) if f.kind != "in"} if isinstance(step, FamilyOp) else {1}
+    return all(i == j or views[i] == views[j] or disjoint(views[i], views[j]) for i in written & views.keys() for j in views)
 
 
 def _inverse(op: DimShuffleOp) -> list[int]:

@@ -115,6 +115,7 @@ class View:
                 offsets[d], rest = (rest // stride, rest % stride) if stride else (0, rest)
                 if d and offsets[d] >= n:
                     return None
+        last = list(offsets)  # the highest index that the view shows of each dimension
         for access, n, stride in zip(accesses, self.shape, self.strides, strict=True):
             if n == 1 or stride == 0:
                 continue  # a repeated or single element: the offset says which
@@ -122,9 +123,9 @@ class View:
             if d is None:
                 return None
             step = stride // base_strides[d]
-            first, end = offsets[d], offsets[d] + step * (n - 1)
-            if step < 0 or not (0 <= first and end < self.base[d]):
-                return None
+            last[d] += step * (n - 1)
+            if step < 0 or last[d] >= self.base[d]:
+                return None  # backwards, or over the end of the dimension into the next row
             if access.whole or access.part:
                 if special[d] is not None or terms[d] or offsets[d] or step != 1 or (access.whole and n != self.base[d]):
                     return None

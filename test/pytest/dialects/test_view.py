@@ -181,3 +181,10 @@ def test_even_and_odd_elements_are_disjoint():
     whole = View.whole((10,))
     assert disjoint(whole.slice((0,), (10,), (2,)), whole.slice((1,), (10,), (2,)))
     assert not disjoint(whole.slice((0,), (10,), (2,)), whole.slice((2,), (10,), (2,)))
+
+
+def test_two_dimensions_that_together_pass_a_row_have_no_form():
+    """Elements 0..3 and 4..7 of rows of 6: neither dimension leaves a row, their sum does."""
+    view = View((2, 2, 6), 0, (2, 4), (4, 1))
+    assert view.through((along("a"), along("b"))) is None
+    assert View((2, 2, 6), 0, (2, 3), (3, 1)).through((along("a"), along("b"))) == (Access(), Access(), along(("a", 3), "b"))
