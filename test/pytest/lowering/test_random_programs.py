@@ -25,6 +25,7 @@ from populus.runtime.session import Session
 PROGRAMS = 150  # thousands of others were run once; those that failed then follow
 FAILED = (1098, 1437, 2616, 4288)
 UNARY = (Arg(1) * 0.5, -Arg(1), exp(-maximum(Arg(1), -Arg(1))), maximum(Arg(1), 0.0))
+KINDS = ("unary", "binary", "binary", "reshape", "shuffle", "slice", "concat", "reduce", "stretch", "product", "window")
 BINARY = (Arg(1) + Arg(2), Arg(1) * Arg(2), Arg(1) - Arg(2), select(Arg(1), Arg(2), Arg(1) >= Arg(2)))
 
 
@@ -58,7 +59,7 @@ class Programs:
         if not shape:
             return
         alike = [v for v in self.values if shape_of(v.type) == shape]
-        match self.rng.choice(["unary", "binary", "binary", "reshape", "shuffle", "slice", "concat", "reduce", "stretch", "product", "window"]):
+        match self.rng.choice(KINDS):
             case "unary":
                 self.add(MapOp(x, expr=self.rng.choice(UNARY)))
             case "binary":
@@ -99,7 +100,7 @@ class Programs:
                     self.add(ConvolutionOp(image, kernel, strides=one, pads=pads, dilations=one, groups=channels))
 
     def module(self) -> ModuleOp:
-        results = self.rng.sample(self.values, min(3, len(self.values))) + [self.values[-1]]
+        results = [*self.rng.sample(self.values, min(3, len(self.values))), self.values[-1]]
         self.block.add_op(ReturnOp(*results))
         type = FunctionType.from_lists([a.type for a in self.block.args], [r.type for r in results])
         function = FuncOp("main", type, Region(self.block))
