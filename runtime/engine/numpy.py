@@ -29,7 +29,7 @@ class NumpyProgram(Program):
     def __init__(self, graph: GraphOp):
         super().__init__(graph)
         self.workspace = Workspace()
-        spans = {op: span for op, span in liveness(graph).span.items() if isinstance(op, VarOp)}
+        spans = self.spans()
         sizes = {var: _bytes(var) for var in spans}
         offsets, total = place(sizes, spans)
         self.arena_bytes = total
@@ -42,6 +42,10 @@ class NumpyProgram(Program):
         self.load()
 
     # -- memory
+
+    def spans(self) -> dict[VarOp, tuple[int, int]]:
+        """The first and last step at which each variable needs its memory."""
+        return {op: span for op, span in liveness(self.graph).span.items() if isinstance(op, VarOp)}
 
     def array(self, value: SSAValue) -> Array:
         return view_array(self.memory(value), view_of(value))

@@ -34,7 +34,8 @@ def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
 
 
 def block_kernel(rows: int, vectors: int, dtype: str, form: str) -> Kernel:
-    """`rows` by `vectors` sums. `form`: how c lies: `rows` (columns side by side) or `columns` (rows side by side)."""
+    """`rows` by `vectors` sums. `form`: how c lies: `rows` (columns side by side) or `columns` (rows side by side); `sliced ` before it:
+    each slice of k is summed by itself, and the sums are added in order."""
     return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, TYPES[dtype], form))
 
 
@@ -47,7 +48,7 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
     f = Function(
         name,
         "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, i64 %k, "
-        "ptr noalias %c, i64 %step, i64 %valid",
+        "ptr noalias %c, i64 %step, i64 %valid, ptr noalias readonly %ends, i64 %slices, ptr noalias %buffer",
         "void",
     )
     starts = [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
@@ -67,8 +68,25 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
                     new.append(f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {left}, {right[v]}')}"))
         return new
 
-    sums = f.loop(0, "%k", step, [(vector, "zeroinitializer")] * (rows * vectors))
-    (_store_rows if form == "rows" else _store_columns)(f, rows, vectors, lanes, type, sums)
+    zeros = [(vector, "zeroinitializer")] * (rows * vectors)
+    if form.startswith("sliced"):
+
+        def slice(s: str) -> None:
+            place = f.at("%ends", s, "i64")
+            sums = f.loop(f.load("i64", place), f.load("i64", f.at(place, 1, "i64")), step, zeros)
+
+            def keep(first: bool) -> None:
+                for i, value in enumerate(sums):
+                    kept = f.at("%buffer", i * lanes, type)
+                    f.store(vector, value if first else f.let(f"fadd {vector} {f.load(vector, kept, item)}, {value}"), kept, item)
+
+            f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: keep(True), lambda: keep(False))
+
+        f.loop(0, "%slices", slice)
+        sums = [f.load(vector, f.at("%buffer", i * lanes, type), item) for i in range(rows * vectors)]
+    else:
+        sums = f.loop(0, "%k", step, zeros)
+    (_store_rows if form.endswith("rows") else _store_columns)(f, rows, vectors, lanes, type, sums)
     return f.done("void")
 
 
@@ -147,6 +165,9 @@ def _blocks(name: str, machine: Machine) -> str:
     f = Function(name)
     a, rows, depth, b, c, *kernels = f.args("ppppppppp")
     k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step = (f.arg(9 + i) for i in range(12))
+    ends, slices = f.arg(21, "ptr"), f.arg(22)
+    rows_most, vectors_most = machine.block
+    buffer = f.let(f"alloca [{rows_most * vectors_most * machine.vector_bytes} x i8], align 16")
 
     def panel(j: str) -> None:
         narrow = f.let(f"icmp sge i64 {j}, {wide}")
@@ -164,7 +185,10 @@ def _blocks(name: str, machine: Machine) -> str:
             kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
             target = f.beyond(into, f.mul(row, row_step))
             place = f.at(rows, row, "i64")
-            f.line(f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, i64 {k}, ptr {target}, i64 {step}, i64 {valid})")
+            f.line(
+                f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, i64 {k}, "
+                f"ptr {target}, i64 {step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer})"
+            )
 
         f.loop(0, blocks, block)
 
@@ -274,6 +298,14 @@ def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
     return np.ascontiguousarray(table.reshape(-1))
 
 
+@dataclass(frozen=True)
+class Slices:
+    """How k is cut into slices that are summed by themselves: `order` has the elements of k, slice i those from ends[i] to ends[i + 1]."""
+
+    order: Table
+    ends: Table
+
+
 @dataclass
 class Product:
     """A matrix product in the making: tables in bytes; c at `row_step` and `column_step` bytes, one of them an element."""
@@ -286,6 +318,7 @@ class Product:
     row_step: int
     column_step: int
     n: int
+    ends: Table | None = None
 
     @property
     def panels(self) -> Panels:
@@ -313,7 +346,7 @@ class Product:
         form = "rows" if self.column_step == item else "columns"
         assert item in (self.column_step, self.row_step), (self.row_step, self.column_step)
         kernels = [
-            block_kernel(max(rows, 1), max(vectors, 1), self.c.dtype.name, form)
+            block_kernel(max(rows, 1), max(vectors, 1), self.c.dtype.name, form if self.ends is None else f"sliced {form}")
             for vectors in (p.broad, p.broad - 1)
             for rows in (high, short)
         ]
@@ -323,8 +356,10 @@ class Product:
         if p.wide == p.parts:
             kernels[2], kernels[3] = kernels[0], kernels[1]
         step = self.row_step if form == "rows" else self.column_step
+        ends = np.array([0, len(self.depth)], np.int64) if self.ends is None else self.ends
         args: Sequence[int | Array | Kernel] = [
             self.a, self.rows, self.depth, packed, self.c, *kernels, len(self.depth), self.n, tall, high, parts, p.wide, p.broad,
             p.lanes * item, p.lanes, self.row_step, self.column_step, step,
+            ends, len(ends) - 1,
         ]  # fmt: skip
         return Launch(self.library, BLOCKS, args, p.parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from populus.runtime.codelets.task import Array, Task, seen_as
-from populus.runtime.engine.native.contraction import TYPES, Product, Table, offsets
+from populus.runtime.engine.native.contraction import TYPES, Product, Slices, Table, offsets
 from populus.runtime.engine.native.copies import copy, pad
 from populus.runtime.engine.native.jit import Library
 from populus.runtime.engine.native.launch import Launch
@@ -14,7 +14,7 @@ from populus.runtime.engine.native.windows import depthwise
 Launches = list[Launch]
 
 
-def matmul(library: Library, task: Task) -> Launches | None:
+def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
     """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in f32 and f64."""
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
@@ -30,24 +30,36 @@ def matmul(library: Library, task: Task) -> Launches | None:
     if shared and c.shape[0] > 1:
         rows = seen_as(c, (1, c.shape[0] * c.shape[1], c.shape[2]))
         if rows is not None:
-            return _product(library, task, offsets(a.shape[:2], a.strides[:2]), a, b[0], constant_b, rows[0], launches)
+            return _product(library, task, offsets(a.shape[:2], a.strides[:2]), a, b[0], constant_b, rows[0], launches, slices)
     for g in range(c.shape[0]):
         left_g = a[min(g, a.shape[0] - 1)]
         used = task.used
         _product(
-            library, task, offsets(left_g.shape[:1], left_g.strides[:1]), left_g, b[min(g, b.shape[0] - 1)], constant_b, c[g], launches
+            library,
+            task,
+            offsets(left_g.shape[:1], left_g.strides[:1]),
+            left_g,
+            b[min(g, b.shape[0] - 1)],
+            constant_b,
+            c[g],
+            launches,
+            slices,
         )
         task.used = used
     return launches
 
 
-def _product(library: Library, task: Task, rows: Table, a: Array, b: Array, constant: bool, c: Array, launches: Launches) -> Launches:
+def _product(
+    library: Library, task: Task, rows: Table, a: Array, b: Array, constant: bool, c: Array, launches: Launches, slices: Slices | None
+) -> Launches:
     """c: [m, n], b: [k, n]; row r of a begins at rows[r], its elements at multiples of a's last stride."""
     k, n = b.shape
     depth = offsets((k,), (a.strides[-1],))
     out, steps = _writable(task, c)
-    product = Product(library, a, rows, depth, out, *steps, n)
     depth_b, columns = offsets((k,), (b.strides[0],)), offsets((n,), (b.strides[1],))
+    if slices is not None:
+        depth, depth_b = depth[slices.order], depth_b[slices.order]
+    product = Product(library, a, rows, depth, out, *steps, n, slices.ends if slices else None)
     if constant:
         packed = product.packed(b, depth_b, columns)
     else:
@@ -77,7 +89,7 @@ def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
     return task.scratch(c.shape, c.dtype), (n * item, item)
 
 
-def conv(library: Library, task: Task) -> Launches | None:
+def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
     """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]` of lines and images."""
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
@@ -105,10 +117,10 @@ def conv(library: Library, task: Task) -> Launches | None:
             return None
         launches += made
         x = padded
-    if x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1:
+    if slices is None and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1:
         made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]))
         return None if made is None else launches + made
-    return _windows(library, task, x, w, y, field_w.constant, (strides[0], strides[1]), (dilations[0], dilations[1]), launches)
+    return _windows(library, task, x, w, y, field_w.constant, (strides[0], strides[1]), (dilations[0], dilations[1]), launches, slices)
 
 
 def _windows(
@@ -121,6 +133,7 @@ def _windows(
     strides: tuple[int, int],
     dilations: tuple[int, int],
     launches: Launches,
+    slices: Slices | None,
 ) -> Launches:
     """Windows of x: [b, g, ic, h, w] as rows, output channels as columns."""
     item = y.itemsize
@@ -128,6 +141,8 @@ def _windows(
     (hs, ws), kernel = x.strides[3:], w.shape[2:]
     rows = offsets(out, (hs * strides[0], ws * strides[1]))
     depth = offsets(kernel, (x.strides[2], hs * dilations[0], ws * dilations[1]))
+    order = slice(None) if slices is None else slices.order
+    ends = None if slices is None else slices.ends
     area = math.prod(out)
     used = task.used
     for g in range(y.shape[1]):
@@ -139,11 +154,13 @@ def _windows(
                 out_array = task.scratch((oc, area), y.dtype)
             else:
                 out_array = target
-            product = Product(library, x[b, g], rows, depth, out_array, item, out_array.strides[0] if oc > 1 else area * item, oc)
+            product = Product(
+                library, x[b, g], rows, depth[order], out_array, item, out_array.strides[0] if oc > 1 else area * item, oc, ends
+            )
             if product.column_step == item:
                 product.row_step, product.column_step = item * oc, item  # one pixel of many channels
             if packed is None:
-                depth_w, columns = offsets(kernel, w.strides[2:]), offsets((oc,), w.strides[1:2])
+                depth_w, columns = offsets(kernel, w.strides[2:])[order], offsets((oc,), w.strides[1:2])
                 if constant:
                     packed = product.packed(w[g], depth_w, columns)
                 else:

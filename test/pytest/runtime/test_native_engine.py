@@ -17,7 +17,7 @@ from populus.dialects.element_types import element_of
 from populus.dialects.table import context
 from populus.runtime.engine.native import cache
 from populus.runtime.engine.native.jit import Library
-from populus.runtime.engine.native.launch import STEPS
+from populus.runtime.engine.native.launch import STEPS, Batch
 from populus.runtime.engine.native.machine import machine
 from populus.runtime.engine.native.program import NativeProgram
 from populus.runtime.session import Session
@@ -198,3 +198,46 @@ def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
 def test_importing_the_engine_loads_no_compiler():
     code = "import sys, populus.runtime.engine.native.program; print(sorted(m for m in sys.modules if m.startswith('llvmlite')))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# -- partial sums ------------------------------------------------------------------------------------------------------
+
+SLICED = """
+%a = poplar.var "a" : !poplar.tensor<1x9x50xf32>
+%b = poplar.var "b" : !poplar.tensor<1x50x70xf32>
+%p = poplar.var "p" : !poplar.tensor<4x1x9x70xf32>
+%y = poplar.var "y" : !poplar.tensor<1x9x70xf32>
+poplar.stream_in "a" to %a : !poplar.tensor<1x9x50xf32>
+poplar.stream_in "b" to %b : !poplar.tensor<1x50x70xf32>
+poplar.execute "partials" {
+  poplar.family @matmul for (k = 50 in 4, g = 1, m = 9, n = 70) on (k)
+    in a = %a[g, m, k] : !poplar.tensor<1x9x50xf32>
+    in b = %b[g, k, n] : !poplar.tensor<1x50x70xf32>
+    out c = %p[at k, g, m, n] : !poplar.tensor<4x1x9x70xf32>
+}
+poplar.execute "sum" {
+  poplar.family @reduce {op = "add"} for (r0 = 4, d0 = 1, d1 = 9, d2 = 70) on ()
+    in x = %p[r0, d0, d1, d2] : !poplar.tensor<4x1x9x70xf32>
+    out y = %y[d0, d1, d2] : !poplar.tensor<1x9x70xf32>
+}
+poplar.stream_out %y to "y" : !poplar.tensor<1x9x70xf32>
+"""
+ALSO = 'poplar.stream_out %p to "p" : !poplar.tensor<4x1x9x70xf32>\n'
+
+
+@pytest.mark.parametrize("also", ["", ALSO])
+def test_a_product_in_slices_and_its_sum_are_one_launch_with_the_same_bits(also):
+    text = f"poplar.graph @main target <host, tiles = 4> {{\n{SLICED}{also}}}"
+    parsed = LocatingParser(context(), text.replace(" on ()", ""), "sliced.mlir").parse_module()
+    verify(parsed)
+    rng = np.random.default_rng(0)
+    inputs = {"a": rng.standard_normal((1, 9, 50)).astype("f4"), "b": rng.standard_normal((1, 50, 70)).astype("f4")}
+    program = NativeProgram(parsed.body.block.first_op)
+    launches = [run for run, _ in program.body.calls() if isinstance(run, Batch)]
+    # Packing b, and the product; or that for each slice, and the sum, where the slices are wanted too.
+    assert [len(batch.launches) for batch in launches] == ([2] if not also else [4 * 2 + 1])
+    found, seen = program.run(inputs), []
+    stepwise = program.run(inputs, lambda step, written: seen.append(step))
+    assert len(seen) == 5 + bool(also)  # streams out are steps too
+    np.testing.assert_array_equal(found["y"], stepwise["y"])
+    agrees(found, Session(parsed, "numpy").run(inputs), 1e-6)
