@@ -14,7 +14,7 @@ def test_every_command_explains_itself(name, populus):
     got = populus(name, "--help")
     assert (got.status, got.err) == (0, "")
     assert "--debug" in got.out
-    assert import_module(f"populus.tools.{name}").__doc__
+    assert import_module(f"populus.tools.{name.replace('-', '_')}").__doc__
 
 
 def test_help_lists_the_commands(populus):
@@ -27,11 +27,11 @@ def test_help_lists_the_commands(populus):
     ("args", "message"),
     [
         ([], "populus: the following arguments are required: COMMAND (--help lists the options)\n"),
-        (["ru"], "populus: argument COMMAND: invalid choice: 'ru' (choose from run, check, demo, bench) (--help lists the options)\n"),
+        (["ru"], f"populus: argument COMMAND: invalid choice: 'ru' (choose from {', '.join(COMMANDS)}) (--help lists the options)\n"),
         (["bench", "--repeat", "0"], "populus: --repeat 0: expected at least 1\n"),
     ],
 )
 def test_what_is_no_command_is_one_line(args, message, populus):
     got = populus(*args)
     assert got.status == 1
-    assert got.err.replace("'run', 'check', 'demo', 'bench'", "run, check, demo, bench") == message
+    assert got.err.replace(", ".join(map(repr, COMMANDS)), ", ".join(COMMANDS)) == message  # argparse has quoted them, or not
