@@ -25,7 +25,7 @@ from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
 from populus.dialects.poplar.codelets import register as register_codelet
-from populus.dialects.poplar.tile_code import TileCode
+from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 
 GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed

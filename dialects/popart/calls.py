@@ -17,7 +17,7 @@ from populus.dialects.element_types import dtype_of, element_type_of, is_float, 
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.ops import TensorOp
 from populus.dialects.poplar.codelets import register
-from populus.dialects.poplar.tile_code import TileCode
+from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.popops import BroadcastOp, CodeletOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
 
 

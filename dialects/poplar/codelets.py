@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.poplar.tile_code import TileCode
+from populus.dialects.poplar.tile_program import TileCode
 
 
 @dataclass(frozen=True)

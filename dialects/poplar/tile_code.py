@@ -8,12 +8,12 @@
                 total += x[i, k] * x[i, k]
             y[i] = sqrt(total)
 
-The function is never called: its syntax tree is checked and becomes the statements of this file, which engines run, cycles are counted
-from, and `tile_mlir.py` writes as `scf` and `memref`. Allowed are `for` over `range`, `if`, assignments, indexing, arithmetic,
-comparisons, `and`, `or`, `not`, conditional expressions, `min`, `max`, `abs`, `int`, `float`, `len(x)`, `x.shape[d]` and the
-functions of FUNCTIONS. Vectors are `Vector` (floats), `IntVector`, `BoolVector`; scalars `float`, `int`, `bool` are parameters.
-The vector that is written is the output; it is read only where it has been written before. Floats are computed in double
-precision if a vector has it, else in single; integers have 64 bits.
+The function is never called: its syntax tree is checked and becomes the statements of `tile_program.py`, which engines run,
+cycles are counted from, and `tile_mlir.py` writes as `scf` and `memref`. Allowed are `for` over `range`, `if`, assignments,
+indexing, arithmetic, comparisons, `and`, `or`, `not`, conditional expressions, `min`, `max`, `abs`, `int`, `float`, `len(x)`,
+`x.shape[d]` and the functions of FUNCTIONS. Vectors are `Vector` (floats), `IntVector`, `BoolVector`; scalars `float`, `int`,
+`bool` are parameters. The vector that is written is the output; it is read only where it has been written before. Floats are
+computed in double precision if a vector has it, else in single; integers have 64 bits.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar.tile_lanes import Lanes
+from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
 
 Index: TypeAlias = "int | tuple[int, ...]"
 
@@ -61,8 +63,6 @@ class BoolVector(Protocol):
     def __setitem__(self, index: Index, value: bool, /) -> None: ...
 
 
-# -- the program -----------------------------------------------------------------------------------------------------
-
 VECTORS = {"Vector": "float", "IntVector": "int", "BoolVector": "bool"}
 SCALARS = {"float": "float", "int": "int", "bool": "bool"}
 FUNCTIONS = frozenset(("ceil", "cos", "exp", "expm1", "floor", "log", "log1p", "sin", "sqrt", "tan", "tanh"))  # of a float
@@ -77,131 +77,6 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.Pow: "pow",
 }
 _COMPARE: dict[type[ast.cmpop], str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
-
-
-@dataclass(frozen=True)
-class Number:
-    """A literal of kind `float`, `int` or `bool`."""
-
-    value: float | int | bool
-    kind: str
-
-
-@dataclass(frozen=True)
-class Name:
-    """A local variable, a loop's variable, or a parameter."""
-
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many elements a dimension of a vector has."""
-
-    vector: str
-    dim: int
-    kind: str = "int"
-
-
-@dataclass(frozen=True)
-class Load:
-    """An element of a vector."""
-
-    vector: str
-    index: tuple[Value, ...]
-    kind: str
-    line: int
-
-
-@dataclass(frozen=True)
-class Apply:
-    """A function of values: arithmetic, `lt` .. `ne`, `and or not`, `select(a, b, condition)`, `int`, `float`, one of FUNCTIONS."""
-
-    function: str
-    args: tuple[Value, ...]
-    kind: str
-
-
-Value: TypeAlias = "Number | Name | Size | Load | Apply"
-
-
-@dataclass(frozen=True)
-class Assign:
-    """A local variable gets a value."""
-
-    name: str
-    value: Value
-
-
-@dataclass(frozen=True)
-class Store:
-    """An element of the output gets a value."""
-
-    vector: str
-    index: tuple[Value, ...]
-    value: Value
-    line: int
-
-
-@dataclass(frozen=True)
-class For:
-    """The body for var = start, start + step, ... below stop."""
-
-    var: str
-    start: Value
-    stop: Value
-    step: int
-    body: tuple[Statement, ...]
-
-
-@dataclass(frozen=True)
-class If:
-    """One body or the other."""
-
-    condition: Value
-    then: tuple[Statement, ...]
-    otherwise: tuple[Statement, ...]
-
-
-Statement: TypeAlias = "Assign | Store | For | If"
-
-
-@dataclass(frozen=True)
-class TileCode:
-    """A codelet that was written in Python.
-
-    `axes`: those of each vector's dimensions; `kinds`: of each vector's elements; `scalars`: the parameters' kinds; `lanes`: the axes whose
-    elements are computed apart from each other, so that vertices may share them; `cycles`: what the author states them to be, from the
-    sizes of the axes that it names. `place`: file and line. `text`: the source.
-    """
-
-    name: str
-    doc: str
-    axes: Mapping[str, tuple[str, ...]]
-    kinds: Mapping[str, str]
-    scalars: Mapping[str, str]
-    output: str
-    body: tuple[Statement, ...]
-    lanes: tuple[str, ...]
-    loops: Mapping[str, str]  # the variables of loops over all of a lane's elements -> the lane
-    covered: bool  # whether every element of the output is seen to be written without running it
-    cycles: Callable[..., Any] | None
-    place: str
-    text: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(v for v in self.axes if v != self.output)
-
-    @property
-    def all_axes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(a for axes in self.axes.values() for a in axes))
-
-    @property
-    def whole(self) -> tuple[str, ...]:
-        """The axes that a vertex needs entire."""
-        return tuple(a for a in self.all_axes if a not in self.lanes)
 
 
 def codelet(
@@ -221,44 +96,6 @@ def codelet(
     if function is None:
         return partial(codelet, axes=axes, whole=whole, cycles=cycles)
     return _Reader(function, axes, whole, cycles).read()
-
-
-def statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """All of them, the inner ones behind the one that they are in."""
-    for s in body:
-        yield s
-        if isinstance(s, For):
-            yield from statements(s.body)
-        elif isinstance(s, If):
-            yield from statements(s.then)
-            yield from statements(s.otherwise)
-
-
-def own_values(s: Statement) -> Iterator[Value]:
-    """The values that a statement itself reads, parts of values included; not those of statements in it."""
-    match s:
-        case Assign(_, value):
-            yield from parts(value)
-        case Store(_, index, value):
-            for v in (*index, value):
-                yield from parts(v)
-        case For():
-            yield from parts(s.start)
-            yield from parts(s.stop)
-        case If():
-            yield from parts(s.condition)
-
-
-def parts(value: Value) -> Iterator[Value]:
-    """A value and the values that it is made of."""
-    yield value
-    for inner in value.args if isinstance(value, Apply) else value.index if isinstance(value, Load) else ():
-        yield from parts(inner)
-
-
-def assigned(body: Sequence[Statement]) -> set[str]:
-    """The local variables that statements assign."""
-    return {s.name for s in statements(body) if isinstance(s, Assign)}
 
 
 # -- reading the source ----------------------------------------------------------------------------------------------
@@ -305,7 +142,7 @@ class _Reader:
             self.refuse(tree, f"one vector is to be written, found {', '.join(found) or 'none'}")
         self.output = found[0]
         body = self.block(tree.body, _Scope(dict(self.scalars), set()))
-        analysis = _Lanes(self.axes, self.output, body)
+        analysis = Lanes(self.axes, self.output, body)
         lanes, loops = analysis.found()
         if strange := [a for a in self.whole if a not in {x for axes in self.axes.values() for x in axes}]:
             self.refuse(tree, f"whole names axis '{strange[0]}', which no vector has")
@@ -556,99 +393,3 @@ def _float(value: Value) -> Value:
 
 def _targets(node: ast.AST) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-
-
-# -- which axes may be shared out ------------------------------------------------------------------------------------
-
-
-class _Lanes:
-    """Finds the axes of the output whose elements are computed apart from each other.
-
-    An axis is one if its loops go over all of it, its index is such a loop's variable everywhere, neither that variable nor the axis's size
-    is used for anything else, and no local variable goes from one turn of such a loop to the next or out of it.
-    """
-
-    def __init__(self, axes: Mapping[str, tuple[str, ...]], output: str, body: Sequence[Statement]):
-        self.axes, self.output, self.body = axes, output, body
-
-    def found(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """The axes, and the variables of their loops."""
-        loops = [s for s in statements(self.body) if isinstance(s, For)]
-        over = {s: self._over(s) for s in loops}
-        lanes = [a for a in self.axes[self.output] if self._apart(a, [s for s in loops if over[s] == a])]
-        return tuple(lanes), {s.var: over[s] for s in loops if over[s] in lanes}
-
-    def covered(self) -> bool:
-        """Whether some store, under no condition, goes over all of the output."""
-
-        def covers(body: Sequence[Statement], loops: Mapping[str, str]) -> bool:
-            for s in body:
-                if isinstance(s, For) and covers(s.body, {**loops, s.var: self._over(s)}):
-                    return True
-                if isinstance(s, Store):
-                    names = [i.name if isinstance(i, Name) else "" for i in s.index]
-                    if len(set(names)) == len(names) and [loops.get(n) for n in names] == list(self.axes[s.vector]):
-                        return True
-            return False
-
-        return covers(self.body, {})
-
-    def _over(self, s: For) -> str:
-        """The axis over all of which a loop goes; none: empty."""
-        if s.start == Number(0, "int") and s.step == 1 and isinstance(s.stop, Size):
-            return self.axes[s.stop.vector][s.stop.dim]
-        return ""
-
-    def _apart(self, axis: str, loops: Sequence[For]) -> bool:
-        variables = {s.var for s in loops}
-        stops = [s.stop for s in loops]
-        sizes = variable_uses = indexed = 0
-        for s in statements(self.body):
-            if isinstance(s, Store):
-                if not self._indexed(axis, s.vector, s.index, variables):
-                    return False
-                indexed += sum(a == axis for a in self.axes[s.vector])
-            for value in own_values(s):
-                match value:
-                    case Size(vector, dim):
-                        sizes += self.axes[vector][dim] == axis
-                    case Name(name):
-                        variable_uses += name in variables
-                    case Load(vector, index):
-                        if not self._indexed(axis, vector, index, variables):
-                            return False
-                        indexed += sum(a == axis for a in self.axes[vector])
-                    case _:
-                        pass
-        if not loops or sizes != len(stops) or variable_uses != indexed:
-            return False
-        every = [s for s in statements(self.body) if isinstance(s, For)]
-        if any(s.var in variables and all(s is not t for t in loops) for s in every):
-            return False  # one name for two things
-        if any(s is not t and any(s is u for u in statements(t.body)) for s in loops for t in loops):
-            return False  # a loop over the axis within another
-        return all(self._closed(s) for s in loops)
-
-    def _indexed(self, axis: str, vector: str, index: Sequence[Value], variables: set[str]) -> bool:
-        return all(isinstance(i, Name) and i.name in variables for a, i in zip(self.axes[vector], index) if a == axis)
-
-    def _closed(self, loop: For) -> bool:
-        """Whether no local variable goes from one turn of the loop to the next, or in or out."""
-        # What a turn reads it has assigned, or it comes from around the loop: the reader of the source has seen to that.
-        return not assigned(loop.body) & _around(self.body, loop)
-
-
-def _around(body: Sequence[Statement], loop: For) -> set[str]:
-    """The variables that are assigned where a loop sees them, or sees the loop."""
-    found: set[str] = set()
-    for s in body:
-        match s:
-            case Assign(name):
-                found.add(name)
-            case If():
-                found |= _around((*s.then, *s.otherwise), loop)
-            case For() if s is not loop and any(s_ is loop for s_ in statements(s.body)):
-                found |= _around(s.body, loop)
-            case _:
-                pass
-    return found

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import Float64Type, i1
 from xdsl.ir import Attribute
 
 from populus.dialects.element_types import is_float, is_unsigned, size_in_bytes
-from populus.dialects.poplar.tile_code import (
+from populus.dialects.poplar.tile_program import (
     Apply,
     Assign,
     For,

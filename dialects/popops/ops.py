@@ -15,7 +15,7 @@ from populus.dialects.diagnostics import did_you_mean
 from populus.dialects.element_types import element_type_of, is_float, is_integer, shape_of, tensor
 from populus.dialects.ops import TensorOp, ints
 from populus.dialects.poplar.codelets import CODELETS
-from populus.dialects.poplar.tile_code import TileCode
+from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.shapes import ShapeError
 
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "square_add")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from populus.dialects.poplar.tile_code import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
+from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
 
 START = 20  # to begin a vertex and to end it
 TURN = 2

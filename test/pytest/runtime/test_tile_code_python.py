@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, floor, sqrt
+from math import exp, sqrt
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def outer_sequence(x: Vector, y: Vector) -> None:
 
 def buckets(x: Vector, table: Vector, y: Vector) -> None:
     for i in range(len(y)):
-        j = int(floor(abs(x[i])))
+        j = int(abs(x[i]))
         y[i] = table[j] if j < 2 else -1.0
 
 
