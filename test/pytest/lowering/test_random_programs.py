@@ -22,7 +22,7 @@ from populus.lowering.pipeline import Pipeline
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
-PROGRAMS = 150  # thousands of others were run once; those that failed then follow
+PROGRAMS = 90  # thousands of others were run once; those that failed then follow
 FAILED = (1098, 1437, 2616, 4288)
 UNARY = (Arg(1) * 0.5, -Arg(1), exp(-maximum(Arg(1), -Arg(1))), maximum(Arg(1), 0.0))
 KINDS = ("unary", "binary", "binary", "reshape", "shuffle", "slice", "concat", "reduce", "stretch", "product", "window")
