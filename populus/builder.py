@@ -200,6 +200,11 @@ def function_of(op: type[PopartOp]) -> Callable[..., Any]:
     return call
 
 
+def signature_of(op: type[PopartOp]) -> inspect.Signature:
+    """The signature of `function_of(op)`."""
+    return _signature(definition_of(op))
+
+
 def _signature(definition: Definition) -> inspect.Signature:
     P = inspect.Parameter
     kinds = {

@@ -32,6 +32,18 @@ class _Kept(StringIO):
         pass
 
 
+class ListPasses(argparse.Action):
+    """Prints the passes with the first line of what each says about itself, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None):
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None) -> None:
+        for name, load in PASSES.items():
+            print(f"{name:24}{(load().__doc__ or '').strip().partition(chr(10))[0]}")
+        parser.exit()
+
+
 class PopulusOpt(xDSLOptMain):
     """xDSL's driver with our frontends, pipelines, messages, and weights beside the text."""
 
@@ -68,6 +80,7 @@ class PopulusOpt(xDSLOptMain):
         passes = ", ".join(PASSES)
         add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,... of ours ({passes}) or of xDSL")
         add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file that holds one")
+        add("--list-passes", action=ListPasses, help="print our passes, a line for each, and end")
         add("--print-pipeline", action="store_true", help="print the passes that would run, and end")
         add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
         add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension of an ONNX model its size")

@@ -12,6 +12,7 @@ from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popops import MapOp
 from populus.dialects.table import context
 from populus.lowering import extensions
+from populus.lowering.passes import PASSES
 from populus.lowering.popops_fuse import PopopsFusePass
 from populus.runtime.interpreter import run_function
 
@@ -110,6 +111,14 @@ def test_C13_the_fused_result_is_that_of_the_two():
 def test_C14_what_nobody_uses_is_removed():
     maps, _, _ = fused(USE.format("exp(_1)") + "func.return %x : tensor<3xf32>")
     assert maps == 0
+
+
+def test_C15_the_passes_are_listed(tool, capsys):
+    with pytest.raises(SystemExit):
+        tool("populus_opt", "--list-passes")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(PASSES)
+    assert all(len(line.split()) > 1 for line in lines)
 
 
 def test_C17_a_pass_has_options(tool, tmp_path):

@@ -261,3 +261,22 @@ def test_the_hash_changes_with_content_and_not_with_names(change, example):
 
     assert built() == built(value="m")
     assert built(**change) != built()
+
+
+def test_an_op_has_a_page(example):
+    from populus.op_page import page_of
+
+    text = page_of(example.LeakyReluOp)
+    assert text.startswith("# acme.leaky_relu\n\n`y = x where x >= 0, alpha x elsewhere`.")
+    assert "| alpha | float, -1 .. 1 | 0.01 |" in text
+    assert "| x | T: tensor of f16, f32, f64 |" in text
+    assert "ONNX: `LeakyRelu` of `com.acme`, version 1." in text
+
+
+def test_every_built_in_op_has_a_page():
+    from populus.dialects.popart import POPART, PopartOp
+    from populus.op_page import page_of
+
+    for op in POPART.operations:
+        if issubclass(op, PopartOp):
+            assert page_of(op).startswith(f"# {op.name}\n")
