@@ -85,12 +85,12 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     return [Launch(library, kernel, [source, target, *args], args[0])]
 
 
-def _pad(item: int, name: str, machine: Machine) -> str:
+def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:
     """Planes [h, w] into [top + h + bottom, left + w + right] with zeros around. Units are planes."""
     type = f"i{8 * item}"
     f = Function(name)
     source, target = f.args("pp")
-    plane_step, row_step, h, w, top, bottom, left, right = (f.arg(2 + i) for i in range(8))
+    plane_step, row_step, h, w, top, bottom, left, right, step = (f.arg(2 + i) for i in range(9))
     width = f.add(f.add(left, w), right)
     height = f.add(f.add(top, h), bottom)
 
@@ -106,7 +106,12 @@ def _pad(item: int, name: str, machine: Machine) -> str:
             middle, behind, following = f.add(start, left), f.add(f.add(start, left), w), f.add(start, width)
             zeros(start, middle)
             into, line = f.at(y, middle, type), f.beyond(x, f.mul(r, row_step))
-            f.each(0, w, lambda i: f.store(type, f.load(type, f.at(line, i, type)), f.at(into, i, type)))
+
+            def one(i: str) -> None:
+                here = f.at(line, i, type) if straight else f.beyond(line, f.mul(i, step))
+                f.store(type, f.load(type, here), f.at(into, i, type))
+
+            f.each(0, w, one)
             zeros(behind, following)
 
         zeros("0", f.mul(top, width))
@@ -122,16 +127,12 @@ def pad(library: Library, source: Array, target: Array, before: tuple[int, int],
     lead = source.shape[:-2]
     planes = int(np.prod(lead, dtype=np.int64))
     step = _merged_step(source, len(lead))
-    if (
-        source.dtype != target.dtype
-        or source.itemsize not in (4, 8)
-        or step is None
-        or (source.shape[-1] > 1 and source.strides[-1] != source.itemsize)
-    ):
+    if source.dtype != target.dtype or source.itemsize not in (4, 8) or step is None:
         return None
     h, w = source.shape[-2:]
-    kernel = Kernel(f"pad {source.itemsize}", partial(_pad, source.itemsize))
-    args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1]]
+    straight = w == 1 or source.strides[-1] == source.itemsize
+    kernel = Kernel(f"pad {source.itemsize} {straight}", partial(_pad, source.itemsize, straight))
+    args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1], source.strides[-1]]
     return [Launch(library, kernel, args, planes)]
 
 
