@@ -94,6 +94,30 @@ def test_F7_an_op_for_inference_needs_no_gradient(changed):
     assert extensions.load(path).definitions()[0].has_gradient  # from the formula
 
 
+def test_F5_ops_that_hold_other_ops_run():
+    from onnx import TensorProto, helper, numpy_helper
+
+    shaped = helper.make_tensor_value_info
+    turn = helper.make_graph(
+        [helper.make_node("Add", ["v", "v"], ["w"]), helper.make_node("Identity", ["go"], ["on"])],
+        "turn",
+        [shaped("i", TensorProto.INT64, []), shaped("go", TensorProto.BOOL, []), shaped("v", TensorProto.FLOAT, [3])],
+        [shaped("on", TensorProto.BOOL, []), shaped("w", TensorProto.FLOAT, [3])],
+    )
+    ways = {
+        f"{way}_branch": helper.make_graph([helper.make_node(kind, ["doubled"], [way])], way, [], [shaped(way, TensorProto.FLOAT, [3])])
+        for way, kind in (("then", "Neg"), ("else", "Relu"))
+    }
+    nodes = [helper.make_node("Loop", ["n", "true", "x"], ["doubled"], body=turn), helper.make_node("If", ["c"], ["y"], **ways)]
+    constants = [numpy_helper.from_array(np.array(3), "n"), numpy_helper.from_array(np.array(True), "true")]
+    inputs = [shaped("x", TensorProto.FLOAT, [3]), shaped("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [shaped("y", TensorProto.FLOAT, [3])], constants)
+    program = populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10))
+    x = np.array([-1, 0, 2], np.float32)
+    assert program.run({"x": x, "c": np.array(True)})["y"].tolist() == [8, 0, -16]
+    assert program.run({"x": x, "c": np.array(False)})["y"].tolist() == [0, 0, 16]
+
+
 def test_F8_shapes_are_inferred_as_they_come_out():
     for case in CASES.values():
         module = case.module()

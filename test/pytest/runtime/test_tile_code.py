@@ -212,7 +212,7 @@ def test_every_cut_and_engine_gives_the_same_bits(case, tiles):
     code, inputs, shape, scalars = LARGE[case]
     expected = result(code, shape, inputs[0].dtype, inputs=inputs, **scalars)
     module = program(code, inputs, shape, **scalars)
-    for engine in ("numpy", "strict"):
+    for engine in ("numpy", "strict", "native"):
         got = populus.compile(module, target="host", tiles=tiles, engine=engine).run({f"x{i}": a for i, a in enumerate(inputs)})["y"]
         assert got.tobytes() == expected.tobytes(), engine
 
