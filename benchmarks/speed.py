@@ -123,7 +123,8 @@ def table(rows: list[tuple[str, str, int]], rounds: int, engine: str) -> str:
             r = json.loads(done.stdout.splitlines()[-1])
             lines.append(
                 f"| {name} | {target} | {tiles} | {engine} | {r['poplar_ops']} | {r['compile_s']:.2f} "
-                f"| {r['first_s']:.2f} | {r['ours_ms']:.1f} | {r['theirs_ms']:.1f} | **{r['ours_ms'] / r['theirs_ms']:.2f}** | {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
+                f"| {r['first_s']:.2f} | {r['ours_ms']:.1f} | {r['theirs_ms']:.1f} | **{r['ours_ms'] / r['theirs_ms']:.2f}** "
+                f"| {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
             )
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)

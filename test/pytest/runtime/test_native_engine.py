@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import Command
 from wheel import LEFT_OUT, Case, cases
 
 import populus
@@ -53,6 +54,15 @@ def test_a_session_says_what_it_leaves_to_numpy():
     program = populus.compile(case.path, target="host", tiles=16, engine="native")
     assert program.session.fallbacks == {"map": 1}
     assert Session(program.module("poplar"), "numpy").fallbacks == {}
+
+
+def test_populus_run_says_what_runs_on_numpy(populus: Command):
+    paths = {c.name: c.path for c in RUN}
+    outcome = populus("run", paths["test_operator_pow"], "--tiles", "16", "--engine", "native")
+    assert outcome.status == 0, outcome.err
+    assert "families without native code, run by NumPy: map 1" in outcome.out
+    outcome = populus("run", paths["test_Linear"], "--tiles", "16", "--engine", "native")
+    assert outcome.status == 0 and "NumPy" not in outcome.out
 
 
 # -- formulas ----------------------------------------------------------------------------------------------------------
