@@ -138,7 +138,7 @@ class Inference:
             if op.OP_TYPE == "If" and not op.DOMAIN:
                 self.branches(op)
                 return
-            if op.GRAPHS and op.regions:
+            if op.GRAPHS and any(region.blocks for region in op.regions):
                 raise PopulusError(f"{op.OP_TYPE} is not supported: of the ops with subgraphs, If, Loop, Scan and SequenceMap are")
             arrays = self.arrays(op)
             if arrays is not None:

@@ -82,6 +82,13 @@ def function_body(op: OnnxOp) -> FunctionProto | None:
     return schema.function_body if schema.has_function else None
 
 
+def newest_opset() -> int:
+    """The newest version of ONNX's own domain that the installed package knows."""
+    from onnx import defs
+
+    return defs.onnx_opset_version()
+
+
 def function_attributes(op: OnnxOp) -> dict[str, AttributeProto]:
     """The attributes of an op and its defaults, as its function body refers to them."""
     from onnx import NodeProto

@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import constant
 from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.element_types import is_known
-from populus.dialects.onnx.protos import function_attributes, function_body
+from populus.dialects.onnx.protos import function_attributes, function_body, newest_opset
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
@@ -36,6 +36,7 @@ from populus.lowering.onnx_to_popart import (
     einsum,
     fourier,
     math,
+    ml,
     nn,
     quantization,
     random,
@@ -56,6 +57,7 @@ RULES: Mapping[str, Rule] = {
     **einsum.RULES,
     **fourier.RULES,
     **math.RULES,
+    **ml.RULES,
     **nn.RULES,
     **quantization.RULES,
     **random.RULES,
@@ -179,6 +181,7 @@ class Converter:
             if value is not None:
                 scope.values[parameter] = value
         opsets = {standard(o.domain): o.version for o in body.opset_import}
+        opsets.setdefault("", newest_opset())  # functions of other domains are written for the ONNX that ships them
         nodes = NodeBuilder(opsets, location=op.OP_TYPE)
         nodes.function(body, scope, function_attributes(op))
         scratch.add_op(end := YieldOp(*(nodes.output(name, scope) for name, o in zip(body.output, op.outputs) if o is not None)))
