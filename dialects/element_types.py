@@ -98,7 +98,7 @@ def is_integer(element: Attribute) -> bool:
 
 def is_packed(element: Attribute) -> bool:
     """An integer type of less than a byte: kept, moved and converted, never computed in."""
-    return isinstance(element, IntegerType) and element.width.data in (2, 4)
+    return isinstance(element, IntegerType) and cast("IntegerType[int, Signedness]", element).width.data in (2, 4)
 
 
 def is_unsigned(element: Attribute) -> bool:

@@ -57,7 +57,8 @@ def compile(
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
 
     `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions. `pipeline`: a name, a file, or a Pipeline.
-    `engine`: `numpy`; `strict`, which checks every vertex; `native`, machine code. `level`: how far down to go before running (`popart`, `popops`, `poplar`).
+    `engine`: `numpy`; `strict`, which checks every vertex; `native`, machine code.
+    `level`: how far down to go before running (`popart`, `popops`, `poplar`).
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
     `progress`: told the number and name of each pass as it begins.

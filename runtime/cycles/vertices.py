@@ -210,6 +210,15 @@ def _random(v: Vertex, sizes: Sizes) -> Any:
     return 4 + 22 * v.target.workers + 4 * ceil_div(v.elements(v.output, sizes), v.target.vector_width(v.types[v.output].element))
 
 
+def _multi_update(v: Vertex, sizes: Sizes) -> Any:
+    rows, indices, updates = (v.elements(i, sizes) for i in (v.output, 1, 2))
+    return multi_update_cycles(rows, indices, updates, v.types[v.output].element, v.target)
+
+
+def _top_k(v: Vertex, sizes: Sizes) -> Any:
+    return top_k_cycles(v.elements(0, sizes), v.types[0].shape[-1], v.target)
+
+
 class _Cycles(dict[str, Callable[["Vertex", Sizes], Any]]):
     """The rows below; of a codelet that was written in Python, what its author states or its body counts."""
 
@@ -227,12 +236,12 @@ CYCLES: dict[str, Callable[[Vertex, Sizes], Any]] = _Cycles(
         "map": _map,
         "matmul": _contraction,
         "multi_slice": _multi_slice,
-        "multi_update": multi_update_cycles,
+        "multi_update": _multi_update,
         "pool": _pool,
         "random": _random,
         "reduce": _reduce,
         "softmax": _rows(row_cycles),
-        "top_k": top_k_cycles,
+        "top_k": _top_k,
         "whiten": _rows(whiten_cycles),
     }
 )

@@ -270,7 +270,8 @@ def test_a_checkpoint_of_another_model_or_other_settings_is_refused(tmp_path):
 
 
 def test_training_that_diverges_stops_and_says_where(tmp_path):
-    with pytest.raises(NotFinite, match=r"step \d+: (the loss is \S+|a new weight is not finite): \S+ of '.*' is the first to give") as caught:
+    line = r"step \d+: (the loss is \S+|a new weight is not finite): \S+ of '.*' is the first to give"
+    with pytest.raises(NotFinite, match=line) as caught:
         train(net(), DATA, optimizer="sgd", lr=1e25, batch=32, epochs=3, checkpoint=tmp_path)
     assert "\n" not in str(caught.value)
 

@@ -1,8 +1,8 @@
 // RUN: not populus-opt %s -p onnx-to-popart 2>&1 | filecheck %s
 
-// CHECK: 'norm': BatchNormalization-15: it computes the statistics of its batch (training mode), which is not supported; export the model for inference
-func.func @main(%x: tensor<1x2x3xf32>, %s: tensor<2xf32>) -> tensor<1x2x3xf32> {
-  %y = onnx.BatchNormalization_15(%x, %s, %s, %s, %s) {training_mode = 1 : i64}
-    : (tensor<1x2x3xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x3xf32> loc("norm")
-  func.return %y : tensor<1x2x3xf32>
+// CHECK: 'regions': MaxRoiPool-22: there is no conversion of MaxRoiPool
+func.func @main(%x: tensor<1x2x4x4xf32>, %rois: tensor<1x5xf32>) -> tensor<1x2x2x2xf32> {
+  %y = onnx.MaxRoiPool_22(%x, %rois) {pooled_shape = array<i64: 2, 2>}
+    : (tensor<1x2x4x4xf32>, tensor<1x5xf32>) -> tensor<1x2x2x2xf32> loc("regions")
+  func.return %y : tensor<1x2x2x2xf32>
 }
