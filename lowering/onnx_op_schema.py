@@ -53,6 +53,8 @@ def schemas(definition: Definition) -> list[OpSchema]:
 
 def register(definition: Definition) -> None:
     """Makes ONNX know the op; what it knew under the same identity is replaced."""
+    # ONNX's reference lists all schemas once, when it is imported, and refuses two of one name in two domains. So it comes first.
+    import onnx.reference  # pyright: ignore[reportUnusedImport]  # noqa: F401
     from onnx import defs
 
     for schema in schemas(definition):
