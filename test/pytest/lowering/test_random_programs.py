@@ -122,7 +122,7 @@ def test_tiles_compute_what_whole_arrays_do(seed: int):
         lowered = module.clone()
         passes = Pipeline.named("inference").from_level("popops").with_defaults(target=target, tiles=tiles)
         (passes if fuse else passes.remove("popops-fuse")).run(context(), lowered, verify_each=True)
-        for engine in ("numpy", "strict"):
+        for engine in ("numpy", "strict", "native"):
             found = Session(lowered, engine).run(inputs)
             for name, e in expected.items():
                 scale = max(float(np.abs(e[np.isfinite(e)]).max(initial=0)), 1e-6)
