@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -101,7 +102,7 @@ def execute(args: argparse.Namespace) -> int:
         from populus.tools.report import html
 
         with replacing(args.profile) as partial:
-            partial.write_text(html(program.profile(), args.model))
+            partial.write_text(html(program.profile(), Path(args.model).name))
     failed: list[str] = []
     if args.expect:
         expected = read_arrays(args.expect, list(signature.outputs))
