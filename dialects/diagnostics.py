@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import cast
 
@@ -21,7 +20,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.parser import Parser
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Span
 
@@ -77,30 +75,6 @@ def parts_of(location: FusedLoc) -> list[LocationAttr]:
     """The locations that a fusion is made of, in order."""
     locations = cast("ArrayAttr[Attribute]", location.locations)
     return [part for part in locations if isinstance(part, LocationAttr)]
-
-
-@dataclass(eq=False, repr=False)
-class KeepLocations(RewritePattern):
-    """What `pattern` inserts without a location gets that of the op being rewritten.
-
-    xDSL's rewriter drops locations when it replaces an op; every pass of ours wraps its patterns in this.
-    """
-
-    pattern: RewritePattern
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        here = op.location
-
-        def mark(new: Operation) -> None:
-            for inner in new.walk():
-                if isinstance(inner.location, UnknownLoc):
-                    inner.location = here
-
-        rewriter.operation_insertion_handler.insert(0, mark)
-        try:
-            self.pattern.match_and_rewrite(op, rewriter)
-        finally:
-            rewriter.operation_insertion_handler.remove(mark)
 
 
 class LocatingParser(Parser):

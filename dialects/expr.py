@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import i1
@@ -515,11 +514,6 @@ class ExprAttr(Data[Expr]):
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(_text(self.data))
-
-
-@lru_cache(4096)
-def _attribute(e: Expr) -> ExprAttr:
-    return ExprAttr(e)
 
 
 EXPR = Dialect("expr", [], [ExprAttr])

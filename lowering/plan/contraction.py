@@ -52,7 +52,7 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of each axis, with what they are predicted to cost on the fullest tile."""
+    """The parts of each axis."""
 
     groups: int
     batch: int
@@ -61,14 +61,6 @@ class Plan:
     windows: tuple[int, ...]
     kernel: int  # parts of the first kernel axis; the others stay whole
     channel_grain: int
-    cycles: int
-    temporary_bytes: int
-    candidates: int
-
-    @property
-    def partials(self) -> int:
-        """Partial results of each output element, to be reduced."""
-        return self.in_channels * self.kernel
 
 
 def accumulator(element: Attribute) -> Attribute:
@@ -100,8 +92,8 @@ class _Candidates:
         self.shape, self.element, self.target, self.parts = shape, element, target, list(parts)
         groups, batch, out_channels, in_channels, *windows, kernel = parts
         grain, self.size = target.channel_grain(element), size_in_bytes(element)
-        self.images = _share(shape.groups, groups) * _share(shape.batch, batch)
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
+        self.images = self.groups * self.batch
         self.out_channels = np.minimum(_share(_grains(shape.out_channels, grain), out_channels) * grain, shape.out_channels)
         self.in_channels = np.minimum(_share(_grains(shape.in_channels, grain), in_channels) * grain, shape.in_channels)
         self.windows = [_share(n, p) for n, p in zip(shape.windows, windows)]
@@ -174,9 +166,6 @@ def plan(shape: Contraction, element: Attribute, target: Target) -> Plan:
         windows=tuple(windows),
         kernel=kernel,
         channel_grain=grain,
-        cycles=int(cycles[best]),
-        temporary_bytes=int(temporary[best]),
-        candidates=len(parts[0]),
     )
 
 
