@@ -45,6 +45,12 @@ def axis(index: int, rank: int) -> int:
     return index % rank
 
 
+def front(index: int, rank: int) -> None:
+    """Raises ShapeError unless `index` is a dimension counted from the front, as library calls have them."""
+    if not 0 <= index < rank:
+        raise ShapeError(f"there is no dimension {index} of {rank}, counted from the front")
+
+
 def axes(indices: Sequence[int], rank: int) -> Shape:
     """Several of them, sorted. Raises ShapeError for one out of range or named twice."""
     result = sorted(axis(i, rank) for i in indices)

@@ -46,6 +46,8 @@ class PoolOp(TensorOp):
             raise VerifyException(f"'{self.kind.data}' is not one of {', '.join(POOLINGS)}")
         if spatial < 1 or (len(kernel), len(strides), len(pads), len(dilations)) != (spatial, spatial, 2 * spatial, spatial):
             raise ShapeError(f"x {shapes.text(x)} and kernel {shapes.text(kernel)} do not agree on the number of spatial dimensions")
+        if min((*kernel, *strides, *dilations)) < 1 or min(pads) < 0:
+            raise ShapeError("kernel, strides and dilations are at least 1, pads at least 0")
         windows = [
             shapes.window(x[2 + d], kernel[d], strides[d], dilations[d], pads[d], pads[spatial + d], bool(self.ceil.value.data))
             for d in range(spatial)

@@ -120,9 +120,11 @@ class SliceOp(TensorOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
+        counts = len(ints(self.begins)), len(ints(self.ends)), len(ints(self.steps))
+        if any(count != len(shape) for count in counts):
+            found = ", ".join(map(str, counts))
+            raise ShapeError(f"{found} begins, ends and steps for the {len(shape)} dimensions of {shapes.text(shape)}")
         bounds = list(zip(ints(self.begins), ints(self.ends), ints(self.steps)))
-        if len(bounds) != len(shape):
-            raise ShapeError(f"{len(bounds)} begins and ends for the {len(shape)} dimensions of {shapes.text(shape)}")
         result: list[int] = []
         for n, (begin, end, step) in zip(shape, bounds):
             size = shapes.sliced(n, begin, end, step) if step else 0
@@ -146,7 +148,7 @@ class ConcatOp(TensorOp):
         if not self.operands:
             raise VerifyException("needs an operand")
         first, d = shape_of(self.operands[0].type), self.dim.value.data
-        shapes.axis(d, len(first))
+        shapes.front(d, len(first))
         for other in (shape_of(o.type) for o in self.operands):
             if len(other) != len(first) or any(a != b for i, (a, b) in enumerate(zip(first, other)) if i != d):
                 raise ShapeError(f"{shapes.text(first)} and {shapes.text(other)} differ beside dimension {d}")
@@ -198,7 +200,7 @@ class MultiSliceOp(TensorOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         table, d = shape_of(self.table.type), self.dim.value.data
-        shapes.axis(d, len(table))
+        shapes.front(d, len(table))
         if not is_integer(element_type_of(self.indices.type)):
             raise VerifyException(f"the indices are {self.indices.type}, not integers")
         return [tensor((*table[:d], *shape_of(self.indices.type), *table[d + 1 :]), element_type_of(self.table.type))]
