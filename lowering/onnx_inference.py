@@ -94,10 +94,14 @@ class Inference:
         op = value.owner
         if not isinstance(op, OnnxOp) or op.regions or not op.operands:
             return None
-        arrays = [self.computed(v) for v in op.operands]
-        given = [a for a in arrays if a is not None]
-        if len(given) < len(arrays) or not all(is_static(r.type) for r in op.results):
+        if not all(is_static(r.type) for r in op.results):
             return None
+        given: list[NDArray[Any]] = []
+        for operand in op.operands:  # one that is not known ends it: to ask the others too would double the work at each op above
+            array = self.computed(operand)
+            if array is None:
+                return None
+            given.append(array)
         results = evaluate_constant(op, given)
         if results is None:
             return None

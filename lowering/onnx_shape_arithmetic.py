@@ -239,13 +239,15 @@ def _reduce(name: str) -> Callable[[OnnxOp, Inputs], Array | None]:
     return row
 
 
-def _split(op: OnnxOp, inputs: Inputs) -> list[Array]:
+def _split(op: OnnxOp, inputs: Inputs) -> list[Array] | None:
     import numpy as np
 
     x = inputs[0]
     assert x is not None
     axis = op.property("axis") or 0
     sizes = listed(op, inputs, 1, "split") or equal_parts(x.shape[axis], op.property("num_outputs") or len(op.outputs))
+    if sum(sizes) != x.shape[axis]:
+        return None  # ONNX's inference says what is wrong
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 

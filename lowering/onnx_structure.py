@@ -240,6 +240,8 @@ def _insert(p: _Place) -> bool:
 def _erase(p: _Place) -> bool:
     elements = p.elements(0)
     length = len(elements)
+    if not length:
+        raise PopulusError("the sequence is empty; there is nothing to erase")
     position = _position(p, 1, length) if p.has(1) else length - 1
     if position is not None:
         return p.gives((*elements[:position], *elements[position + 1 :]))
@@ -295,6 +297,8 @@ def _map(p: _Place) -> bool:
     """A body for each position; inputs that are no sequences are given to each."""
     first = p.elements(0)
     columns: list[list[SSAValue]] = [[] for _ in p.op.results]
+    if any(v in p.walk.lists and len(p.walk.lists[v]) != len(first) for v in p.inputs if v is not None):
+        raise PopulusError("its sequences differ in length")
     for i in range(len(first)):
         arguments: list[SSAValue] = []
         for k, value in enumerate(p.inputs):

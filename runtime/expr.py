@@ -36,7 +36,9 @@ def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]
     """
     tape = tape_of(e, tuple(a.dtype for a in inputs))
     assert out.dtype == tape.dtype, (out.dtype, tape.dtype)
-    arrays = _coalesced([*(np.broadcast_to(a, out.shape) for a in inputs), out])
+    operands = [*(np.broadcast_to(a, out.shape) for a in inputs), out]
+    shape, strides = coalesced(operands)
+    arrays = [_strided(a, shape, s) for a, s in zip(operands, strides)]
     calls = _bind(tape, arrays[:-1], arrays[-1])
     if len(calls) == 1:
         function, args = calls[0]
@@ -55,8 +57,8 @@ def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]
     return run
 
 
-def _coalesced(arrays: list[Array]) -> list[Array]:
-    """The arrays, of one shape, as views with neighbouring dimensions merged where all of them allow it. At least 1-d."""
+def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
+    """(sizes, byte strides of each array), of arrays of one shape, neighbouring dimensions merged where all of them allow it."""
     shape: list[int] = []
     strides: list[list[int]] = [[] for _ in arrays]
     for d in reversed(range(arrays[0].ndim)):
@@ -70,8 +72,8 @@ def _coalesced(arrays: list[Array]) -> list[Array]:
             for a, s in zip(arrays, strides):
                 s.insert(0, a.strides[d])
     if not shape:
-        shape, strides = [arrays[0].size], [[a.itemsize] for a in arrays]
-    return [_strided(a, shape, s) for a, s in zip(arrays, strides)]
+        return [1], [[a.itemsize] for a in arrays]
+    return shape, strides
 
 
 def _strided(a: Array, shape: list[int], strides: list[int]) -> Array:

@@ -11,27 +11,9 @@ from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
 from populus.runtime.engine.native.text import Function
+from populus.runtime.expr import coalesced
 
 RANK = 4
-
-
-def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
-    """(sizes, byte strides of each array), of arrays of one shape, neighbouring dimensions merged where all of them allow it."""
-    shape: list[int] = []
-    strides: list[list[int]] = [[] for _ in arrays]
-    for d in reversed(range(arrays[0].ndim)):
-        n = arrays[0].shape[d]
-        if n == 1:
-            continue
-        if shape and all(a.strides[d] == s[0] * shape[0] for a, s in zip(arrays, strides)):
-            shape[0] *= n
-        else:
-            shape.insert(0, n)
-            for a, s in zip(arrays, strides):
-                s.insert(0, a.strides[d])
-    if not shape:
-        return [1], [[a.itemsize] for a in arrays]
-    return shape, strides
 
 
 def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:

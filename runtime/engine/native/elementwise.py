@@ -16,11 +16,11 @@ import numpy as np
 
 from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
-from populus.runtime.engine.native.copies import coalesced
 from populus.runtime.engine.native.copies import copy as copies
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
+from populus.runtime.expr import coalesced
 from populus.runtime.tape import Tape, tape_of
 
 if TYPE_CHECKING:

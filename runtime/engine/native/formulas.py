@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math as pymath
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -49,7 +49,6 @@ class Formula:
     """Ops that compute one element; `emit` takes each as it is made."""
 
     emit: Callable[[Operation], object]
-    constants: dict[tuple[Attribute, str], SSAValue] = field(default_factory=dict[tuple[Attribute, str], SSAValue])
 
     def op(self, op: Operation) -> SSAValue:
         self.emit(op)

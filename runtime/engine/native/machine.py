@@ -55,7 +55,7 @@ def machine(cpu: str | None = None) -> Machine:
     version = str(importlib.import_module("llvmlite").__version__)
     triple = str(llvm.get_process_triple())
     chosen = cpu or os.environ.get(VARIABLE)
-    if chosen is None:
+    if not chosen:
         return Machine(triple, str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
     features = {"haswell": "+avx,+avx2,+fma", "x86-64-v3": "+avx,+avx2,+fma"}.get(chosen, "")
     return Machine(triple, chosen, features, version)
