@@ -19,7 +19,7 @@ from populus.dialects import expr
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, element_type_of, shape_of, tensor
-from populus.dialects.poplar.target import make_target
+from populus.dialects.poplar.target import Spec
 
 # What takes the place of a type that a target cannot hold: the first of these that it can.
 INSTEAD: dict[Attribute, tuple[Attribute, ...]] = {f64: (f32, f16), bf16: (f32,), f32: (f16,)}
@@ -38,7 +38,7 @@ class PopopsNarrowPass(ModulePass):
 
     @cached_property
     def _map(self) -> dict[Attribute, Attribute]:
-        machine = make_target(self.target or "host")
+        machine = Spec.of(self.target or "host").target()
         return {
             type: next(t for t in instead if machine.holds(t))
             for type, instead in INSTEAD.items()

@@ -65,19 +65,17 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphO
     Raises PopulusError if there is neither, the target is unknown, or another one is asked for than the graph has.
     """
     graphs = [op for op in module.body.block.ops if isinstance(op, GraphOp)]
-    overrides = () if tiles is None else (("tiles", tiles),)
     if graphs:
         (graph,) = graphs
-        asked = Spec(target if target is not None else graph.target.data.name, overrides or graph.target.data.overrides)
-        if asked != graph.target.data:
+        made = graph.target.data
+        asked = Spec.of(target if target is not None else made.name, tiles)
+        if asked.name != made.name or not set(asked.overrides) <= set(made.overrides):
             raise PopulusError(f"the program is made for target {graph.target}, not {asked.name}; compile it from the start for another")
         return graph
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
     if len(functions) != 1:
         raise PopulusError(f"a module of one function is expected, this one has {len(functions)}")
-    spec = Spec(target or "host", overrides)
-    spec.target()  # a user's mistake is found here, before anything changes
-    return _graph_of(functions[0], spec)
+    return _graph_of(functions[0], Spec.of(target or "host", tiles))  # a user's mistake is found here, before anything changes
 
 
 def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute
 from populus.dialects.bounded import Bounded, bounded, trimmed
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of, element_of, tensor
-from populus.dialects.poplar.target import make_target
+from populus.dialects.poplar.target import Spec
 from populus.dialects.required import Required, required
 from populus.dialects.table import context
 from populus.lowering import extensions
@@ -70,7 +70,7 @@ def compile(
         raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
     if tiles is not None and tiles < 1:
         raise PopulusError(f"tiles = {tiles}; a machine has at least 1")
-    make_target(target, () if tiles is None else (("tiles", tiles),))
+    Spec.of(target, tiles)
     if sample is not None and sample < 1:
         raise PopulusError(f"sample = {sample}; a family has at least 1 vertex to look at")
     loaded = list({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, load))}.values())

@@ -31,7 +31,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that say what is compiled, and how."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .onnx model, or a .mlir module of any level")
-    add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
+    add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow; 'gc200, tile_bytes=300000' replaces fields")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
     add("--engine", default="numpy", choices=ENGINES, help="numpy (default), strict, which checks every vertex, or native, machine code")
     add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")

@@ -130,6 +130,25 @@ class Spec:
     name: str
     overrides: tuple[tuple[str, int], ...] = ()
 
+    @staticmethod
+    def of(text: str, tiles: int | None = None) -> Spec:
+        """What a user writes: `gc200`, or `gc200, tiles=64, tile_bytes=300000`; `tiles` beside it replaces the number of tiles.
+
+        Raises PopulusError for what is not of this form, an unknown preset or field, and a number that no machine has.
+        """
+        name, *rest = (part.strip() for part in text.split(","))
+        overrides: dict[str, int] = {}
+        for part in rest:
+            field, equals, number = (piece.strip() for piece in part.partition("="))
+            if not equals or not number.isdecimal():
+                raise PopulusError(f"target '{text}': '{part}' is not FIELD=N, such as tiles=64")
+            overrides[field] = int(number)
+        if tiles is not None:
+            overrides["tiles"] = tiles
+        spec = Spec(name, tuple(overrides.items()))
+        spec.target()
+        return spec
+
     def target(self) -> Target:
         return make_target(self.name, self.overrides)
 

@@ -75,6 +75,12 @@ def test_profile_has_the_summary():
     assert summary["cycles"] == summary["compute_cycles"] + summary["exchange_cycles"] + summary["sync_cycles"]
 
 
+def test_a_target_s_fields_can_be_replaced():
+    program = populus.compile(model(), dims={"n": 4}, target="gc200, tile_bytes=8192, tiles=8", tiles=2)
+    target = program.profile().target
+    assert (target.name, target.tiles, target.tile_bytes) == ("gc200", 2, 8192)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -82,6 +88,11 @@ def test_profile_has_the_summary():
         ({"level": "onx"}, "no level 'onx'; did you mean 'onnx'?"),
         ({"target": "gc201"}, "did you mean 'gc200'?"),
         ({"tiles": 0}, "tiles = 0; a machine has at least 1"),
+        ({"target": "gc200, tile_byte=4096"}, "has no field 'tile_byte' to override; did you mean 'tile_bytes'?"),
+        ({"target": "gc200, 4096"}, "target 'gc200, 4096': '4096' is not FIELD=N, such as tiles=64"),
+        ({"target": "gc200, tile_bytes=-1"}, "'tile_bytes=-1' is not FIELD=N"),
+        ({"target": "gc200, tile_bytes=0"}, "target 'gc200': tile_bytes = 0 is out of range"),
+        ({"target": "gc200, tiles=0"}, "target 'gc200': tiles = 0 is out of range"),
         ({"dims": {"n": 4}}, "a module has no symbolic dimensions"),
         ({"level": "popart"}, "the module is at the level popops, below popart"),
         ({"sample": 0}, "sample = 0; a family has at least 1 vertex to look at"),
