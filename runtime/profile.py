@@ -57,10 +57,11 @@ COPY_CYCLES = 20  # for each region that a tile copies
 class Step:
     """One step of the program, once; `count` is how often it runs.
 
-    `place`: the op of the model that it came from. `bytes` are received from other tiles. `bounds`: fields whose bytes are an
-    upper bound. `vertices`: of all its families.
+    `op`: the step itself. `place`: the op of the model that it came from. `bytes` are received from other tiles. `bounds`: fields
+    whose bytes are an upper bound. `vertices`: of all its families.
     """
 
+    op: Operation = field(repr=False, compare=False)
     label: str
     place: str
     kind: str  # execute, copy, stream_in, stream_out, host_call
@@ -207,6 +208,7 @@ class _Walk:
         self.used |= busy > 0
         phases = [self.transfer(received_in, sent_in), self.transfer(received_out, sent_out)]
         return Step(
+            op,
             op.label.data,
             where(op),
             "execute",
@@ -236,6 +238,7 @@ class _Walk:
         share = -(-math.prod(view.shape) * size // min(layout(to).cells, tiles))
         local = COPY_CYCLES - (-share // self.target.copy_bytes)
         return Step(
+            op,
             to.label.data,
             where(op),
             "copy",
@@ -251,7 +254,7 @@ class _Walk:
         """A transfer from or to the host: the tiles wait for it at a barrier."""
         bytes = sum(math.prod(v.type.shape) * size_in_bytes(v.type.element) for v in views if isinstance(v.type, TensorType))
         kind = op.name.removeprefix("poplar.")
-        return Step(label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
+        return Step(op, label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
 
 
 @lru_cache(1024)

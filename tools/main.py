@@ -12,6 +12,7 @@ from populus.tools.command import ArgumentParser, reporting
 COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
     "run": "compile a model and run it on inputs from a file, or on random ones",
     "check": "list what a model needs, op by op, and whether it is there",
+    "profile": "write where cycles and memory go, as a page and as data; compare two; find the smallest machine",
     "check-op": "run the whole contract of the ops in a file, and print what holds",
     "new-op": "write a file with an op of your own, and its test",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",

@@ -99,10 +99,11 @@ def execute(args: argparse.Namespace) -> int:
         write_npz(args.outputs, outputs)
     if args.profile is not None:
         from populus.lowering.files import replacing
-        from populus.tools.report import html
+        from populus.tools.report.page import html
+        from populus.tools.report.record import record
 
         with replacing(args.profile) as partial:
-            partial.write_text(html(program.profile(), Path(args.model).name))
+            partial.write_text(html(record(program, Path(args.model).name)), encoding="utf-8")
     failed: list[str] = []
     if args.expect:
         expected = read_arrays(args.expect, list(signature.outputs))

@@ -1,0 +1,260 @@
+"""`populus profile`: the data against its schema and the program, the page in a browser, the smallest machine."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+import populus as populus_package
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar.target import Spec
+from populus.tools.report import record as record_module
+from populus.tools.report.page import html
+from populus.tools.report.record import read, record, text_of
+from populus.tools.report.what_if import smallest, what_if
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"  # the name of a node: shown, never run
+SCHEMA = json.loads(Path(record_module.__file__).with_name("profile.schema.json").read_text())
+
+
+def model():
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((8, 4, 3, 3)).astype(np.float32),
+        "f": rng.standard_normal((8 * 64, 10)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("Flatten", ["r"], ["v"], name="flatten"),
+        helper.make_node("MatMul", ["v", "f"], ["m"], name=HOSTILE),
+        helper.make_node("Softmax", ["m"], ["y"], name="softmax"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 10])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+@pytest.fixture(scope="module")
+def program():
+    return populus_package.compile(model(), target="gc200", tiles=32)
+
+
+@pytest.fixture(scope="module")
+def data(program):
+    return record(program, "net.onnx")
+
+
+@pytest.fixture
+def net(tmp_path):
+    path = tmp_path / "net.onnx"
+    save(model(), path)
+    return path
+
+
+def test_the_data_are_as_the_schema_says(data):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(json.loads(text_of(data)), SCHEMA)
+
+
+LOOP = """
+poplar.graph @main target <gc200, tiles = 4> {
+  %x = poplar.var "x" on [16 in 4] order [0] : !poplar.tensor<16xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<16xf32>
+  poplar.repeat 10 {
+    poplar.execute "double" {
+      poplar.family @map {expr = #expr.fn<mul(_1, 2.0)>} for (i = 16 in 4) on (i)
+        inout x1 = %x[i] : !poplar.tensor<16xf32>
+    }
+  }
+  poplar.stream_out %x to "y" : !poplar.tensor<16xf32>
+}
+"""
+
+
+def test_a_loop_stands_in_the_tree_and_counts_as_often_as_it_runs(tmp_path):
+    (tmp_path / "loop.mlir").write_text(LOOP)
+    data = record(populus_package.compile(tmp_path / "loop.mlir"), "loop.mlir")
+    jsonschema.validate(json.loads(text_of(data)), SCHEMA)
+    (loop,) = [node for node in data["tree"] if node["op"] == "poplar.repeat"]
+    (body,) = loop["blocks"]
+    step = data["steps"][body[0]["step"]]
+    assert (step["label"], step["count"]) == ("double", 10)
+    assert data["summary"]["compute_cycles"] == 10 * step["compute"]
+    assert html(data)
+
+
+def test_totals_agree_with_their_parts(program, data):
+    summary = data["summary"]
+    assert summary == program.profile().summary
+    for phase, total in (("compute", "compute_cycles"), ("exchange", "exchange_cycles"), ("sync", "sync_cycles"), ("bytes", "exchange_bytes")):
+        assert sum(op[phase] for op in data["ops"]) == summary[total]
+        assert sum(step[phase] * step["count"] for step in data["steps"]) == summary[total]
+    assert sorted(i for op in data["ops"] for i in op["steps"]) == list(range(len(data["steps"])))
+
+
+def test_memory_of_tiles_adds_up_to_the_peak(data):
+    memory, tiles = data["memory"], data["target"]["tiles"]
+    for runs in memory["tiles"].values():
+        assert sum(n for _, n in runs) == tiles
+    whole = {category: [value for value, n in runs for _ in range(n)] for category, runs in memory["tiles"].items()}
+    at_peak = [sum(whole[category][tile] for category in ("constants", "variables", "exchanged")) for tile in range(tiles)]
+    assert max(at_peak) == at_peak[memory["tile"]] == memory["peak"] == data["summary"]["peak_tile_bytes"]
+    assert all(highest >= now for highest, now in zip(whole["highest"], at_peak, strict=True))
+    assert memory["curve"][memory["step"]]["fullest"] == max(point["fullest"] for point in memory["curve"]) == memory["peak"]
+    alive = [v for v in data["variables"] if v["first"] <= memory["step"] <= v["last"]]
+    assert sum(v["bytes"] for v in alive) == sum(at_peak)
+
+
+def test_each_node_has_its_ops_at_every_level(data):
+    assert set(data["ir"]["conv"]) == {"onnx", "popart", "popops", "poplar"}
+    assert data["ir"]["conv"]["onnx"][0].split(" = ")[1].startswith("onnx.Conv_")
+    assert any("poplar.family @conv" in text for text in data["ir"]["conv"]["poplar"])
+
+
+def test_a_profile_is_the_same_every_time(data):
+    again = record(populus_package.compile(model(), target="gc200", tiles=32), "net.onnx")
+    assert text_of(again) == text_of(data)
+
+
+def test_the_command_writes_both_files_and_compares(populus, net, tmp_path):
+    plain, both = tmp_path / "plain.json", tmp_path / "both.json"
+    assert populus("profile", net, "--target", "gc200", "--tiles", 8, "--pipeline", "inference-plain", "--json", plain).status == 0
+    compared = populus("profile", net, "--target", "gc200", "--tiles", 8, "--json", both, "--before", plain, "--html", tmp_path / "p.html")
+    assert compared.status == 0
+    assert "compute_sets" in compared.out
+    assert "%" in compared.out
+    assert "popops-fuse" in read(both)["pipeline"]
+    assert "popops-fuse" not in read(plain)["pipeline"]
+    assert populus("profile", both, "--html", tmp_path / "again.html").status == 0
+    assert (tmp_path / "again.html").read_text() == html(read(both))
+
+
+def test_what_if_names_machines_that_are_just_enough(populus, net):
+    program = populus_package.compile(model(), target="gc200", tiles=16, level="popops")
+    found = what_if(program, Spec.of("gc200", 16))
+    assert found.fits
+    assert found.tile_bytes is not None
+    assert found.tiles is not None
+    assert populus_package.compile(model(), target=f"gc200, tile_bytes={found.tile_bytes}", tiles=16).profile().summary["fits"]
+    with pytest.raises(PopulusError, match="needs"):
+        populus_package.compile(model(), target=f"gc200, tile_bytes={found.tile_bytes - found.tile_bytes // 16 - 1024}", tiles=16)
+    assert populus("profile", net, "--target", "gc200", "--tiles", 16, "--what-if").status == 0
+
+
+def test_what_if_says_what_it_would_take(populus, net):
+    printed = populus("profile", net, "--target", "gc200, tile_bytes=6000", "--tiles", 2, "--what-if")
+    assert printed.status == 0
+    assert "fits" in printed.out
+    assert "no" in printed.out.split("fits")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(("start", "answer"), [(1, 37), (37, 37), (1000, 37), (5, None)])
+def test_the_smallest_is_found_from_anywhere(start, answer):
+    if answer is None:
+        assert smallest(start, 30, lambda n: n >= 37) is None
+    else:
+        assert smallest(start, 10_000, lambda n: n >= 37) == answer
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "no profile"),
+        ("[]", "JSON, but no profile"),
+        ('{"schema": "other"}', "JSON, but no profile"),
+        ('{"schema": "populus-profile", "version": 99}', "schema version 99, this is version 1"),
+        ('{"schema": "populus-profile", "version": 1, "title": ""}', "a profile without 'summary'"),
+        ("\udcff", "not text"),
+        ("[" * 100_000, "no profile"),
+    ],
+)
+def test_what_is_no_profile_is_refused_in_one_line(populus, tmp_path, content, message):
+    path = tmp_path / "p.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    outcome = populus("profile", path)
+    assert outcome.status == 1
+    assert outcome.err.count("\n") == 1
+    assert message in outcome.err or message == "not text"
+
+
+def test_a_mistake_writes_nothing(populus, net, tmp_path):
+    page = tmp_path / "p.html"
+    for arguments in (["--before", tmp_path / "none.json"], ["--tiles", "0"], ["--target", "gc200, tile_byte=1"], ["--json", tmp_path / "no" / "f"]):
+        outcome = populus("profile", net, "--html", page, *arguments)
+        assert outcome.status == 1, arguments
+        assert outcome.err.count("\n") == 1
+    assert not page.exists()
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="the page is looked at in Chromium, which is not installed")
+def test_the_page_in_a_browser(data, tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    before = record(populus_package.compile(model(), target="gc200", tiles=32, pipeline="inference-plain"), "net.onnx")
+    path = tmp_path / "p.html"
+    path.write_text(html(data, before), encoding="utf-8")
+    problems: list[str] = []
+    with sync_playwright() as browsers:
+        browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        page = browser.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: problems.append(request.url) if not request.url.startswith("file:") else None)
+        page.on("dialog", lambda dialog: problems.append("a name was run"))
+        page.goto(path.as_uri())
+        views = [tab.get_attribute("id") for tab in page.query_selector_all("[role=tab]")]
+        assert views == [f"tab-{name}" for name in ("summary", "ops", "memory", "timeline", "tiles", "program", "ir", "difference")]
+        for number, view in enumerate(views, 1):  # by keyboard alone
+            page.keyboard.press(str(number))
+            assert page.get_attribute(f"#{view}", "aria-selected") == "true"
+            panel = page.locator("[role=tabpanel]:not([hidden])")
+            assert panel.count() == 1
+            assert len(panel.inner_text()) > 40, view
+        page.keyboard.press("ArrowRight")  # round the end
+        assert page.get_attribute("#tab-summary", "aria-selected") == "true"
+
+        page.keyboard.press("2")
+        rows = page.locator("#panel-ops tbody tr")
+        assert rows.count() == len(data["ops"])
+        assert HOSTILE in page.locator("#panel-ops").inner_text()
+        cycles = [int(text.replace(",", "")) for text in page.locator("#panel-ops tbody td:nth-child(4)").all_inner_texts()]
+        assert cycles == sorted((op["cycles"] for op in data["ops"]), reverse=True)
+        page.keyboard.press("/")
+        page.keyboard.type("conv")
+        assert 0 < rows.count() < len(data["ops"])
+        page.locator("#panel-ops tbody button").first.click()
+        assert page.get_attribute("#tab-ir", "aria-selected") == "true"
+        assert page.locator("#panel-ir h3").count() == 4
+
+        page.click("#tab-memory")
+        page.locator("#panel-memory canvas").nth(1).focus()
+        page.keyboard.press("Home")
+        assert "Alive at step 0" in page.locator("#panel-memory").inner_text()
+        page.keyboard.press("ArrowRight")
+        assert "Alive at step 1" in page.locator("#panel-memory").inner_text()
+
+        page.click("#tab-tiles")
+        page.select_option("#panel-tiles select", index=0)
+        page.locator("#panel-tiles canvas").focus()
+        page.keyboard.press("ArrowRight")
+        assert "tile 1" in page.locator("#panel-tiles [aria-live]").inner_text()
+        drawn = page.evaluate(
+            "[...document.querySelectorAll('canvas')].filter(c => c.width).map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
+        )
+        assert drawn
+        assert all(colours > 8 for colours in drawn), "an empty chart"
+        browser.close()
+    assert problems == []

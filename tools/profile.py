@@ -1,0 +1,117 @@
+"""write where a program spends cycles and memory, as a page and as data; compare two; find the smallest machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from populus.dialects.poplar.target import Spec
+from populus.lowering.files import replacing
+from populus.tools.progress import working
+from populus.tools.report.page import html
+from populus.tools.report.record import Record, read, record, text_of
+from populus.tools.report.what_if import WhatIf, what_if
+from populus.tools.run import add_compile_arguments, program_of
+
+HOTTEST = 10  # ops that are printed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus profile`."""
+    add_compile_arguments(parser)
+    add = parser.add_argument
+    add("--json", metavar="FILE", help="write the profile there, as docs/profile.md describes it")
+    add("--html", metavar="FILE", help="write it there as one page that needs no network")
+    add("--before", metavar="FILE", help="a profile.json to compare with")
+    add("--what-if", action="store_true", help="find the smallest machine on which the model fits, and what takes its memory")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    console = Console(highlight=False, soft_wrap=True)
+    before = None if args.before is None else read(args.before)
+    if args.what_if:
+        return _what_if(args, console)
+    data = read(args.model) if Path(args.model).suffix == ".json" else record(program_of(args, "poplar"), Path(args.model).name)
+    for path, text in ((args.json, lambda: text_of(data)), (args.html, lambda: html(data, before))):
+        if path is not None:
+            with replacing(path) as partial:
+                partial.write_text(text(), encoding="utf-8")
+    console.print(totals(data, before))
+    console.print()
+    console.print(hottest(data))
+    return 0
+
+
+def totals(data: Record, before: Record | None) -> Table:
+    """The totals, beside those of another profile and how they changed."""
+    table = _table(data["title"], *(["before", "now", ""] if before is not None else [""]))
+    for name, value in data["summary"].items():
+        old = None if before is None else before["summary"].get(name)
+        cells = [_number(value)] if before is None else [_number(old), _number(value), _change(old, value)]
+        table.add_row(name, *cells)
+    return table
+
+
+def hottest(data: Record) -> Table:
+    """The dearest ops of the model."""
+    table = _table("op of the model", "steps", "cycles", "share", "compute", "exchange", "sync", "bytes exchanged")
+    cycles = max(int(data["summary"]["cycles"]), 1)
+    for op in data["ops"][:HOTTEST]:
+        numbers = (op["compute"], op["exchange"], op["sync"], op["bytes"])
+        share = f"{op['cycles'] / cycles:.1%}"
+        table.add_row(escape(op["name"]), f"{len(op['steps']):,}", f"{op['cycles']:,}", share, *(f"{n:,}" for n in numbers))
+    return table
+
+
+def _what_if(args: argparse.Namespace, console: Console) -> int:
+    program = program_of(args, "popops")
+    spec = Spec.of(args.target, args.tiles)
+    with working(f"fitting {args.model} into machines"):
+        found = what_if(program, spec)
+    console.print(what_if_table(found, spec))
+    return 0
+
+
+def what_if_table(found: WhatIf, spec: Spec) -> Table:
+    """The smallest machines, and what takes the memory."""
+    machine = spec.target()
+    table = _table(f"{machine.name}, {machine.tiles:,} tiles of {machine.tile_bytes // 1024:,} KiB", "")
+    table.add_row("fits", "yes" if found.fits else "no")
+    table.add_row("smallest tile memory", "none that was tried" if found.tile_bytes is None else f"{found.tile_bytes // 1024:,} KiB")
+    table.add_row("fewest tiles", "none that was tried" if found.tiles is None else f"{found.tiles:,}")
+    for text, bytes in found.reasons:
+        table.add_row(f"  {escape(text)}", f"{-(-bytes // 1024):,} KiB")
+    return table
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(escape(first), overflow="fold")
+    for column in numbers:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _number(value: float | bool | None) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case _:
+            return f"{value:.4g}"
+
+
+def _change(old: float | bool | None, new: float | bool) -> str:
+    if old is None or isinstance(new, bool) or old == new:
+        return ""
+    return f"{(new - old) / old:+.1%}" if old else "new"
+
+

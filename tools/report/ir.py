@@ -1,0 +1,59 @@
+"""The ops of every level that came from one op of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NameLoc
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.printer import Printer
+
+from populus.dialects.diagnostics import parts_of
+from populus.dialects.poplar import ConstOp, GraphOp
+
+if TYPE_CHECKING:
+    from populus.api import Program
+
+LONGEST = 4000  # characters of one op's text; what is longer is cut there
+
+ByLevel = dict[str, list[str]]
+
+
+def ir_by_place(program: Program) -> dict[str, ByLevel]:
+    """For each op of the model (`conv1`), the text of its ops at each level that the program goes through.
+
+    An op that is made of several stands under each of them. Constants are left out, and so is what came from no op of the model.
+    """
+    found: dict[str, ByLevel] = {}
+    for level in program.levels:
+        module = program.module(level)
+        stream = StringIO()
+        printer = Printer(stream)
+        for op in _ops(module):
+            stream.seek(0)
+            stream.truncate()
+            printer.print_op(op)
+            text = stream.getvalue().strip()
+            text = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+            for name in places(op.location):
+                found.setdefault(name, {}).setdefault(level, []).append(text)
+    return found
+
+
+def places(location: LocationAttr) -> list[str]:
+    """The ops of the model that a location names."""
+    if isinstance(location, FusedLoc):
+        return list(dict.fromkeys(name for part in parts_of(location) for name in places(part)))
+    return [location.desc.data] if isinstance(location, NameLoc) else []
+
+
+def _ops(module: ModuleOp) -> Iterator[Operation]:
+    """The ops of functions and graphs, loops and branches whole."""
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp | GraphOp):
+            for inner in op.body.block.ops if op.body.blocks else ():
+                if inner.name != "data.constant" and not isinstance(inner, ConstOp):
+                    yield inner

@@ -1,0 +1,36 @@
+"""A profile as one page of HTML that needs nothing else: style, script and data are in it, and it asks no network for anything."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from populus.tools.report.record import Record, text_of
+
+FOLDER = Path(__file__).parent
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+COMPARED = ("title", "target", "summary", "ops")  # of the other profile, what the page shows
+
+
+def html(data: Record, before: Record | None = None) -> str:
+    """The page of a profile; with the difference from `before`, if there is one. Every text of the model is data, never markup."""
+    style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    title, summary = escape(data["title"]), data["summary"]
+    totals = f"{summary['cycles']:,} cycles estimated; the fullest tile has {summary['peak_tile_bytes']:,} bytes."
+    other = "null" if before is None else _embedded({key: before[key] for key in COMPARED})
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            f"<title>{title} - populus profile</title><style>\n{style}</style></head><body>",
+            f"<noscript><h1>{title}</h1><p>{totals} The other views of this page are drawn by its script.</p></noscript>",
+            f'<script type="application/json" id="profile">{_embedded(data)}</script>',
+            f'<script type="application/json" id="before">{other}</script>',
+            f"<script>\n{script}</script></body></html>\n",
+        ]
+    )
+
+
+def _embedded(data: Record) -> str:
+    """JSON that cannot end the script element that it stands in."""
+    return text_of(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").strip()

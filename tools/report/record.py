@@ -1,0 +1,208 @@
+"""`profile.json`: what `Program.profile()` knows, and the IR of every level, as plain data that profile.schema.json describes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import size_in_bytes
+from populus.dialects.poplar import GraphOp, StorageOp
+from populus.lowering.files import decode, read_bytes
+from populus.runtime.memory import Bytes, Tenant, label_of, layout, tenants
+from populus.tools.report.ir import ir_by_place, places
+
+if TYPE_CHECKING:
+    from populus.api import Program
+    from populus.runtime.profile import Profile, Step
+
+Record: TypeAlias = dict[str, Any]
+
+SCHEMA, VERSION = "populus-profile", 1
+LARGEST_FILE = 1 << 30  # bytes of a profile that is read
+
+
+def record(program: Program, title: str) -> Record:
+    """The profile of a compiled program. Raises PopulusError for a program that is not at the poplar level."""
+    profile = program.profile()
+    graph = graph_of(program.module("poplar"))
+    found, steps = tenants(graph)
+    memory = memory_record(found, len(steps), profile)
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "title": title,
+        "pipeline": str(program.pipeline).splitlines(),
+        "target": {name: value for name, value in vars(profile.target).items() if isinstance(value, int | float | str)},
+        "summary": profile.summary,
+        "ops": _ops(profile.steps),
+        "steps": _steps(profile.steps, steps, memory["curve"]),
+        "memory": memory,
+        "variables": [_variable(t, graph.machine.tiles) for t in found],
+        "tree": _tree(graph, profile.steps),
+        "ir": ir_by_place(program),
+    }
+
+
+def graph_of(module: ModuleOp) -> GraphOp:
+    """The one graph of a tile program."""
+    (graph,) = (op for op in module.body.block.ops if isinstance(op, GraphOp))
+    return graph
+
+
+def text_of(data: Record) -> str:
+    """The text of a profile.json."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read(path: str | os.PathLike[str]) -> Record:
+    """A profile.json. Raises PopulusError for a file that is none, and for one of another version."""
+    name = os.fspath(path)
+    if Path(path).exists() and Path(path).stat().st_size > LARGEST_FILE:
+        raise PopulusError(f"{name}: {Path(path).stat().st_size} bytes; a profile has at most {LARGEST_FILE}")
+    try:
+        found: object = json.loads(decode(read_bytes(path), name))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise PopulusError(f"{name}: no profile: {error}; `populus profile MODEL --json FILE` writes one") from error
+    data = cast("Record", found) if isinstance(found, dict) else {}
+    if data.get("schema") != SCHEMA:
+        raise PopulusError(f"{name}: JSON, but no profile; `populus profile MODEL --json FILE` writes one")
+    if data.get("version") != VERSION:
+        raise PopulusError(f"{name}: a profile of schema version {data.get('version')}, this is version {VERSION}; profile the model again")
+    if missing := [key for key in ("title", "summary", "ops", "steps", "memory", "target") if key not in data]:
+        raise PopulusError(f"{name}: a profile without '{missing[0]}'; the file is damaged, profile the model again")
+    return data
+
+
+def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Record:
+    """Bytes of tile memory: of each tile when it is fullest and at the program's peak, and step by step. O(tenants x tiles)."""
+    tiles = profile.target.tiles
+    coming: list[list[Tenant]] = [[] for _ in range(steps + 1)]
+    going: list[list[Tenant]] = [[] for _ in range(steps + 1)]
+    for tenant in found:
+        coming[tenant.first].append(tenant)
+        going[min(tenant.last + 1, steps)].append(tenant)
+    now = {category: np.zeros(tiles, np.int64) for category in CATEGORIES}
+    highest = np.zeros(tiles, np.int64)
+    curve: list[dict[str, int]] = []
+    peak: dict[str, Bytes] = {}
+    for i in range(max(steps, 1)):
+        for tenant in going[i]:
+            tenant.add_to(now[category_of(tenant)], -1)
+        for tenant in coming[i]:
+            tenant.add_to(now[category_of(tenant)])
+        total = sum(now.values(), np.zeros(tiles, np.int64))
+        highest = np.maximum(highest, total)
+        curve.append({"fullest": int(total.max()), **{category: int(bytes.sum()) for category, bytes in now.items()}})
+        if i == profile.memory.step:
+            peak = {category: bytes.copy() for category, bytes in now.items()}
+    return {
+        "limit": profile.target.tile_bytes - profile.target.reserved_bytes,
+        "peak": profile.memory.peak_bytes,
+        "tile": profile.memory.tile,
+        "step": profile.memory.step,
+        "label": profile.memory.label,
+        "largest": [{"label": label, "bytes": bytes} for label, bytes in profile.memory.largest],
+        "tiles": {"highest": runs(highest), **{category: runs(bytes) for category, bytes in peak.items()}},
+        "curve": curve,
+    }
+
+
+CATEGORIES = ("constants", "variables", "exchanged")
+
+
+def category_of(tenant: Tenant) -> str:
+    """Constants, variables, or what a step brings from other tiles."""
+    if not isinstance(tenant.op, StorageOp):
+        return "exchanged"
+    return "constants" if tenant.is_constant else "variables"
+
+
+def runs(bytes: Bytes) -> list[list[int]]:
+    """Run lengths: [value, how often] for each run of equal values."""
+    if not len(bytes):
+        return []
+    starts = np.concatenate([[0], np.nonzero(np.diff(bytes))[0] + 1])
+    lengths = np.diff(np.concatenate([starts, [len(bytes)]]))
+    return [[int(bytes[start]), int(n)] for start, n in zip(starts, lengths)]
+
+
+def _ops(steps: Sequence[Step]) -> list[Record]:
+    """The steps of each op of the model added up, the dearest first."""
+    ops: dict[str, Record] = {}
+    for number, step in enumerate(steps):
+        zero: Record = {"name": step.place, "places": places(step.op.location), "steps": [], **dict.fromkeys(SUMS, 0)}
+        entry = ops.setdefault(step.place, zero)
+        entry["steps"].append(number)
+        for name in SUMS:
+            entry[name] += getattr(step, name) * step.count
+    return sorted(ops.values(), key=lambda entry: -entry["cycles"])
+
+
+SUMS = ("cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops", "vertices")
+
+
+def _steps(steps: Sequence[Step], live: Sequence[Operation], curve: Sequence[Record]) -> list[Record]:
+    """The steps in the order in which they run. `live`: which entry of the memory curve is a step's."""
+    at: dict[Operation, deque[int]] = {}
+    for i, op in enumerate(live):
+        at.setdefault(op, deque()).append(i)
+    records: list[Record] = []
+    for step in steps:
+        entry: Record = {name: getattr(step, name) for name in ("label", "place", "kind", "count", *SUMS)}
+        entry["codelets"] = list(step.codelets)
+        places = at.get(step.op)
+        entry["live"] = places.popleft() if places else None
+        entry["tile_bytes"] = curve[entry["live"]]["fullest"] if entry["live"] is not None else None
+        records.append(entry)
+    return records
+
+
+def _variable(tenant: Tenant, tiles: int) -> Record:
+    entry: Record = {
+        "label": tenant.label,
+        "place": where(tenant.op),
+        "category": category_of(tenant),
+        "largest": tenant.largest,
+        "bytes": int(tenant.bytes.sum()),
+        "first": tenant.first,
+        "last": tenant.last,
+    }
+    if isinstance(tenant.op, StorageOp):
+        grid = layout(tenant.op)
+        entry["type"] = f"{'x'.join(map(str, tenant.op.type.shape)) or 'scalar'} {tenant.op.type.element}"
+        entry["address"] = None if tenant.op.address is None else tenant.op.address.value.data
+        entry["layout"] = {
+            "text": str(grid),
+            "splits": [[s.n, s.parts, s.grain] for s in grid.splits],
+            "order": list(grid.order),
+            "start": grid.start % tiles,
+            "element_bytes": size_in_bytes(tenant.op.type.element),
+        }
+    return entry
+
+
+def _tree(graph: GraphOp, steps: Sequence[Step]) -> list[Record]:
+    """The control tree: blocks of steps, each step by its number. Variables and views are no part of it."""
+    at: dict[Operation, int] = {}
+    for i, step in enumerate(steps):
+        at.setdefault(step.op, i)
+
+    def node(op: Operation) -> Record | None:
+        if op in at:
+            return {"op": op.name, "step": at[op]}
+        if not op.regions:
+            return None
+        entry: Record = {"op": op.name, "label": label_of(op), "place": where(op)}
+        entry["blocks"] = [[child for inner in region.block.ops if (child := node(inner))] for region in op.regions]
+        return entry
+
+    return [entry for op in graph.body.block.ops if (entry := node(op))]

@@ -1,0 +1,106 @@
+"""On which smaller machines a program still fits, or on which larger ones it would, and what makes it as large as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+from populus.api import Program
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import size_in_bytes
+from populus.dialects.poplar import GraphOp, StorageOp
+from populus.dialects.poplar.target import KIB, Spec
+from populus.lowering.pipeline import Pipeline
+from populus.runtime.memory import Tenant, summary, tenants
+from populus.tools.report.record import graph_of
+
+MOST_KIB, MOST_TILES = 64 * KIB * KIB, 1 << 16  # no machine larger than these is tried
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """`fits`: whether the target itself is enough. `tile_bytes`: the smallest tile memory with as many tiles. `tiles`: the fewest
+    tiles with as much memory each. None where no machine that was tried is enough.
+
+    `reasons`: (what, bytes), what the fullest tile holds at the peak, and what would not be there if something were otherwise.
+    """
+
+    fits: bool
+    tile_bytes: int | None
+    tiles: int | None
+    reasons: tuple[tuple[str, int], ...]
+
+
+def what_if(program: Program, spec: Spec) -> WhatIf:
+    """Compiles a program for other machines, from its library calls down, by bisection.
+
+    Plans depend on the machine, so it is not certain that what fits in a size fits in every larger one; what is given did fit.
+    Takes some 20 to 30 times as long as the passes below `popops`. Raises PopulusError for a program that came as tiles.
+    """
+    machine = spec.target()
+    if "popops" not in program.levels:
+        raise PopulusError("the program came as a tile program, whose plans are made; give the model, or a level above")
+
+    def made(**changed: int) -> GraphOp | None:
+        return _compiled(program, Spec(spec.name, tuple({**dict(spec.overrides), **changed}.items())))
+
+    def with_kib(kib: int) -> bool:
+        return kib * KIB > machine.reserved_bytes and made(tile_bytes=kib * KIB) is not None
+
+    itself = made()
+    kib = smallest(machine.tile_bytes // KIB, MOST_KIB, with_kib)
+    tiles = smallest(machine.tiles, MOST_TILES, lambda n: made(tiles=n) is not None)
+    graph = itself or (made(tile_bytes=kib * KIB) if kib is not None else None)
+    return WhatIf(itself is not None, kib and kib * KIB, tiles, () if graph is None else reasons(graph))
+
+
+def smallest(start: int, most: int, holds: Callable[[int], bool]) -> int | None:
+    """The smallest number up to `most` for which something holds, if it holds from there on; None if not even for `most`.
+
+    Doubles from `start` until it holds, then halves what is left.
+    """
+    low, high = 0, start
+    while not holds(high):
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > max(1, high // 256):
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def reasons(graph: GraphOp) -> tuple[tuple[str, int], ...]:
+    """What the fullest tile holds at the program's peak, and what would be gone if something were otherwise; largest first."""
+    usage, tiles = summary(graph), graph.machine.tiles
+    found = [t for t in tenants(graph)[0] if t.first <= usage.step <= t.last and t.on(usage.tile, tiles)]
+
+    def total(chosen: list[Tenant]) -> int:
+        return sum(t.on(usage.tile, tiles) for t in chosen)
+
+    wide = [t for t in found if isinstance(t.op, StorageOp) and size_in_bytes(t.op.type.element) >= 4]
+    waiting = [t for t in found if isinstance(t.op, StorageOp) and not t.is_constant and t.first < usage.step < t.last]
+    brought = [t for t in found if not isinstance(t.op, StorageOp)]
+    mean = sum(int(t.bytes.sum()) for t in tenants(graph)[0] if t.first <= usage.step <= t.last) // tiles
+    rows = [
+        ("weights and other constants, which are there all the time", total([t for t in found if t.is_constant])),
+        ("what half precision would save", total(wide) // 2),
+        (f"what '{usage.label}' brings from other tiles; in slices it would bring less at once", total(brought)),
+        (f"variables that only wait while '{usage.label}' runs; recomputed later, or kept elsewhere, they would not", total(waiting)),
+        ("above the mean of all tiles, which a perfectly even layout would save", usage.peak_bytes - mean),
+    ]
+    return tuple(sorted(((text, bytes) for text, bytes in rows if bytes > 0), key=lambda row: -row[1]))
+
+
+def _compiled(program: Program, spec: Spec) -> GraphOp | None:
+    """The program for another machine; None if it does not fit it."""
+    module = program.module("popops").clone()
+    text = ", ".join([spec.name, *(f"{name}={value}" for name, value in spec.overrides)])
+    options = {"target": text, "tiles": None}
+    passes = program.pipeline.from_level("popops").passes
+    changed = [replace(p, **{f.name: options[f.name] for f in fields(p) if f.name in options}) for p in passes]
+    try:
+        Pipeline(tuple(changed)).run(program.source.context(), module)
+    except PopulusError:
+        return None
+    return graph_of(module)
