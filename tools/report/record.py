@@ -6,6 +6,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -35,13 +36,14 @@ def record(program: Program, title: str) -> Record:
     profile = program.profile()
     graph = graph_of(program.module("poplar"))
     found, steps = tenants(graph)
+    machine: Record = {f.name: getattr(profile.target, f.name) for f in fields(profile.target)}
     memory = memory_record(found, len(steps), profile)
     return {
         "schema": SCHEMA,
         "version": VERSION,
         "title": title,
         "pipeline": str(program.pipeline).splitlines(),
-        "target": {name: value for name, value in vars(profile.target).items() if isinstance(value, int | float | str)},
+        "target": {name: value for name, value in machine.items() if isinstance(value, int | float | str)},
         "summary": profile.summary,
         "ops": _ops(profile.steps),
         "steps": _steps(profile.steps, steps, memory["curve"]),

@@ -96,7 +96,8 @@ def test_a_loop_stands_in_the_tree_and_counts_as_often_as_it_runs(tmp_path):
 def test_totals_agree_with_their_parts(program, data):
     summary = data["summary"]
     assert summary == program.profile().summary
-    for phase, total in (("compute", "compute_cycles"), ("exchange", "exchange_cycles"), ("sync", "sync_cycles"), ("bytes", "exchange_bytes")):
+    totals = {"compute": "compute_cycles", "exchange": "exchange_cycles", "sync": "sync_cycles", "bytes": "exchange_bytes"}
+    for phase, total in totals.items():
         assert sum(op[phase] for op in data["ops"]) == summary[total]
         assert sum(step[phase] * step["count"] for step in data["steps"]) == summary[total]
     assert sorted(i for op in data["ops"] for i in op["steps"]) == list(range(len(data["steps"])))
@@ -189,7 +190,8 @@ def test_what_is_no_profile_is_refused_in_one_line(populus, tmp_path, content, m
 
 def test_a_mistake_writes_nothing(populus, net, tmp_path):
     page = tmp_path / "p.html"
-    for arguments in (["--before", tmp_path / "none.json"], ["--tiles", "0"], ["--target", "gc200, tile_byte=1"], ["--json", tmp_path / "no" / "f"]):
+    nowhere = tmp_path / "no" / "f"
+    for arguments in (["--before", nowhere], ["--tiles", "0"], ["--target", "gc200, tile_byte=1"], ["--json", nowhere]):
         outcome = populus("profile", net, "--html", page, *arguments)
         assert outcome.status == 1, arguments
         assert outcome.err.count("\n") == 1
@@ -208,7 +210,8 @@ def test_the_page_in_a_browser(data, tmp_path):
     path.write_text(html(data, before), encoding="utf-8")
     problems: list[str] = []
     with sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = browsers.chromium.launch(executable_path=CHROMIUM, args=flags)
         page = browser.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
@@ -252,7 +255,7 @@ def test_the_page_in_a_browser(data, tmp_path):
         page.keyboard.press("ArrowRight")
         assert "tile 1" in page.locator("#panel-tiles [aria-live]").inner_text()
         drawn = page.evaluate(
-            "[...document.querySelectorAll('canvas')].filter(c => c.width).map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
+            "[...document.querySelectorAll('canvas')].map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
         )
         assert drawn
         assert all(colours > 8 for colours in drawn), "an empty chart"
