@@ -52,6 +52,7 @@ def compile(
     load: Sequence[str | os.PathLike[str]] = (),
     sample: int | None = None,
     narrow: bool = False,
+    threads: int | None = None,
     progress: Callable[[int, str], None] | None = None,
 ) -> Program:
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
@@ -61,6 +62,7 @@ def compile(
     `level`: how far down to go before running (`popart`, `popops`, `poplar`).
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
+    `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
     `progress`: told the number and name of each pass as it begins.
     Raises PopulusError.
     """
@@ -81,7 +83,11 @@ def compile(
     if narrow:
         chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
     source = Source(model, dict(dims or {}), tuple(loaded))
-    program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample)
+    if sample is not None and engine == "native":
+        raise PopulusError(f"sample = {sample} with engine native, which runs whole families; engine strict looks at a sample of vertices")
+    if threads is not None and (threads < 1 or engine != "native"):
+        raise PopulusError(f"threads = {threads} with engine {engine}; the native engine runs on 1 thread or more, the others on one")
+    program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample, threads)
     program.build(progress)
     return program
 
@@ -201,12 +207,13 @@ class Signature:
 class Program:
     """A compiled model. `run` it, look at its `module` at any level, ask its `profile`."""
 
-    def __init__(self, source: Source, pipeline: Pipeline, engine: str, level: str, sample: int | None):
+    def __init__(self, source: Source, pipeline: Pipeline, engine: str, level: str, sample: int | None = None, threads: int | None = None):
         self.source = source
         self.pipeline = pipeline
         self.engine = engine
         self.level = level
         self.sample = sample
+        self.threads = threads
         self.timings: list[Timing] = []
         self._modules: dict[str, ModuleOp] = {}
         self._signature: Signature | None = None
@@ -260,11 +267,9 @@ class Program:
         """The engine with the program loaded into it."""
         from populus.runtime.session import Session
 
-        return Session(self.module("poplar"), engine=self.engine, sample=self.sample or 0)
+        return Session(self.module("poplar"), engine=self.engine, sample=self.sample or 0, threads=self.threads)
 
-    def _compiled(
-        self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None
-    ) -> ModuleOp:
+    def _compiled(self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None) -> ModuleOp:
         ctx = self.source.context()
         with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
             return self._lowered(ctx, self.source.module(ctx), level, timings, progress)

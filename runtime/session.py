@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,33 +20,42 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 
 
-def _numpy(graph: GraphOp, sample: int | None, seed: int) -> Program:
-    if sample:
+@dataclass(frozen=True)
+class Options:
+    """How an engine runs a graph; see Session."""
+
+    sample: int | None = None
+    seed: int = 0
+    threads: int | None = None
+
+
+def _numpy(graph: GraphOp, options: Options) -> Program:
+    if options.sample:
         from populus.runtime.engine.sampled import SampledProgram
 
-        return SampledProgram(graph, sample, seed)
+        return SampledProgram(graph, options.sample, options.seed)
     from populus.runtime.engine.numpy import NumpyProgram
 
     return NumpyProgram(graph)
 
 
-def _strict(graph: GraphOp, sample: int | None, seed: int) -> Program:
-    if sample:
-        return _numpy(graph, sample, seed)
+def _strict(graph: GraphOp, options: Options) -> Program:
+    if options.sample:
+        return _numpy(graph, options)
     from populus.runtime.engine.strict import StrictProgram
 
-    return StrictProgram(graph, seed)
+    return StrictProgram(graph, options.seed)
 
 
-def _native(graph: GraphOp, sample: int | None, seed: int) -> Program:
-    if sample:
-        return _numpy(graph, sample, seed)
+def _native(graph: GraphOp, options: Options) -> Program:
+    if options.sample:
+        raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
     from populus.runtime.engine.native.program import NativeProgram
 
-    return NativeProgram(graph)
+    return NativeProgram(graph, threads=options.threads)
 
 
-ENGINES: dict[str, Callable[[GraphOp, int | None, int], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
+ENGINES: dict[str, Callable[[GraphOp, Options], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
 
 
 class Session:
@@ -53,15 +63,18 @@ class Session:
 
     `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`; `native`, which runs machine code; or
     `strict`, which runs vertex by vertex and checks each. `sample`: run on the numpy engine, and check so many vertices of
-    each family as `strict` would, in each execute (any engine's name may be given then); None or 0: no sample. `seed`: of the
-    order of vertices and of the sample. Raises PopulusError for an engine or an op that there is not.
+    each family as `strict` would, in each execute; None or 0: no sample. `seed`: of the order of vertices and of the sample.
+    `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process. Results do
+    not depend on it. Raises PopulusError for an engine or an op that there is not.
     """
 
-    def __init__(self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int | None = None, seed: int = 0):
+    def __init__(
+        self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int | None = None, seed: int = 0, threads: int | None = None
+    ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)
-        self._program = ENGINES[engine](self.graph, sample, seed)
+        self._program = ENGINES[engine](self.graph, Options(sample, seed, threads))
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -35,6 +35,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
     add("--engine", default="numpy", choices=ENGINES, help="numpy (default), strict, which checks every vertex, or native, machine code")
     add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")
+    add("--threads", type=int, metavar="N", help="how many threads native runs on; POPULUS_THREADS, or as many as there are CPUs, without")
     add("--narrow", action="store_true", help="compute in types that the target holds where it lacks the model's, doubles say")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
@@ -70,6 +71,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
             load=args.load,
             sample=args.sample,
             narrow=args.narrow,
+            threads=args.threads,
             progress=progress,
         )
 

@@ -102,17 +102,88 @@ class BlockNode(Node):
             node.observed(observe)
 
 
-@dataclass
-class ControlNode(Node):
-    """A loop or a branch: `control` runs the blocks by the function it is given."""
+Walk: TypeAlias = Callable[[BlockNode], None]
 
-    control: Callable[[Callable[[BlockNode], None]], None]
+
+class ControlNode(Node):
+    """A loop or a branch."""
+
+    @abstractmethod
+    def control(self, walk: Walk) -> None:
+        """Runs the blocks inside, each by `walk`."""
 
     def calls(self) -> Sequence[tuple[Run, Operation | None]]:
         return [(lambda: self.control(BlockNode.run), None)]
 
     def observed(self, observe: Observer) -> None:
         self.control(lambda block: block.observed(observe))
+
+
+@dataclass
+class RepeatNode(ControlNode):
+    """`body`, `count` times."""
+
+    count: int
+    body: BlockNode
+
+    def control(self, walk: Walk) -> None:
+        for _ in range(self.count):
+            walk(self.body)
+
+
+@dataclass
+class WhileNode(ControlNode):
+    """`before`; while what `read` gives then holds, `body` and `before` again."""
+
+    op: WhileOp
+    read: Callable[[], Array]
+    before: BlockNode
+    body: BlockNode
+
+    def control(self, walk: Walk) -> None:
+        walk(self.before)
+        while self.read().item():
+            walk(self.body)
+            walk(self.before)
+
+
+@dataclass
+class IfNode(ControlNode):
+    """`then` if what `read` gives holds, else `otherwise`."""
+
+    op: IfOp
+    read: Callable[[], Array]
+    then: BlockNode
+    otherwise: BlockNode
+
+    def control(self, walk: Walk) -> None:
+        walk(self.then if self.read().item() else self.otherwise)
+
+
+@dataclass
+class SwitchNode(ControlNode):
+    """The program of the case that `read` gives; the last one for all others."""
+
+    op: SwitchOp
+    read: Callable[[], Array]
+    cases: Sequence[int]
+    programs: Sequence[BlockNode]
+
+    def control(self, walk: Walk) -> None:
+        walk(dict(zip(self.cases, self.programs)).get(self.read().item(), self.programs[-1]))
+
+
+@dataclass
+class CallNode(Node):
+    """A function's body, which all calls share."""
+
+    body: BlockNode
+
+    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
+        return self.body.calls()
+
+    def observed(self, observe: Observer) -> None:
+        self.body.observed(observe)
 
 
 class located:
@@ -165,12 +236,16 @@ class Program(ABC):
         self.given, self.results = dict(inputs), {}
         with np.errstate(all="ignore"):
             if observe is None:
-                self.body.run()
+                self.walk()
             else:
                 self.body.observed(observe)
         self.given = {}
         results, self.results = self.results, {}
         return results
+
+    def walk(self) -> None:
+        """Runs the graph."""
+        self.body.run()
 
     # -- what engines say
 
@@ -212,19 +287,19 @@ class Program(ABC):
             case StreamInOp() | StreamOutOp() | HostCallOp():
                 yield self._host(op)
             case RepeatOp():
-                yield _repeat(op.count.value.data, self._block(op.body.block))
+                yield RepeatNode(op.count.value.data, self._block(op.body.block))
             case WhileOp():
-                yield _while(self.read(op, op.predicate), self._block(op.before.block), self._block(op.body.block))
+                yield WhileNode(op, self.read(op, op.predicate), self._block(op.before.block), self._block(op.body.block))
             case IfOp():
-                yield _if(self.read(op, op.predicate), self._block(op.then.block), self._block(op.otherwise.block))
+                yield IfNode(op, self.read(op, op.predicate), self._block(op.then.block), self._block(op.otherwise.block))
             case SwitchOp():
                 cases = [int(c) for c in op.cases.get_values()]
-                yield _switch(self.read(op, op.control), cases, [self._block(p.block) for p in op.programs])
+                yield SwitchNode(op, self.read(op, op.control), cases, [self._block(p.block) for p in op.programs])
             case CallOp():
                 name = op.callee.data
                 if name not in self._functions:
                     self._functions[name] = self._block(op.target().body.block)
-                yield self._functions[name]
+                yield CallNode(self._functions[name])
             case _:
                 raise PopulusError(f"{where(op)}: {op.name} is not an op of a tile program; lower it first")
 
@@ -280,30 +355,3 @@ def _declare(streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Oper
     found = type.shape, dtype_of(host)
     if streams.setdefault(name, found) != found:
         raise PopulusError(f"{where(op)}: stream '{name}' has two types, {streams[name]} and {found}; give one of them another name")
-
-
-def _repeat(count: int, body: BlockNode) -> Node:
-    def control(run: Callable[[BlockNode], None]) -> None:
-        for _ in range(count):
-            run(body)
-
-    return ControlNode(control)
-
-
-def _while(predicate: Callable[[], Array], before: BlockNode, body: BlockNode) -> Node:
-    def control(run: Callable[[BlockNode], None]) -> None:
-        run(before)
-        while predicate().item():
-            run(body)
-            run(before)
-
-    return ControlNode(control)
-
-
-def _if(predicate: Callable[[], Array], then: BlockNode, otherwise: BlockNode) -> Node:
-    return ControlNode(lambda run: run(then if predicate().item() else otherwise))
-
-
-def _switch(control: Callable[[], Array], cases: Sequence[int], programs: Sequence[BlockNode]) -> Node:
-    table = dict(zip(cases, programs))
-    return ControlNode(lambda run: run(table.get(control().item(), programs[-1])))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Batch, Launch
+from populus.runtime.engine.native.launch import Launch, run
 from populus.runtime.engine.native.machine import Machine
 from populus.runtime.engine.native.text import Function
 
@@ -158,7 +158,7 @@ def _store_turned(f: Function, turned: list[str], first: int, rows: int, height:
 
 
 def _blocks(name: str, machine: Machine) -> str:
-    """Units are panels.
+    """Units are blocks, those of a panel one after the other.
 
     `tall` blocks have `high` rows, one behind them the rest; the first `wide` panels have `broad` vectors, others one less.
     """
@@ -190,9 +190,12 @@ def _blocks(name: str, machine: Machine) -> str:
                 f"ptr {target}, i64 {step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer})"
             )
 
-        f.loop(0, blocks, block)
+        before = f.mul(j, blocks)
+        begin = f.call("i64", "llvm.smax.i64", ("i64", f.sub("%first", before)), ("i64", "0"))
+        until = f.call("i64", "llvm.smin.i64", ("i64", f.sub("%end", before)), ("i64", blocks))
+        f.loop(begin, until, block)
 
-    f.loop("%first", "%end", panel)
+    f.loop(f.let(f"sdiv i64 %first, {blocks}"), f.let(f"sdiv i64 {f.sub(f.add('%end', blocks), 1)}, {blocks}"), panel)
     return f.done()
 
 
@@ -330,12 +333,12 @@ class Product:
         p = self.panels
         side = bool(np.all(np.diff(columns) == b.itemsize))
         args: Sequence[int | Array | Kernel] = [b, depth, columns, room, len(depth), p.n, p.wide, p.broad, int(side)]
-        return Launch(self.library, pack_kernel(self.c.dtype.name), args, p.parts)
+        return Launch(self.library, pack_kernel(self.c.dtype.name), args, p.parts, room.nbytes // 8)
 
     def packed(self, b: Array, depth: Table, columns: Table) -> Array:
         """b packed now, in memory of its own."""
         room = np.empty(len(depth) * self.panels.columns, b.dtype)
-        Batch(self.library, [self.pack(b, depth, columns, room)])()
+        run(self.library, [self.pack(b, depth, columns, room)])
         return room
 
     def launch(self, packed: Array) -> Launch:
@@ -362,4 +365,5 @@ class Product:
             p.lanes * item, p.lanes, self.row_step, self.column_step, step,
             ends, len(ends) - 1,
         ]  # fmt: skip
-        return Launch(self.library, BLOCKS, args, p.parts)
+        work = m * p.columns * len(self.depth) * item // 200  # 100 GFLOP/s in f32
+        return Launch(self.library, BLOCKS, args, p.parts * parts, work)

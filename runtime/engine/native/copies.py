@@ -64,7 +64,7 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
         steps[-1] == item, leaps[-1] == item
     ]
     kernel = Kernel(f"copy {item} {pattern}", partial(_copy, item, pattern))
-    return [Launch(library, kernel, [source, target, *args], args[0])]
+    return [Launch(library, kernel, [source, target, *args], args[0], target.nbytes // (10 if pattern == "both" else 4))]
 
 
 def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:
@@ -115,7 +115,7 @@ def pad(library: Library, source: Array, target: Array, before: tuple[int, int],
     straight = w == 1 or source.strides[-1] == source.itemsize
     kernel = Kernel(f"pad {source.itemsize} {straight}", partial(_pad, source.itemsize, straight))
     args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1], source.strides[-1]]
-    return [Launch(library, kernel, args, planes)]
+    return [Launch(library, kernel, args, planes, target.nbytes // 8)]
 
 
 def _merged_step(array: Array, lead: int) -> int | None:

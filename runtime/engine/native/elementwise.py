@@ -214,7 +214,14 @@ def map(library: Library, task: Task) -> list[Launch] | None:
         if i not in same:
             args += [*steps[:-1], *([steps[-1]] if kind == "any" else [])]
     kernel: Callable[[str, Machine], str] = partial(_text, pattern)
-    return [Launch(library, Kernel(pattern.key, kernel), args, shape[0])]
+    return [Launch(library, Kernel(pattern.key, kernel), args, shape[0], _work(tape, out.size))]
+
+
+def _work(tape: Tape, elements: int) -> int:
+    """About how many ns a formula takes: what it moves, its steps, and more for those that are polynomials."""
+    bytes = sum(d.itemsize for d in (*tape.operands, tape.dtype))
+    steps = sum(6 if s.name in ("exp", "log", "tanh") else 1 for s in tape.steps)
+    return int(elements * (bytes / 20 + steps / 20))
 
 
 def _is(a: Array, out: Array) -> bool:

@@ -1,8 +1,7 @@
-"""Kernels with their arguments, and the table of them that one native call walks."""
+"""Kernels with their arguments, and the table of steps that one native call walks."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,61 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.team import Team, team
+from populus.runtime.engine.native.walker import WORDS, Step, Why
 
 Array = NDArray[Any]
 
-
-def steps_text(name: str, machine: Machine) -> str:
-    """`i64 steps(table, first, end)`: calls each step's kernel on all of its units; the number of a step that failed, else -1.
-
-    A step is three words: the kernel, its arguments, its units.
-    """
-    return f"""
-define i64 @{name}(ptr %table, i64 %first, i64 %end) {{
-entry:
-  br label %head
-head:
-  %i = phi i64 [ %first, %entry ], [ %next, %done ]
-  %more = icmp slt i64 %i, %end
-  br i1 %more, label %body, label %out
-body:
-  %at = mul i64 %i, 3
-  %p = getelementptr i64, ptr %table, i64 %at
-  %kernel = load ptr, ptr %p
-  %p1 = getelementptr i64, ptr %p, i64 1
-  %args = load ptr, ptr %p1
-  %p2 = getelementptr i64, ptr %p, i64 2
-  %units = load i64, ptr %p2
-  %status = call i64 %kernel(ptr %args, i64 0, i64 %units)
-  %failed = icmp ne i64 %status, 0
-  br i1 %failed, label %stop, label %done
-done:
-  %next = add i64 %i, 1
-  br label %head
-stop:
-  ret i64 %i
-out:
-  ret i64 -1
-}}
-"""
-
-
-STEPS = Kernel("steps", steps_text)
+SHARED = 6_000  # ns of a launch that are worth dividing: threads meet in some hundreds
+PART, PARTS = 4_000, 4  # ns of a chunk at least, where there are more than one for each thread; at most so many for each
+WOKEN = 60_000  # ns of shared launches that are worth waking threads for
+BUDGET = 50_000_000  # ns of launches after which a walk looks whether it was interrupted
 
 
 @dataclass
 class Launch:
     """A kernel `i64 kernel(ptr args, i64 first, i64 end)` on units first to end, and its arguments.
 
-    An argument is a number, an array (its address), or another kernel (its address). `refused`: what to call when the kernel
-    returns anything but 0, to say why.
+    An argument is a number, an array (its address), or another kernel (its address). `work`: about how many ns it takes.
+    `refused`: what to call when the kernel returns anything but 0, to say why.
     """
 
     library: Library
     kernel: Kernel
     args: Sequence[int | Array | Kernel]
     units: int
+    work: int = 0
     refused: Callable[[], object] | None = None
     words: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -85,28 +53,94 @@ class Launch:
         return int(arg)
 
     def __call__(self) -> None:
-        Batch(self.library, [self])()
+        run(self.library, [self])
 
 
-class Batch:
-    """Launches in order, as one native call."""
+class Table:
+    """Steps that a walk goes through. Those of Python are STOPs; `resume` says after which."""
 
-    def __init__(self, library: Library, launches: Sequence[Launch]):
-        library.load([STEPS, *(k for launch in launches for k in launch.kernels)])
-        self.launches = list(launches)
-        for launch in launches:
+    def __init__(self, library: Library):
+        self.library = library
+        self.launches: dict[int, Launch] = {}
+        self.stops: dict[int, Callable[[], None]] = {}
+        self._rows: list[list[int]] = []
+        self._places: list[Array] = []  # what steps read and write, kept
+        self._ahead: list[int] = []  # ns of shared launches from a step to the next stop
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    # -- writing it
+
+    def step(self, kind: Step, *words: int | Array) -> int:
+        """Adds a step and gives its number; an array stands for its address."""
+        row = [int(kind)]
+        for word in words:
+            if isinstance(word, np.ndarray):
+                self._places.append(word)
+                row.append(word.ctypes.data)
+            else:
+                row.append(word)
+        self._rows.append(row + [0] * (WORDS - len(row)))
+        return len(self._rows) - 1
+
+    def launch(self, launch: Launch) -> None:
+        self.launches[self.step(Step.LAUNCH)] = launch
+
+    def stop(self, run: Callable[[], None]) -> None:
+        self.stops[self.step(Step.STOP)] = run
+
+    def aim(self, step: int, position: int, to: int) -> None:
+        """Sets a word of a step that is there already: where it jumps."""
+        self._rows[step][position] = to
+
+    def finish(self, threads: int, times: Sequence[int] | None = None) -> None:
+        """Loads the kernels and writes addresses down. `threads`: how many may share; `times`: how often each step runs, about."""
+        launches = self.launches.values()
+        self.library.load([k for launch in launches for k in launch.kernels])
+        self.end = self.step(Step.STOP)
+        for number, launch in self.launches.items():
             if not launch.words.size:
                 launch.bind()
-        rows = [(library.address(l.kernel), l.words.ctypes.data, l.units) for l in launches]
-        self._table = np.array(rows, np.int64).reshape(-1, 3)
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        self._steps = prototype(library.address(STEPS))
-        self._at, self._count = self._table.ctypes.data, len(self.launches)
+            chunks = min(launch.units, PARTS * threads, max(threads, launch.work // PART)) if launch.work >= SHARED else 1
+            words = [self.library.address(launch.kernel), launch.words.ctypes.data, launch.units, max(launch.work, 50), chunks]
+            self._rows[number][1 : 1 + len(words)] = words
+        ahead = 0
+        for number in reversed(range(len(self._rows))):
+            row = self._rows[number]
+            if row[0] == Step.STOP:
+                ahead = 0
+            elif row[0] == Step.LAUNCH and row[5] > 1:
+                ahead += row[4] * (times[number] if times else 1)
+            self._ahead.append(ahead)
+        self._ahead.reverse()
+        self._table = np.array(self._rows, np.int64)
+        self._at = self._table.ctypes.data
 
-    def __call__(self) -> None:
-        failed = int(self._steps(self._at, 0, self._count))
-        if failed >= 0:
-            refused = self.launches[failed].refused
-            assert refused is not None, self.launches[failed].kernel.key
-            refused()
-            raise AssertionError(self.launches[failed].kernel.key)
+    # -- walking it
+
+    def run(self, workers: Team) -> None:
+        """Walks from the first step to the end. Raises what a step of Python, or one that was refused, raises."""
+        step = 0
+        while True:
+            came = workers.walk(self._at, step, BUDGET, self._ahead[step] >= WOKEN)
+            step, why = came >> 2, came & 3
+            if why == Why.STOPPED:
+                if step == self.end:
+                    return
+                self.stops[step]()
+                step += 1
+            elif why == Why.REFUSED:
+                launch = self.launches[step]
+                assert launch.refused is not None, launch.kernel.key
+                launch.refused()
+                raise AssertionError(launch.kernel.key)
+
+
+def run(library: Library, launches: Sequence[Launch], threads: int = 1) -> None:
+    """Runs launches in order, as one native call."""
+    table = Table(library)
+    for launch in launches:
+        table.launch(launch)
+    table.finish(threads)
+    table.run(team(library, threads))

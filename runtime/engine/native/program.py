@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from xdsl.ir import Block, Operation
@@ -15,31 +17,41 @@ from populus.dialects.poplar.program import FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.binding import collapsed, params_of, piece_of
+from populus.runtime.engine.native.assembly import assembled
 from populus.runtime.engine.native.copies import copy
 from populus.runtime.engine.native.jit import library
 from populus.runtime.engine.native.kernels import NATIVE
-from populus.runtime.engine.native.launch import Batch, Launch
+from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.partials import partial_sums
 from populus.runtime.engine.native.products import conv, matmul
+from populus.runtime.engine.native.team import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
-from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode, located
+from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
 from populus.runtime.liveness import liveness
 
 
 class NativeProgram(NumpyProgram):
-    """A graph whose steps between two of the host's are one native call.
+    """A graph whose steps between two of the host's, loops and branches among them, are one native call.
 
     `fallbacks`: how many families of each codelet run on the NumPy kernel, for want of a native one for their types or form.
-    `cpu`: as `machine.machine` takes it. Raises PopulusError if llvmlite is not installed.
+    `cpu`: as `machine.machine` takes it; `threads`: as `threads_of` does. Raises PopulusError if llvmlite is not installed.
     """
 
-    def __init__(self, graph: GraphOp, cpu: str | None = None):
+    def __init__(self, graph: GraphOp, cpu: str | None = None, threads: int | None = None):
         try:
             self.library = library(cpu)
         except ImportError:
             raise PopulusError("the native engine needs llvmlite, which is not installed; install xdsl[llvm], or use numpy") from None
         self._touching: dict[StorageOp, set[Operation]] | None = None
+        self.team = team(self.library, threads_of(threads))
         super().__init__(graph)
+
+    def load(self) -> None:
+        super().load()
+        self.table = assembled(self.library, self.body, self.array, self.team.size)
+
+    def walk(self) -> None:
+        self.table.run(self.team)
 
     def family(self, family: FamilyOp) -> list[Run]:
         launches = self.launches(family)
@@ -129,66 +141,24 @@ class NativeProgram(NumpyProgram):
             if launches is None:
                 nodes += self._nodes(step)
             else:
-                nodes.append(_Sums(self, (step, steps.pop(0)), launches))
-        return NativeBlock(nodes)
+                pair = step, steps.pop(0)
+                nodes.append(_Sums(pair[1], launches, apart=cache(partial(self._apart, pair))))
+        return BlockNode(nodes)
+
+    def _apart(self, steps: Iterable[Operation]) -> list[StepNode]:
+        """Steps that run as one, each by itself, for who observes them. What they leave to NumPy is not counted: it does not run else."""
+        counted = dict(self.fallbacks)
+        nodes = [self.execute(step) for step in steps if isinstance(step, ExecuteOp)]
+        self.fallbacks = counted
+        return nodes
 
 
-class _Sums(Node):
+@dataclass
+class _Sums(StepNode):
     """Two steps as one; who observes sees both."""
 
-    def __init__(self, program: NativeProgram, steps: tuple[Operation, Operation], launches: Sequence[Launch]):
-        self.program, self.steps, self.launches = program, steps, launches
-
-    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
-        return [(launch, self.steps[1]) for launch in self.launches]
+    apart: Callable[[], list[StepNode]] = list[StepNode]
 
     def observed(self, observe: Observer) -> None:
-        for step in self.steps:
-            assert isinstance(step, ExecuteOp), step
-            self.program.execute(step).observed(observe)
-
-
-class NativeBlock(BlockNode):
-    """Nodes in order, launches that follow one another as one call."""
-
-    def __init__(self, nodes: Sequence[Node]):
-        super().__init__(nodes)
-        self._merged = _merged(super().calls())
-        self._runs = tuple(run for run, _ in self._merged)
-        self._ops = tuple(op for _, op in self._merged)
-
-    def calls(self) -> Sequence[tuple[Run, Operation | None]]:
-        return self._merged
-
-
-def _merged(calls: Sequence[tuple[Run, Operation | None]]) -> list[tuple[Run, Operation | None]]:
-    merged: list[tuple[Run, Operation | None]] = []
-    launches: list[Launch] = []
-
-    def flush() -> None:
-        if launches:
-            merged.append((Batch(launches[0].library, launches), None))
-            launches.clear()
-
-    for run, op in calls:
-        if isinstance(run, Batch):
-            launches += run.launches
-        elif isinstance(run, Launch):
-            if run.refused is not None and op is not None:
-                run.refused = _placed(run.refused, op)
-            launches.append(run)
-        else:
-            flush()
-            merged.append((run, op))
-    flush()
-    return merged
-
-
-def _placed(run: Callable[[], object], op: Operation) -> Callable[[], None]:
-    """A call whose PopulusError names the step."""
-
-    def placed() -> None:
-        with located(op):
-            run()
-
-    return placed
+        for step in self.apart():
+            step.observed(observe)

@@ -17,37 +17,39 @@ BLOCK = 2048  # elements of y that stay in cache while slices are added to them
 
 
 def _across(op: str, square: bool, type: str, name: str, machine: Machine) -> str:
-    """y: runs of n elements; each is the fold of the same run of x, shifted by every offset of a table. Units are runs."""
+    """y: runs of n elements; each is the fold of the same run of x, shifted by every offset of a table.
+
+    Units are blocks of runs."""
     f = Function(name)
     x, y, xs, ys, slices, count, n = f.args("pppppii")
 
-    def run(r: str) -> None:
+    blocks = f.let(f"sdiv i64 {f.add(n, BLOCK - 1)}, {BLOCK}")
+
+    def block(unit: str) -> None:
+        r = f.let(f"sdiv i64 {unit}, {blocks}")
         source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
         target = f.beyond(y, f.load("i64", f.at(ys, r, "i64")))
+        begin = f.mul(f.sub(unit, f.mul(r, blocks)), BLOCK)
+        end = f.call("i64", "llvm.smin.i64", ("i64", f.add(begin, BLOCK)), ("i64", n))
 
-        def block(begin: str) -> None:
-            end = f.call("i64", "llvm.smin.i64", ("i64", f.add(begin, BLOCK)), ("i64", n))
+        def slice(s: str) -> None:
+            line = f.beyond(source, f.load("i64", f.at(slices, s, "i64")))
 
-            def slice(s: str) -> None:
-                line = f.beyond(source, f.load("i64", f.at(slices, s, "i64")))
+            def one(i: str, first: bool) -> None:
+                value = f.load(type, f.at(line, i, type))
+                if square:
+                    value = f.let(f"fmul {type} {value}, {value}")
+                place = f.at(target, i, type)
+                f.store(type, value if first else combine(f, op, type, f.load(type, place), value), place)
 
-                def one(i: str, first: bool) -> None:
-                    value = f.load(type, f.at(line, i, type))
-                    if square:
-                        value = f.let(f"fmul {type} {value}, {value}")
-                    place = f.at(target, i, type)
-                    f.store(type, value if first else combine(f, op, type, f.load(type, place), value), place)
+            def all(first: bool) -> None:
+                f.each(begin, end, lambda i: one(i, first))
 
-                def all(first: bool) -> None:
-                    f.each(begin, end, lambda i: one(i, first))
+            f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: all(True), lambda: all(False))
 
-                f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: all(True), lambda: all(False))
+        f.loop(0, count, slice)
 
-            f.loop(0, count, slice)
-
-        f.loop(0, n, block, step=BLOCK)
-
-    f.loop("%first", "%end", run)
+    f.loop("%first", "%end", block)
     return f.done()
 
 
@@ -99,7 +101,8 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
     first_x, first_y = (kept, y) if along else (_firsts(kept, n), _firsts(y, n))
     xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     slices = offsets(lead.shape, lead.strides)
-    return [Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], len(xs))]
+    units = len(xs) if along else len(xs) * -(-n // BLOCK)
+    return [Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], units, x.nbytes // 12)]
 
 
 def _run(*arrays: Array) -> int:

@@ -159,7 +159,7 @@ def _rows(task: Task) -> tuple[Array, Array] | None:
 
 def _launch(library: Library, kernel: Kernel, x: Array, y: Array, *more: Array) -> list[Launch]:
     tables = [offsets(a.shape[:-1], a.strides[:-1]) for a in (x, y)]
-    return [Launch(library, kernel, [x, y, *tables, y.shape[-1], *more], len(tables[0]))]
+    return [Launch(library, kernel, [x, y, *tables, y.shape[-1], *more], len(tables[0]), y.size // 2)]
 
 
 def softmax(library: Library, task: Task) -> list[Launch] | None:

@@ -72,8 +72,9 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
         return None
     outer_x, outer_y = offsets(table.shape[:dim], table.strides[:dim]), offsets(y.shape[:dim], y.strides[:dim])
     width = indices.itemsize
+    refused = KERNELS["multi_slice"](task)
     args = [table, indices, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
-    return [Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, KERNELS["multi_slice"](task))]
+    return [Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, y.nbytes // 8, refused)]
 
 
 def _known(codelet: str, library: Library, task: Task) -> list[Launch] | None:

@@ -152,7 +152,7 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, axes:
         x, y, other, *tables, tall.rows(x.strides[-2]), wide.columns(inner), y.strides[-2], y.shape[-2], y.shape[-1],
         tall.kernel, wide.kernel, wide.stride * inner, w_plane,
     ]  # fmt: skip
-    return [Launch(library, kernel, args, len(tables[0]))]
+    return [Launch(library, kernel, args, len(tables[0]), y.size * tall.kernel * wide.kernel // 8)]
 
 
 def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int]) -> list[Launch] | None:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr,
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+import populus
 from populus.dialects.data import constant
 from populus.dialects.diagnostics import verify
 from populus.dialects.element_types import shape_of, tensor
@@ -19,6 +20,7 @@ from populus.dialects.popnn import PoolOp, SoftmaxOp
 from populus.dialects.popops import BroadcastOp, ConcatOp, DimShuffleOp, MapOp, ReduceOp, ReshapeOp, SliceOp
 from populus.dialects.table import context
 from populus.lowering.pipeline import Pipeline
+from populus.runtime.engine.native import launch
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
@@ -127,3 +129,16 @@ def test_tiles_compute_what_whole_arrays_do(seed: int):
             for name, e in expected.items():
                 scale = max(float(np.abs(e[np.isfinite(e)]).max(initial=0)), 1e-6)
                 np.testing.assert_allclose(found[name] / scale, e / scale, rtol=0, atol=2e-5, err_msg=f"{name} {engine} {fuse}")
+
+
+@pytest.mark.parametrize("seed", range(0, PROGRAMS, 8))
+def test_native_code_gives_the_same_bits_on_any_number_of_threads(seed: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launch, "SHARED", 0)
+    monkeypatch.setattr(launch, "WOKEN", 0)
+    module = Programs(seed).module()
+    inputs = populus.compile(module).signature.random(seed)
+    Pipeline.named("inference").from_level("popops").with_defaults(target="gc200", tiles=16).run(context(), module)
+    expected = Session(module, "native", threads=1).run(inputs)
+    for threads in (2, 3):
+        found = Session(module, "native", threads=threads).run(inputs)
+        assert all(found[name].tobytes() == e.tobytes() for name, e in expected.items())

@@ -18,9 +18,10 @@ from populus.dialects.element_types import element_of
 from populus.dialects.table import context
 from populus.runtime.engine.native import cache
 from populus.runtime.engine.native.jit import Library
-from populus.runtime.engine.native.launch import STEPS, Batch
+from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import machine
 from populus.runtime.engine.native.program import NativeProgram
+from populus.runtime.engine.native.walker import WORKER
 from populus.runtime.session import Session
 
 RUN = [case for case in cases() if case.name not in LEFT_OUT]
@@ -169,8 +170,8 @@ def compiled(tmp_path, monkeypatch):
     """A new process's library on this cache, having compiled one kernel."""
     monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
     made = Library(machine())
-    made.load([STEPS])
-    assert made.address(STEPS)
+    made.load([WORKER])
+    assert made.address(WORKER)
     return made.compiled
 
 
@@ -243,9 +244,9 @@ def test_a_product_in_slices_and_its_sum_are_one_launch_with_the_same_bits(also)
     rng = np.random.default_rng(0)
     inputs = {"a": rng.standard_normal((1, 9, 50)).astype("f4"), "b": rng.standard_normal((1, 50, 70)).astype("f4")}
     program = NativeProgram(parsed.body.block.first_op)
-    launches = [run for run, _ in program.body.calls() if isinstance(run, Batch)]
+    launches = [run for run, _ in program.body.calls() if isinstance(run, Launch)]
     # Packing b, and the product; or that for each slice, and the sum, where the slices are wanted too.
-    assert [len(batch.launches) for batch in launches] == ([2] if not also else [4 * 2 + 1])
+    assert len(launches) == (2 if not also else 4 * 2 + 1)
     found, seen = program.run(inputs), []
     stepwise = program.run(inputs, lambda step, written: seen.append(step))
     assert len(seen) == 5 + bool(also)  # streams out are steps too

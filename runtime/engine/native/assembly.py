@@ -1,0 +1,142 @@
+"""The control tree of a program as a table of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from populus.runtime.codelets.task import Run
+from populus.runtime.engine.native.jit import Library
+from populus.runtime.engine.native.launch import Launch, Table
+from populus.runtime.engine.native.walker import Step
+from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, located
+
+Array = NDArray[Any]
+
+
+def assembled(library: Library, body: BlockNode, memory: Callable[[SSAValue], Array], threads: int) -> Table:
+    """The table of a program for some threads. `memory`: of a view."""
+    assembler = _Assembler(library, memory)
+    assembler.node(body)
+    assembler.functions()
+    assembler.table.finish(threads, assembler.times)
+    return assembler.table
+
+
+class _Assembler:
+    def __init__(self, library: Library, memory: Callable[[SSAValue], Array]):
+        self.table, self.memory = Table(library), memory
+        self.times: list[int] = []  # how often each step runs: the counts of the loops around it
+        self._around = 1
+        self._functions: dict[int, _Function] = {}
+
+    def step(self, kind: Step, *words: int | Array) -> int:
+        number = self.table.step(kind, *words)
+        self.times += [self._around] * (number + 1 - len(self.times))
+        return number
+
+    def node(self, node: Node) -> None:
+        match node:
+            case BlockNode():
+                for inner in node.nodes:
+                    self.node(inner)
+            case StepNode():
+                for run in node.runs:
+                    self.run(run, node.op)
+            case RepeatNode():
+                self.repeat(node)
+            case WhileNode():
+                again = len(self.table)
+                self.node(node.before)
+                leave = self.step(Step.UNLESS, self.memory(node.op.predicate))
+                self.node(node.body)
+                self.step(Step.JUMP, again)
+                self.table.aim(leave, 2, len(self.table))
+            case IfNode():
+                other = self.step(Step.UNLESS, self.memory(node.op.predicate))
+                self.node(node.then)
+                leave = self.step(Step.JUMP)
+                self.table.aim(other, 2, len(self.table))
+                self.node(node.otherwise)
+                self.table.aim(leave, 1, len(self.table))
+            case SwitchNode():
+                self.switch(node)
+            case CallNode():
+                function = self._functions.setdefault(id(node.body), _Function(node.body))
+                function.calls.append(self.step(Step.CALL, function.place))
+                function.times += self._around
+            case _:
+                raise AssertionError(node)
+
+    def run(self, run: Run, op: Operation) -> None:
+        if isinstance(run, Launch):
+            if run.refused is not None:
+                run.refused = _placed(run.refused, op)
+            self.table.launch(run)
+        else:
+            self.table.stop(_placed(run, op))
+        self.times.append(self._around)
+
+    def repeat(self, node: RepeatNode) -> None:
+        if node.count <= 0:
+            return
+        place = np.zeros(1, np.int64)
+        self.step(Step.SET, place, node.count)
+        begin, around = len(self.table), self._around
+        self._around *= node.count
+        self.node(node.body)
+        self._around = around
+        self.step(Step.LOOP, place, begin)
+
+    def switch(self, node: SwitchNode) -> None:
+        control = self.memory(node.op.control)
+        cases = [self.step(Step.CASE, control, case) for case in node.cases]
+        default = self.step(Step.JUMP)
+        leaves: list[int] = []
+        for case, program in zip([*cases, default], node.programs, strict=True):
+            self.table.aim(case, 1 if case == default else 3, len(self.table))
+            self.node(program)
+            leaves.append(self.step(Step.JUMP))
+        for leave in leaves:
+            self.table.aim(leave, 1, len(self.table))
+
+    def functions(self) -> None:
+        """The bodies that are called, behind the program's end; one of them may call others."""
+        leave = self.step(Step.JUMP)
+        done: set[int] = set()
+        while left := [key for key in self._functions if key not in done]:
+            function = self._functions[left[0]]
+            function.begin, self._around = len(self.table), function.times
+            self.node(function.body)
+            self.step(Step.RETURN, function.place)
+            done.add(left[0])
+        for function in self._functions.values():
+            for call in function.calls:
+                self.table.aim(call, 2, function.begin)
+        self._around = 1
+        self.table.aim(leave, 1, len(self.table))
+        self.times.append(1)  # of the stop at the end
+
+
+class _Function:
+    """`place`: where a call leaves its number, as no function calls itself."""
+
+    def __init__(self, body: BlockNode):
+        self.body, self.place = body, np.zeros(1, np.int64)
+        self.calls: list[int] = []
+        self.begin = 0
+        self.times = 0
+
+
+def _placed(run: Callable[[], object], op: Operation) -> Callable[[], None]:
+    """A call whose PopulusError names the step."""
+
+    def placed() -> None:
+        with located(op):
+            run()
+
+    return placed

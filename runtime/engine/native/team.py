@@ -1,0 +1,106 @@
+"""Threads that run shares of launches: they wait in Python, and enter compiled code once for a run."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from functools import lru_cache
+from queue import SimpleQueue
+
+import numpy as np
+
+from populus.dialects.diagnostics import PopulusError
+from populus.runtime.engine.native.jit import Library
+from populus.runtime.engine.native.walker import STATE_WORDS, TICKET, WALK, WORKER, YIELD
+
+VARIABLE = "POPULUS_THREADS"
+MOST = 250
+
+
+def threads_of(given: int | None = None) -> int:
+    """How many threads a program runs on: `given`, else POPULUS_THREADS, else the CPUs that this process may use.
+
+    Raises PopulusError for what is no number from 1 to 250.
+    """
+    if given is not None:
+        return _checked(given, f"threads = {given}")
+    named = os.environ.get(VARIABLE)
+    if named:
+        return _checked(int(named) if named.isdecimal() else 0, f"{VARIABLE} = {named}")
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), MOST)
+    return min(os.cpu_count() or 1, MOST)
+
+
+def _checked(n: int, found: str) -> int:
+    if not 1 <= n <= MOST:
+        raise PopulusError(f"{found}; a program runs on 1 to {MOST} threads")
+    return n
+
+
+class Team:
+    """Some threads of which the caller is one.
+
+    A run that finds the team busy with another thread's run goes alone: results are the same. Workers go home when the
+    ticket is no longer theirs, whatever ended the run; what a chunk reads and writes is there until it is done.
+    """
+
+    def __init__(self, library: Library, size: int):
+        library.load([WALK, WORKER])
+        number, pointer = ctypes.c_int64, ctypes.c_void_p
+        self._walk = ctypes.CFUNCTYPE(number, pointer, pointer, number, number)(library.address(WALK))
+        self._worker = ctypes.CFUNCTYPE(None, pointer, number)(library.address(WORKER))
+        memory = np.zeros(STATE_WORDS + 16, np.int64)
+        skipped = -memory.ctypes.data % 128 // 8
+        self._state = memory[skipped : skipped + STATE_WORDS]
+        self._state[YIELD] = _yield_address()
+        self._at = self._state.ctypes.data
+        self._lock = threading.Lock()
+        self._ticket = 0
+        self.size = size
+        self._wake: list[SimpleQueue[int]] = []
+
+    def walk(self, table: int, first: int, budget: int, shared: bool) -> int:
+        """What the walker gives. `shared`: wake the others."""
+        if not shared or self.size == 1 or not self._lock.acquire(blocking=False):
+            return int(self._walk(table, None, first, budget))
+        try:
+            self._ticket += 1
+            self._state[TICKET] = self._ticket
+            for wake in self._wake or self._started():
+                wake.put(self._ticket)
+            return int(self._walk(table, self._at, first, budget))
+        finally:
+            self._state[TICKET] = 0
+            self._lock.release()
+
+    def _started(self) -> list[SimpleQueue[int]]:
+        for i in range(1, self.size):
+            wake = SimpleQueue[int]()
+            threading.Thread(target=self._serve, args=(wake,), name=f"populus-{i}", daemon=True).start()
+            self._wake.append(wake)
+        return self._wake
+
+    def _serve(self, wake: SimpleQueue[int]) -> None:
+        while True:
+            self._worker(self._at, wake.get())
+
+
+def _yield_address() -> int:
+    with contextlib.suppress(AttributeError, OSError):
+        library = ctypes.windll.kernel32 if os.name == "nt" else ctypes.CDLL(None)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        function = library.SwitchToThread if os.name == "nt" else library.sched_yield  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return ctypes.cast(function, ctypes.c_void_p).value or 0  # pyright: ignore[reportUnknownArgumentType]
+    return 0
+
+
+@lru_cache(16)
+def team(library: Library, size: int) -> Team:
+    """The team of this size, which all programs share."""
+    return Team(library, size)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=team.cache_clear)  # threads do not come along

@@ -1,0 +1,291 @@
+"""The compiled code that walks a program: a table of steps with jumps, and worker threads that take shares of its launches.
+
+A step is eight words; the first says what it does:
+
+    LAUNCH kernel args units work chunks     runs a kernel; `work`: about how many ns; `chunks`: in how many parts threads share it; 1: not
+    STOP                                     back to Python, which runs what has no native code, or is done
+    JUMP to · SET place value · LOOP place to (count down, go there while more than 0)
+    UNLESS place to (a byte that is 0) · CASE place value to (an i32) · CALL place to · RETURN place (where the call left its number)
+
+One thread walks. For a launch that is shared it publishes a job: the kernel, its arguments, and its units in some chunks. Whoever is
+there takes the next chunk, workers and the walker alike, by one atomic exchange that fails where the job is no longer the same; the
+walker goes on when all chunks are done. So a worker that comes late, or never, or is held up by the system, holds up nobody unless it
+has a chunk. Who waits spins with pauses, and after some turns yields. What a unit computes does not depend on who computes
+it, so results do not depend on threads.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from populus.runtime.engine.native.jit import Kernel
+from populus.runtime.engine.native.machine import Machine
+
+WORDS = 8  # of a step
+
+
+class Step(IntEnum):
+    LAUNCH, STOP, JUMP, SET, LOOP, UNLESS, CASE, CALL, RETURN = range(9)
+
+
+class Why(IntEnum):
+    """Why a walk came back, in the lowest two bits of what it gives; the step's number stands above them."""
+
+    STOPPED, REFUSED, PAUSED = range(3)
+
+
+# Words of the state that threads share, each group on a cache line of its own.
+NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: (its number << 16) + the next chunk to take
+DONE, FAILED = 16, 17
+TICKET = 32  # the walk that workers may join; 0: none
+YIELD = 48  # the address of the system's yield; 0: none
+STATE_WORDS = 64
+
+SPINS = 3000  # pauses before the first yield: some 50 us
+CHUNK = 64  # shares of many units begin at multiples of it, so that threads seldom write to one cache line
+
+
+def _pause(machine: Machine) -> tuple[str, str]:
+    """The instruction for a thread that waits: its call and its declaration."""
+    architecture = machine.triple.split("-")[0]
+    if architecture in ("x86_64", "i386", "i686", "AMD64"):
+        return "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
+    if architecture in ("aarch64", "arm64"):
+        return "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
+    return "fence seq_cst", ""
+
+
+def _common(name: str, machine: Machine) -> str:
+    call, declaration = _pause(machine)
+    return f"""{declaration}
+define internal void @{name}_rest(ptr %state, i64 %turn) {{
+  %early = icmp ult i64 %turn, {SPINS}
+  br i1 %early, label %pause, label %late
+late:
+  %p = getelementptr i64, ptr %state, i64 {YIELD}
+  %yield = load ptr, ptr %p
+  %none = icmp eq ptr %yield, null
+  br i1 %none, label %pause, label %give
+give:
+  %ignored = call i32 %yield()
+  ret void
+pause:
+  {call}
+  ret void
+}}
+
+define internal i64 @{name}_bound(i64 %units, i64 %part, i64 %n) {{
+  %product = mul i64 %units, %part
+  %even = udiv i64 %product, %n
+  %many = icmp uge i64 %units, {64 * CHUNK}
+  %rounded = and i64 %even, {-CHUNK}
+  %chosen = select i1 %many, i64 %rounded, i64 %even
+  %last = icmp eq i64 %part, %n
+  %bound = select i1 %last, i64 %units, i64 %chosen
+  ret i64 %bound
+}}
+
+; Takes a chunk and runs it: 0; 1: there is none to take, 2: someone else was faster.
+define internal i64 @{name}_take(ptr %state) {{
+  %next = load atomic i64, ptr %state acquire, align 8
+  %p1 = getelementptr i64, ptr %state, i64 {CHUNKS}
+  %chunks = load atomic i64, ptr %p1 monotonic, align 8
+  %chunk = and i64 %next, 65535
+  %some = icmp ult i64 %chunk, %chunks
+  br i1 %some, label %read, label %none
+none:
+  ret i64 1
+read:
+  %p2 = getelementptr i64, ptr %state, i64 {KERNEL}
+  %address = load atomic i64, ptr %p2 monotonic, align 8
+  %p3 = getelementptr i64, ptr %state, i64 {ARGS}
+  %words = load atomic i64, ptr %p3 monotonic, align 8
+  %p4 = getelementptr i64, ptr %state, i64 {UNITS}
+  %units = load atomic i64, ptr %p4 monotonic, align 8
+  %after = add i64 %next, 1
+  ; What was read belongs to the job of %next if this succeeds: a job's number changes before its words do.
+  %pair = cmpxchg ptr %state, i64 %next, i64 %after acq_rel acquire
+  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %mine, label %run, label %lost
+lost:
+  ret i64 2
+run:
+  %low = call i64 @{name}_bound(i64 %units, i64 %chunk, i64 %chunks)
+  %following = add i64 %chunk, 1
+  %high = call i64 @{name}_bound(i64 %units, i64 %following, i64 %chunks)
+  %kernel = inttoptr i64 %address to ptr
+  %args = inttoptr i64 %words to ptr
+  %status = call i64 %kernel(ptr %args, i64 %low, i64 %high)
+  %bad = icmp ne i64 %status, 0
+  br i1 %bad, label %fail, label %finish
+fail:
+  %p5 = getelementptr i64, ptr %state, i64 {FAILED}
+  store atomic i64 1, ptr %p5 monotonic, align 8
+  br label %finish
+finish:
+  %p6 = getelementptr i64, ptr %state, i64 {DONE}
+  %count = atomicrmw add ptr %p6, i64 1 acq_rel
+  ret i64 0
+}}
+"""
+
+
+def _worker(name: str, machine: Machine) -> str:
+    """`void worker(state, ticket)`: takes chunks until the walk that has this ticket is over."""
+    return f"""{_common(name, machine)}
+define void @{name}(ptr %state, i64 %ticket) {{
+entry:
+  %p = getelementptr i64, ptr %state, i64 {TICKET}
+  br label %look
+look:
+  %turn = phi i64 [ 0, %entry ], [ 0, %look2 ], [ %later, %wait ]
+  %open = load atomic i64, ptr %p acquire, align 8
+  %mine = icmp eq i64 %open, %ticket
+  br i1 %mine, label %try, label %out
+try:
+  %took = call i64 @{name}_take(ptr %state)
+  %nothing = icmp eq i64 %took, 1
+  br i1 %nothing, label %wait, label %look2
+look2:
+  br label %look
+wait:
+  call void @{name}_rest(ptr %state, i64 %turn)
+  %later = add i64 %turn, 1
+  br label %look
+out:
+  ret void
+}}
+"""
+
+
+def _walk(name: str, machine: Machine) -> str:
+    """`i64 walk(table, state, first, budget)`: from step `first` on; (step << 2) + why it came back. `state` null: alone.
+
+    After about `budget` ns of launches it comes back paused, so that Python sees to signals.
+    """
+    words = "\n".join(f"  %q{i} = getelementptr i64, ptr %p, i64 {i}\n  %{w} = load i64, ptr %q{i}" for i, w in enumerate("abcde", 1))
+    before = {"entry": "start", "done": "pc1", "jump": "a", "set": "pc1", "loop": "looped", "unless": "decided", "case": "chosen",
+              "call": "b", "return": "back"}  # fmt: skip
+    left = {"entry": "budget", "done": "spent"}
+    phis = "\n".join(
+        f"  %{name} = phi i64 " + ", ".join(f"[ %{value}, %{block} ]" for block, value in values.items())
+        for name, values in (("pc", before), ("left", {block: left.get(block, "left") for block in before}))
+    )
+    cases = "\n".join(f"    i64 {step.value}, label %{step.name.lower()}" for step in Step if step is not Step.STOP)
+    return f"""{_common(name, machine)}
+define i64 @{name}(ptr %table, ptr %state, i64 %start, i64 %budget) {{
+entry:
+  %alone = icmp eq ptr %state, null
+  br label %head
+head:
+{phis}
+  %at = mul i64 %pc, {WORDS}
+  %p = getelementptr i64, ptr %table, i64 %at
+  %op = load i64, ptr %p
+{words}
+  %pa = inttoptr i64 %a to ptr
+  %pc1 = add i64 %pc, 1
+  switch i64 %op, label %stop [
+{cases}
+  ]
+jump:
+  br label %head
+set:
+  store i64 %b, ptr %pa
+  br label %head
+loop:
+  %turns = load i64, ptr %pa
+  %fewer = sub i64 %turns, 1
+  store i64 %fewer, ptr %pa
+  %again = icmp sgt i64 %fewer, 0
+  %looped = select i1 %again, i64 %b, i64 %pc1
+  br label %head
+unless:
+  %flag = load i8, ptr %pa
+  %false = icmp eq i8 %flag, 0
+  %decided = select i1 %false, i64 %b, i64 %pc1
+  br label %head
+case:
+  %narrow = load i32, ptr %pa
+  %wanted = trunc i64 %b to i32
+  %equal = icmp eq i32 %narrow, %wanted
+  %chosen = select i1 %equal, i64 %c, i64 %pc1
+  br label %head
+call:
+  store i64 %pc1, ptr %pa
+  br label %head
+return:
+  %back = load i64, ptr %pa
+  br label %head
+launch:
+  %args = inttoptr i64 %b to ptr
+  %spent = sub i64 %left, %d
+  %small = icmp ule i64 %e, 1
+  %single = or i1 %small, %alone
+  br i1 %single, label %all, label %share
+all:
+  %status0 = call i64 %pa(ptr %args, i64 0, i64 %c)
+  br label %ran
+share:
+  %old = load atomic i64, ptr %state monotonic, align 8
+  %number = and i64 %old, -65536
+  %new = add i64 %number, 65536
+  %closed = or i64 %new, 65535
+  store atomic i64 %closed, ptr %state seq_cst, align 8
+  fence seq_cst
+  %p1 = getelementptr i64, ptr %state, i64 {KERNEL}
+  store atomic i64 %a, ptr %p1 monotonic, align 8
+  %p2 = getelementptr i64, ptr %state, i64 {ARGS}
+  store atomic i64 %b, ptr %p2 monotonic, align 8
+  %p3 = getelementptr i64, ptr %state, i64 {UNITS}
+  store atomic i64 %c, ptr %p3 monotonic, align 8
+  %p4 = getelementptr i64, ptr %state, i64 {CHUNKS}
+  store atomic i64 %e, ptr %p4 monotonic, align 8
+  %p5 = getelementptr i64, ptr %state, i64 {DONE}
+  store atomic i64 0, ptr %p5 monotonic, align 8
+  %p6 = getelementptr i64, ptr %state, i64 {FAILED}
+  store atomic i64 0, ptr %p6 monotonic, align 8
+  store atomic i64 %new, ptr %state release, align 8
+  br label %mine
+mine:
+  %took = call i64 @{name}_take(ptr %state)
+  %nothing = icmp eq i64 %took, 1
+  br i1 %nothing, label %gather, label %mine
+gather:
+  %turn = phi i64 [ 0, %mine ], [ %later, %wait ]
+  %finished = load atomic i64, ptr %p5 acquire, align 8
+  %complete = icmp sge i64 %finished, %e
+  br i1 %complete, label %met, label %wait
+wait:
+  call void @{name}_rest(ptr %state, i64 %turn)
+  %later = add i64 %turn, 1
+  br label %gather
+met:
+  %status2 = load atomic i64, ptr %p6 acquire, align 8
+  br label %ran
+ran:
+  %status = phi i64 [ %status0, %all ], [ %status2, %met ]
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %refused, label %time
+time:
+  %late = icmp slt i64 %spent, 0
+  br i1 %late, label %paused, label %done
+done:
+  br label %head
+refused:
+  %r0 = shl i64 %pc, 2
+  %r1 = or i64 %r0, {Why.REFUSED.value}
+  ret i64 %r1
+paused:
+  %r2 = shl i64 %pc1, 2
+  %r3 = or i64 %r2, {Why.PAUSED.value}
+  ret i64 %r3
+stop:
+  %r4 = shl i64 %pc, 2
+  ret i64 %r4
+}}
+"""
+
+
+WALK = Kernel("walk", _walk)
+WORKER = Kernel("worker", _worker)

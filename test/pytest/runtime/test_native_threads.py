@@ -1,0 +1,234 @@
+"""The native engine's walk: threads that share launches give the same bits, loops are one native call, signals come through."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Command
+from wheel import LEFT_OUT, Case, cases
+
+import populus
+from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.table import context
+from populus.runtime.engine.native import launch
+from populus.runtime.engine.native.program import NativeProgram
+from populus.runtime.engine.native.team import Team, threads_of
+from populus.runtime.session import Session
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """Every launch is worth sharing, however small."""
+    monkeypatch.setattr(launch, "SHARED", 0)
+    monkeypatch.setattr(launch, "WOKEN", 0)
+
+
+def parsed(steps: str):
+    module = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 4> {{\n{steps}}}", "walk.mlir").parse_module()
+    verify(module)
+    return module
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, e in expected.items():
+        assert found[name].tobytes() == e.tobytes(), name
+
+
+CASES = [c for c in cases() if c.name not in LEFT_OUT][::4]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_bits_do_not_depend_on_threads(case: Case, shared):
+    module = populus.compile(case.path, target="host", tiles=16, dims=case.dims()).module("poplar")
+    inputs = populus.compile(case.path, tiles=16, dims=case.dims()).signature.checked(case.inputs())
+    expected = Session(module, "native", threads=1).run(inputs)
+    for threads in (2, 3):
+        session = Session(module, "native", threads=threads)
+        for _ in range(2):
+            same(session.run(inputs), expected)
+
+
+# -- threads -------------------------------------------------------------------------------------------------------------
+
+DOUBLED = """
+%x = poplar.var "x" : !poplar.tensor<5000xf32>
+%y = poplar.var "y" : !poplar.tensor<5000xf32>
+poplar.stream_in "x" to %x : !poplar.tensor<5000xf32>
+poplar.execute "first" {
+  poplar.family @map {expr = #expr.fn<add(_1, _1)>} for (d0 = 5000) on (d0)
+    in x1 = %x[d0] : !poplar.tensor<5000xf32>
+    out y = %y[d0] : !poplar.tensor<5000xf32>
+}
+poplar.repeat 300 {
+  poplar.execute "again" {
+    poplar.family @map {expr = #expr.fn<add(_1, _2)>} for (d0 = 5000) on (d0)
+      in x1 = %x[d0] : !poplar.tensor<5000xf32>
+      inout x2 = %y[d0] : !poplar.tensor<5000xf32>
+  }
+}
+poplar.stream_out %y to "y" : !poplar.tensor<5000xf32>
+"""
+X = np.arange(5000, dtype="f4") % 7
+
+
+def test_sessions_in_several_python_threads_share_the_workers(shared):
+    module, found = parsed(DOUBLED), {}
+
+    def work(i):
+        session = Session(module, "native", threads=3)
+        found[i] = [session.run({"x": X})["y"] for _ in range(20)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == [0, 1, 2]
+    for results in found.values():
+        for y in results:
+            np.testing.assert_array_equal(y, 302 * X)
+
+
+def test_more_threads_than_cpus_do_not_hang(shared):
+    session = Session(parsed(DOUBLED), "native", threads=9)
+    for _ in range(3):
+        np.testing.assert_array_equal(session.run({"x": X})["y"], 302 * X)
+
+
+def test_a_forked_process_has_workers_of_its_own(shared):
+    session = Session(parsed(DOUBLED), "native", threads=2)
+    session.run({"x": X})
+    if (child := os.fork()) == 0:
+        try:
+            again = Session(parsed(DOUBLED), "native", threads=2)
+            right = all((s.run({"x": X})["y"] == 302 * X).all() for s in (session, again))
+        finally:
+            os._exit(0 if right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_number_of_threads_is_that_of_the_caller_the_environment_or_the_cpus(monkeypatch):
+    monkeypatch.delenv("POPULUS_THREADS", raising=False)
+    assert threads_of() == len(os.sched_getaffinity(0))
+    monkeypatch.setenv("POPULUS_THREADS", "7")
+    assert threads_of() == 7
+    assert threads_of(2) == 2
+    for wrong in ("0", "many", "1000"):
+        monkeypatch.setenv("POPULUS_THREADS", wrong)
+        with pytest.raises(PopulusError, match=f"POPULUS_THREADS = {wrong}; a program runs on 1 to 250 threads"):
+            threads_of()
+
+
+def test_threads_are_refused_where_there_is_one(populus: Command, tmp_path):
+    path = next(c.path for c in CASES)
+    assert populus("run", path, "--engine", "native", "--threads", "2").status == 0
+    for engine, threads in (("numpy", "2"), ("native", "0")):
+        outcome = populus("run", path, "--engine", engine, "--threads", threads)
+        assert outcome.status == 1
+        assert f"threads = {threads} with engine {engine}; the native engine runs on 1 thread or more" in outcome.err
+
+
+# -- interruptions -------------------------------------------------------------------------------------------------------
+
+LONG = DOUBLED.replace("repeat 300", "repeat 1000000000")
+
+
+def test_an_interruption_ends_a_run_and_leaves_the_session_as_it_was():
+    code = f"""
+import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
+import numpy as np, signal, threading, os
+from test_native_threads import DOUBLED, LONG, X, parsed
+from populus.runtime.engine.native import launch
+launch.SHARED = launch.WOKEN = 0
+from populus.runtime.session import Session
+long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)
+for _ in range(2):
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        long.run({{"x": X}})
+    except KeyboardInterrupt:
+        print("interrupted")
+    print((short.run({{"x": X}})["y"] == 302 * X).all())
+"""
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["interrupted", "True"] * 2, done.stderr
+    assert time.perf_counter() - begun < 20
+
+
+def test_workers_whose_run_never_began_are_sent_home(shared, monkeypatch):
+    session = Session(parsed(DOUBLED), "native", threads=2)
+    team: Team = session._program.team
+    walk = team._walk
+    monkeypatch.setattr(team, "_walk", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        session.run({"x": X})
+    monkeypatch.setattr(team, "_walk", walk)
+    np.testing.assert_array_equal(session.run({"x": X})["y"], 302 * X)
+
+
+# -- control flow --------------------------------------------------------------------------------------------------------
+
+N = "!poplar.tensor<i32>"
+P = "!poplar.tensor<i1>"
+
+
+def family(expr: str, target: str, *operands: str, type: str = N, out: str = N) -> str:
+    ins = "\n".join(f"in x{i} = {o}[] : {type}" for i, o in enumerate(operands, 1))
+    return f'poplar.execute "e" {{ poplar.family @map {{expr = #expr.fn<{expr}>}} for ()\n{ins}\nout y = {target}[] : {out}\n}}\n'
+
+
+VARIABLES = "".join(f'%{v} = poplar.var "{v}" : {N}\n' for v in ("n", "i", "total", "old")) + f'%p = poplar.var "p" : {P}\n'
+START = VARIABLES + f'poplar.stream_in "n" to %n : {N}\n' + family("mul(_1, 0)", "%i", "%n") + family("mul(_1, 0)", "%total", "%n")
+END = f'poplar.stream_out %total to "total" : {N}\n'
+STEP = f"poplar.copy %total to %old : {N}\n" + family("add(_1, _2)", "%total", "%old", "%i")
+NEXT = f"poplar.copy %i to %old : {N}\n" + family("add(_1, 1)", "%i", "%old")
+EVEN = family("equal(bitwise_and(_1, 1), 0)", "%p", "%i", out=P)
+BELOW = family("lt(_1, _2)", "%p", "%i", "%n", out=P)
+CALLS = "poplar.call @step\npoplar.repeat 3 {\npoplar.call @step\npoplar.call @add\n}\n"
+TRIPLE = f"poplar.copy %total to %old : {N}\n" + family("mul(_1, 3)", "%total", "%old")
+
+PROGRAMS = {
+    "repeat": (f"poplar.repeat 5 {{\n{NEXT}{STEP}}}\n", lambda n: 15),
+    "repeat in repeat": (f"poplar.repeat 3 {{\n{NEXT}poplar.repeat 4 {{\n{STEP}}}\n}}\n", lambda n: 24),
+    "repeat nothing": (f"poplar.repeat 0 {{\n{NEXT}{STEP}}}\n", lambda n: 0),
+    "while": (f"poplar.while %p : {P} before {{\n{BELOW}}} do {{\n{NEXT}{STEP}}}\n", lambda n: n * (n + 1) // 2),
+    "if": (f"poplar.repeat 6 {{\n{NEXT}{EVEN}poplar.if %p : {P} {{\n{STEP}}} else {{\n{TRIPLE}}}\n}}\n", lambda n: 36),
+    "switch": (
+        f"poplar.repeat 4 {{\n{NEXT}poplar.switch %i : {N} case 2 {{\n{STEP}}} case 3 {{\n{TRIPLE}}} default {{\n{STEP}{STEP}}}\n}}\n",
+        lambda n: (2 + 2) * 3 + 8,
+    ),
+    "call": (
+        f"poplar.func @step {{\n{NEXT}poplar.call @add\n}}\npoplar.func @add {{\n{STEP}}}\n{CALLS}",
+        lambda n: 1 + 2 * (2 + 3 + 4),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_loops_and_branches_are_walked_by_compiled_code(name, threads, shared):
+    body, expected = PROGRAMS[name]
+    module = parsed(START + body + END)
+    for n in (0, 7):
+        inputs = {"n": np.array(n, "i4")}
+        for engine in ("numpy", "strict"):
+            assert Session(module, engine).run(inputs)["total"] == expected(n), engine
+        program = NativeProgram(module.body.block.first_op, threads=threads)
+        assert not program.fallbacks
+        for _ in range(2):
+            assert program.run(inputs)["total"] == expected(n)
+        assert len(program.table.stops) == 2  # the streams
+        steps = itertools.count()
+        assert program.run(inputs, lambda step, written, steps=steps: next(steps))["total"] == expected(n)
+        assert next(steps) >= 4
