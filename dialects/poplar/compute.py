@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.diagnostics import did_you_mean
 from populus.dialects.poplar.codelets import CODELETS, Codelet
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
 from populus.dialects.poplar.partition import Domain, along, bounds_problem, race
@@ -81,8 +81,7 @@ class FamilyOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.codelet.data not in CODELETS:
-            near = difflib.get_close_matches(self.codelet.data, CODELETS, 1)
-            raise VerifyException(f"there is no codelet @{self.codelet.data}" + (f"; did you mean @{near[0]}?" if near else ""))
+            raise VerifyException(f"there is no codelet '{self.codelet.data}'{did_you_mean(self.codelet.data, CODELETS)}")
         if why := self.space.problem():
             raise VerifyException(why)
         if len(self.fields.data) != len(self.views):

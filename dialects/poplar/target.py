@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import BYTES, size_in_bytes, ui8, ui16, ui32, ui64
 
 KIB = 1024
@@ -108,14 +107,10 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
     Raises PopulusError for an unknown preset or field (naming the nearest), or a number that no machine has.
     """
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise PopulusError(f"target '{name}' is not one of {', '.join(PRESETS)}{hint}")
+        raise PopulusError(f"no target '{name}'{did_you_mean(name, PRESETS)}")
     for field, value in overrides:
         if field not in _INTEGER_FIELDS:
-            near = difflib.get_close_matches(field, _INTEGER_FIELDS, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise PopulusError(f"target '{name}' has no field '{field}' to override{hint}")
+            raise PopulusError(f"target '{name}' has no field '{field}' to override{did_you_mean(field, _INTEGER_FIELDS)}")
         if value < (0 if field in ("reserved_bytes", "exchange_setup_cycles", "sync_cycles") else 1) or value > 2**40:
             raise PopulusError(f"target '{name}': {field} = {value} is out of range")
         if field == "tiles" and value > 2**20:

@@ -2,7 +2,7 @@
 
 // What a family, an execute or a copy may not be.
 
-// CHECK: there is no codelet @mapp; did you mean @map?
+// CHECK: there is no codelet 'mapp'; did you mean 'map'?
 poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<8xf32>
   poplar.execute "e" { poplar.family @mapp for (i = 8) out y = %x[i] : !poplar.tensor<8xf32> }

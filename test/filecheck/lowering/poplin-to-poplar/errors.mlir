@@ -7,7 +7,7 @@ func.func @main(%a : tensor<1x8x8xf64>) -> tensor<1x8x8xf64> attributes {input_n
   func.return %a : tensor<1x8x8xf64>
 }
 
-// TARGET: target 'gc300' is not one of gc2, gc200, bow, host; did you mean 'gc200'?
+// TARGET: no target 'gc300'; did you mean 'gc200'?
 // TILES: target 'gc200': tiles = 0 is out of range
 // OTHER: input 'a' is f64, which target gc200 cannot hold
 // HOLD: input 'a' is f64, which target gc200 cannot hold; ask for narrower types (--narrow, popops-narrow) or take target host

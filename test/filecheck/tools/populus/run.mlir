@@ -9,7 +9,7 @@
 // CHECK:      levels  popops agrees with popart at all {{[0-9]+}} places
 // CHECK-NEXT: levels  poplar agrees with popops at all {{[0-9]+}} places
 
-// TARGET: populus: target 'gc20' is not one of gc2, gc200, bow, host; did you mean 'gc200'?{{$}}
+// TARGET: populus: no target 'gc20'; did you mean 'gc200'?{{$}}
 // TARGET-NOT: Traceback
 
 // INPUTS: run.mlir: expected one .npz file, or .pb tensors in the order of the model
