@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, shapes
+from populus.dialects.control import blocks_of
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import fused
 from populus.dialects.element_types import element_type_of, is_float, shape_of
@@ -38,9 +39,8 @@ class PopopsFusePass(ModulePass):
                 reshape_constant(inner)
             elif isinstance(inner, MapOp):
                 fuse(inner, self.literals)
-        for region in (r for inner in op.body.block.ops for r in inner.regions):
-            for block in region.blocks:
-                _erase_dead(block)
+        for block in reversed(list(blocks_of(op.body.block))):
+            _erase_dead(block)
 
 
 def reshape_constant(op: ReshapeOp) -> None:
@@ -74,8 +74,8 @@ def fuse(op: MapOp, literals: bool) -> None:
         producer = value.owner
         if not isinstance(producer, MapOp) or shape_of(value.type) != shape:
             continue
-        if any(use.operation is not op for use in value.uses):
-            continue
+        if producer.parent is not op.parent or any(use.operation is not op for use in value.uses):
+            continue  # what stands outside of a loop is computed once
         inner = producer.expr.data
         functions = len(expr.functions_of(e)) + len(expr.functions_of(inner))
         if len(operands) + len(producer.operands) > MOST_OPERANDS or functions > MOST_FUNCTIONS:

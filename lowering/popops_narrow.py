@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, bf16, f16, f32, f64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from populus.dialects import expr
+from populus.dialects.control import blocks_of
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, element_type_of, shape_of, tensor
@@ -59,6 +60,11 @@ class PopopsNarrowPass(ModulePass):
         for key, values in (("input_types", block.args), ("output_types", last.operands)):
             if key not in function.attributes:
                 function.attributes[key] = ArrayAttr([_element(v) for v in values])
+        for inner in blocks_of(block):
+            self._block(inner)
+        function.update_function_type()
+
+    def _block(self, block: Block) -> None:
         for argument in list(block.args):
             self._retype(argument)
         for op in block.ops:
@@ -69,7 +75,6 @@ class PopopsNarrowPass(ModulePass):
                 op.properties[name] = self._attribute(attribute)
             for result in list(op.results):
                 self._retype(result)
-        function.update_function_type()
 
     def _retype(self, value: SSAValue) -> None:
         element = _element(value)

@@ -18,7 +18,9 @@ from populus.dialects.popops import (
     CodeletOp,
     ConcatOp,
     DimShuffleOp,
+    IfOp,
     IotaOp,
+    LoopOp,
     MapOp,
     MultiSliceOp,
     MultiUpdateOp,
@@ -27,7 +29,9 @@ from populus.dialects.popops import (
     ReshapeOp,
     SliceOp,
     TopKOp,
+    YieldOp,
 )
+from populus.lowering.control import branch, end_of_region, loop
 from populus.lowering.plan.indexed import multi_update, top_k
 from populus.lowering.plan.reduction import reduce as plan_reduce
 from populus.lowering.tiles import Connection, Tiles
@@ -139,10 +143,7 @@ def pad(op: PadOp, t: Tiles) -> Sequence[SSAValue]:
     y = t.var(shape, element, t.linear(shape, element))
     constant = root_of(value).owner
     if isinstance(constant, ConstOp):
-        names = [f"d{i}" for i in range(len(shape))]
-        grid = t.linear(shape, element)
-        domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
-        t.execute("fill", domain, [("out", "y", y, list(map(along, names)))], {"value": constant.scalar()}, ".fill")
+        t.fill(y, constant.scalar())
     else:
         t.copy(t.broadcast(value, shape), y)
     lower, interior = ints(op.lower), ints(op.interior)
@@ -214,7 +215,9 @@ class PopopsToPoplarPass(ToPoplarPass):
         CodeletOp: codelet,
         ConcatOp: concat,
         DimShuffleOp: dim_shuffle,
+        IfOp: branch,
         IotaOp: iota,
+        LoopOp: loop,
         MapOp: map_,
         MultiSliceOp: multi_slice,
         MultiUpdateOp: multi_update,
@@ -223,4 +226,5 @@ class PopopsToPoplarPass(ToPoplarPass):
         ReshapeOp: reshape,
         SliceOp: slice_,
         TopKOp: top_k,
+        YieldOp: end_of_region,
     }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import NameLoc, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, NameLoc, UnrealizedConversionCastOp, i64
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.diagnostics import PopulusError, place, where
 from populus.dialects.element_types import element_type_of, shape_of
+from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.poplar import (
     BroadcastOp,
     ConstOp,
@@ -21,6 +23,7 @@ from populus.dialects.poplar import (
     ExecuteOp,
     FamilyOp,
     Field,
+    RepeatOp,
     ReshapeOp,
     SliceOp,
     StreamInOp,
@@ -28,6 +31,7 @@ from populus.dialects.poplar import (
     TensorType,
     VarOp,
     ViewOp,
+    WhileOp,
 )
 from populus.dialects.poplar.compute import disjoint
 from populus.dialects.poplar.memory import root_of, view_of
@@ -57,11 +61,14 @@ class Tiles:
     def __init__(self, target: Target, position: Mapping[Operation, int] | None = None):
         self.target = target
         self._op: Operation | None = None
+        self._place: Operation | None = None  # what new ops stand before
         self._position = position or {}
+        self._carried: dict[VarOp, Operation] = {}  # variables that a loop fills anew before each iteration
+        self._ends: dict[Operation, Callable[[], None]] = {}
 
     def at(self, op: Operation) -> None:
         """From now on emit before `op`, with its location."""
-        self._op = op
+        self._op = self._place = op
 
     @property
     def op(self) -> Operation:
@@ -73,9 +80,19 @@ class Tiles:
         """What the op is called in the model."""
         return label_of(self.op)
 
+    @contextmanager
+    def inside(self, block: Block) -> Generator[None, None, None]:
+        """Meanwhile emit at the beginning of a block, with the same location."""
+        assert block.first_op is not None
+        self._place = block.first_op
+        try:
+            yield
+        finally:
+            self._place = self.op
+
     def insert(self, op: Operation, before: Operation | None = None) -> None:
         op.location = self.op.location
-        Rewriter.insert_op(op, InsertPoint.before(before or self.op))
+        Rewriter.insert_op(op, InsertPoint.before(before or self._place or self.op))
 
     # -- tensors and views
 
@@ -190,22 +207,47 @@ class Tiles:
             return
         self.insert(ExecuteOp(self.label + suffix, [family]))
 
+    def fill(self, y: SSAValue, value: Attribute | None = None) -> None:
+        """The same value everywhere, zero if none is given."""
+        shape, element = _shape(y), _element(y)
+        if value is None:
+            value = FloatAttr(0.0, element) if isinstance(element, AnyFloat) else IntegerAttr(0, i64)
+        names = [f"d{i}" for i in range(len(shape))]
+        grid = self.layout_of(y) or self.linear(shape, element)
+        domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order), grid.start)
+        self.execute("fill", domain, [("out", "y", y, list(map(along, names)))], {"value": value}, ".fill")
+
+    def scalar(self, e: Expr, y: SSAValue, inputs: Sequence[SSAValue]) -> None:
+        """`y = e` of single elements; y may be one of them."""
+        fields: list[Connection] = [("inout" if x is y else "in", f"x{i}", x, []) for i, x in enumerate(inputs, 1)]
+        fields += [] if any(x is y for x in inputs) else [("out", "y", y, [])]
+        self.execute("map", Domain((), ()), fields, {"expr": ExprAttr(e)})
+
     # -- memory that can be used again
 
     def overwritable(self, x: SSAValue) -> bool:
         """Whether the op being lowered may write its result over x: a variable of the program's own that nothing reads later.
 
-        Streams in, constants and what is not lowered yet are never overwritten.
+        Streams in, constants and what is not lowered yet are never overwritten; nor, in a loop, is what the next iteration finds
+        as this one did.
         """
         root = root_of(x)
-        return isinstance(root.owner, VarOp) and not view_of(x).repeats and not self._needed(root)
+        variable = root.owner
+        if not isinstance(variable, VarOp) or view_of(x).repeats:
+            return False
+        here = loop_around(self.op)
+        if self._carried.get(variable) is here is not None:
+            return not self._needed(root, here)
+        return loop_around(variable) is here and not self._needed(root)
 
-    def _needed(self, view: SSAValue) -> bool:
-        """Whether a later step reads this memory, or it came from the host."""
+    def _needed(self, view: SSAValue, within: Operation | None = None) -> bool:
+        """Whether a later step reads this memory, or it came from the host. `within`: what stands outside of it does not count."""
         for use in view.uses:
             user = use.operation
+            if within is not None and not within.is_ancestor(user):
+                continue
             if isinstance(user, ViewOp):
-                if self._needed(user.y):
+                if self._needed(user.y, within):
                     return True
             elif isinstance(user, UnrealizedConversionCastOp):
                 if any(tensor_use.operation is not self.op for tensor_use in user.outputs[0].uses):
@@ -219,6 +261,21 @@ class Tiles:
                     return True
         return False
 
+    # -- programs inside programs
+
+    def carry(self, variable: SSAValue, loop: Operation) -> None:
+        """From now on, ops in this loop may overwrite the variable: an iteration leaves in it what the next one is to find."""
+        assert isinstance(variable.owner, VarOp), variable
+        self._carried[variable.owner] = loop
+
+    def at_end(self, end: Operation, emit: Callable[[], None]) -> None:
+        """`emit` is called when the end of a region is reached, to emit there."""
+        self._ends[end] = emit
+
+    def ended(self) -> None:
+        """The op being lowered is the end of a region: what is to happen there happens."""
+        self._ends.pop(self.op)()
+
     def first(self, shape: Sequence[int], element: Attribute, grid: Grid) -> OpResult:
         """A new variable at the top of the graph, so that earlier results can be moved into it."""
         op = VarOp(self.label, TensorType.of(shape, element), grid)
@@ -228,10 +285,11 @@ class Tiles:
         self.insert(op, block.first_op)
         return op.result
 
-    def move(self, x: SSAValue, home: SSAValue, begins: Sequence[int] | None = None) -> bool:
+    def move(self, x: SSAValue, home: SSAValue, begins: Sequence[int] | None = None, outwards: bool = False) -> bool:
         """Makes the variable behind x live in `home`, a variable at the top of the graph.
 
-        `begins`: x is the slice of `home` from there on; without, it is `home` under another shape.
+        `begins`: x is the slice of `home` from there on; without, it is `home` under another shape. `outwards`: `home` may stand outside
+        of the region that has the variable.
 
         False, with nothing changed, where x is not all of a variable of the program's own, or strides cannot say it.
         Whoever wrote or read the variable then writes or reads its new home.
@@ -240,6 +298,9 @@ class Tiles:
         variable = root.owner
         if not isinstance(variable, VarOp) or root is home or any(isinstance(u.operation, StreamInOp) for u in root.uses):
             return False
+        assert isinstance(home.owner, Operation), home
+        if variable.parent is not home.owner.parent and not outwards:
+            return False  # it holds its value longer, or is filled more often
         seen = view_of(x)
         if seen.repeats or math.prod(seen.shape) != math.prod(seen.base):
             return False
@@ -264,17 +325,26 @@ class Tiles:
             view = undone
         if not _still_valid(root, view, home):
             return False
-        op, self._op = self._op, variable
+        op, place = self.op, self._place
+        self.at(variable)
         if begins is not None:
             target = self.slice(home, begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
         else:
             target = self.reshape(home, shape)
         for step in chain:
             target = self.dim_shuffle(target, _inverse(step)) if isinstance(step, DimShuffleOp) else self.reshape(target, _shape(step.x))
-        self._op = op
+        self._op, self._place = op, place
         root.replace_all_uses_with(target)
         Rewriter.erase_op(variable)
         return True
+
+
+def loop_around(op: Operation) -> Operation | None:
+    """The innermost loop that an op is in."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, RepeatOp | WhileOp):
+        parent = parent.parent_op()
+    return parent
 
 
 def _still_valid(root: SSAValue, view: View, home: SSAValue) -> bool:

@@ -43,7 +43,7 @@ class ToPoplarPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         graph = the_graph(op, self.target, self.tiles)
-        steps = list(graph.body.block.ops)
+        steps = [step for step in graph.walk() if step is not graph]
         tiles = Tiles(graph.machine, {step: i for i, step in enumerate(steps)})
         for inner in steps:
             rule = self.RULES.get(type(inner))
@@ -97,20 +97,9 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
         argument.replace_all_uses_with(cast.outputs[0])
     while block.args:
         block.erase_arg(block.args[-1])
-    for op in list(block.ops):
+    for op in list(function.walk()):
         if isinstance(op, ConstantOp):
-            if not op.result.uses:
-                Rewriter.erase_op(op)
-                continue
-            _check_held(machine, op.result.type, where(op))
-            constant = ConstOp(label_of(op), op.value, poplar_type(op.result.type))
-            constant.result.name_hint = op.result.name_hint
-            cast = UnrealizedConversionCastOp.get([constant.result], [op.result.type])
-            for new in (constant, cast):
-                new.location = op.location
-                Rewriter.insert_op(new, InsertPoint.before(op))
-            op.result.replace_all_uses_with(cast.outputs[0])
-            Rewriter.erase_op(op)
+            _constant(op, machine)
         elif isinstance(op, CloseOp):
             tiles = Tiles(machine)
             tiles.at(op)
@@ -129,6 +118,20 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
     graph.location = function.location
     Rewriter.replace_op(function, graph, [])
     return graph
+
+
+def _constant(op: ConstantOp, machine: Target) -> None:
+    """A constant becomes `poplar.const`, if anything reads it."""
+    if op.result.uses:
+        _check_held(machine, op.result.type, where(op))
+        constant = ConstOp(label_of(op), op.value, poplar_type(op.result.type))
+        constant.result.name_hint = op.result.name_hint
+        cast = UnrealizedConversionCastOp.get([constant.result], [op.result.type])
+        for new in (constant, cast):
+            new.location = op.location
+            Rewriter.insert_op(new, InsertPoint.before(op))
+        op.result.replace_all_uses_with(cast.outputs[0])
+    Rewriter.erase_op(op)
 
 
 def _check_held(machine: Target, type: Attribute, what: str) -> None:
@@ -160,11 +163,11 @@ def _attributes(function: FuncOp, key: str) -> tuple[Attribute, ...]:
 
 def remove_casts(graph: GraphOp) -> None:
     """Folds casts of casts, and erases casts and views that nobody uses."""
-    for op in list(graph.body.block.ops):
+    for op in list(graph.walk()):
         if isinstance(op, UnrealizedConversionCastOp):
             source = op.inputs[0].owner
             if isinstance(source, UnrealizedConversionCastOp) and source.inputs[0].type == op.outputs[0].type:
                 op.outputs[0].replace_all_uses_with(source.inputs[0])
-    for op in reversed(list(graph.body.block.ops)):
+    for op in reversed(list(graph.walk())):
         if isinstance(op, UnrealizedConversionCastOp | ViewOp | ConstOp) and not any(r.uses for r in op.results):
             Rewriter.erase_op(op)

@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 from xdsl.builder import Builder
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects.check import CloseOp
+from populus.dialects.control import Control, Yield, read_by
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.runtime import popart, poplin, popnn, popops, poprand
 from populus.runtime.check import check_close
+from populus.runtime.control import run_control
 from populus.runtime.expr import evaluate
 
 Array = NDArray[Any]
@@ -123,33 +125,53 @@ def _names(function: func.FuncOp, attribute: str) -> list[str]:
 
 
 def _call(module: ModuleOp, function: func.FuncOp, arguments: Sequence[Array], observe: Observe | None) -> list[Array]:
-    block = function.body.block
-    values: dict[SSAValue, Array] = dict(zip(block.args, arguments))
-    reads = _last_reads(block)
-    for op in block.ops:
-        arrays = [values[o] for o in op.operands]
-        if isinstance(op, func.ReturnOp):
-            return arrays
+    return _Scope(module, observe).run(function.body, arguments)
+
+
+class _Scope:
+    """The values of a function that is being run, those inside its branches and loops too."""
+
+    def __init__(self, module: ModuleOp, observe: Observe | None):
+        self.module = module
+        self.observe = observe
+        self.values: dict[SSAValue, Array] = {}
+        self.reads: dict[Block, dict[Operation, list[SSAValue]]] = {}
+
+    def run(self, region: Region, arguments: Sequence[Array]) -> list[Array]:
+        """What a region's last op reads, once the ops before it are evaluated."""
+        block, values = region.block, self.values
+        if block not in self.reads:
+            self.reads[block] = _last_reads(block)
+        reads = self.reads[block]
+        values.update(zip(block.args, arguments))
+        for op in block.ops:
+            arrays = [values[o] for o in op.operands]
+            if isinstance(op, func.ReturnOp | Yield):
+                return arrays
+            results = self.evaluate(op, arrays)
+            values.update(zip(op.results, results))
+            if self.observe is not None:
+                self.observe(op, results)
+            for value in reads.get(op, ()):
+                del values[value]
+        raise AssertionError(f"the block of {block.parent_op()} does not return")
+
+    def evaluate(self, op: Operation, arrays: list[Array]) -> list[Array]:
+        if isinstance(op, Control):
+            return run_control(op, arrays, self.run)
         if isinstance(op, CloseOp):
             check_close(op, arrays[0])
-            results: list[Array] = []
-        elif isinstance(op, func.CallOp):
-            results = _call(module, _function(module, op.callee.root_reference.data), arrays, observe)
-        else:
-            results = evaluate_op(op, arrays)
-        values.update(zip(op.results, results))
-        if observe is not None:
-            observe(op, results)
-        for value in reads.get(op, ()):
-            del values[value]
-    raise AssertionError(f"@{function.sym_name.data} does not return")
+            return []
+        if isinstance(op, func.CallOp):
+            return _call(self.module, _function(self.module, op.callee.root_reference.data), arrays, self.observe)
+        return evaluate_op(op, arrays)
 
 
 def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
-    """For each op, the values that nothing reads after it, so that memory is what is alive and not the whole model."""
+    """For each op, the values of its block that nothing reads after it, so that memory is what is alive and not the whole model."""
     last: dict[SSAValue, Operation] = {}
     for op in block.ops:
-        last.update((o, op) for o in op.operands)
+        last.update((v, op) for v in read_by(op) if (v.owner if isinstance(v.owner, Block) else v.owner.parent) is block)
         last.update((r, op) for r in op.results)
     found: dict[Operation, list[SSAValue]] = {}
     for value, op in last.items():

@@ -73,6 +73,7 @@ from populus.dialects.popart.arithmetic import (
     XorOp,
 )
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, NoGradient, PopartOp, ReduceOp, UnaryOp
+from populus.dialects.popart.control import ControlOp, IfOp, LoopOp, YieldOp
 from populus.dialects.popart.conv import (
     ConvOp,
     ConvTransposeOp,
@@ -170,6 +171,7 @@ POPART = Dialect(
         GroupNormOp,
         HardSigmoidOp,
         HardSwishOp,
+        IfOp,
         InstanceNormOp,
         IsInfOp,
         BitCastOp,
@@ -180,6 +182,7 @@ POPART = Dialect(
         LessOrEqualOp,
         LogOp,
         LogSoftmaxOp,
+        LoopOp,
         LrnOp,
         MatMulOp,
         MaxOp,
@@ -229,6 +232,7 @@ POPART = Dialect(
         TransposeOp,
         WhereOp,
         XorOp,
+        YieldOp,
     ],
     [],
 )
@@ -257,6 +261,7 @@ __all__ = [
     "CeilOp",
     "CeluOp",
     "ConcatOp",
+    "ControlOp",
     "ConvOp",
     "ConvTransposeOp",
     "CosOp",
@@ -277,6 +282,7 @@ __all__ = [
     "GroupNormOp",
     "HardSigmoidOp",
     "HardSwishOp",
+    "IfOp",
     "InstanceNormOp",
     "IsInfOp",
     "IsNanOp",
@@ -286,6 +292,7 @@ __all__ = [
     "LessOrEqualOp",
     "LogOp",
     "LogSoftmaxOp",
+    "LoopOp",
     "LrnOp",
     "MatMulOp",
     "MaxOp",
@@ -341,4 +348,5 @@ __all__ = [
     "UnaryOp",
     "WhereOp",
     "XorOp",
+    "YieldOp",
 ]

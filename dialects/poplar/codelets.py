@@ -42,6 +42,7 @@ CODELETS: dict[str, Codelet] = {
     codelet.name: codelet
     for codelet in (
         Codelet("conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True),
+        Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True),
         Codelet("fill", (), "y"),
         Codelet("iota", (), "y"),
         Codelet("map", ("x*",), "y", inout=True),

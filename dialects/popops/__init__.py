@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect
 
+from populus.dialects.popops.control import IfOp, LoopOp, YieldOp
 from populus.dialects.popops.indexed import MultiUpdateOp, TopKOp
 from populus.dialects.popops.ops import (
     REDUCTIONS,
@@ -25,7 +26,9 @@ POPOPS = Dialect(
         CodeletOp,
         ConcatOp,
         DimShuffleOp,
+        IfOp,
         IotaOp,
+        LoopOp,
         MapOp,
         MultiSliceOp,
         MultiUpdateOp,
@@ -34,6 +37,7 @@ POPOPS = Dialect(
         ReshapeOp,
         SliceOp,
         TopKOp,
+        YieldOp,
     ],
     [],
 )
@@ -45,7 +49,9 @@ __all__ = [
     "CodeletOp",
     "ConcatOp",
     "DimShuffleOp",
+    "IfOp",
     "IotaOp",
+    "LoopOp",
     "MapOp",
     "MultiSliceOp",
     "MultiUpdateOp",
@@ -54,4 +60,5 @@ __all__ = [
     "ReshapeOp",
     "SliceOp",
     "TopKOp",
+    "YieldOp",
 ]

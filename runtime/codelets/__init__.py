@@ -15,7 +15,7 @@ from populus.runtime.codelets.map import map
 from populus.runtime.codelets.pool import pool
 from populus.runtime.codelets.reduce import reduce
 from populus.runtime.codelets.rows import softmax, whiten
-from populus.runtime.codelets.slices import multi_slice
+from populus.runtime.codelets.slices import dynamic_update, multi_slice
 from populus.runtime.codelets.task import Piece, Run, Task, Workspace
 
 Kernel: TypeAlias = Callable[[Task], Run]
@@ -33,6 +33,7 @@ class _Kernels(dict[str, Kernel]):
 KERNELS: dict[str, Kernel] = _Kernels(
     {
         "conv": conv,
+        "dynamic_update": dynamic_update,
         "fill": fill,
         "iota": iota,
         "map": map,

@@ -168,7 +168,7 @@ def _reducer(ufunc: np.ufunc, x: Array, axis: int, out: Array) -> Run:
 
 
 def _accumulate(ufunc: np.ufunc, x: Array, out: Array) -> Run:
-    slices = [x[i] for i in range(x.shape[0])]
+    slices = [x[i, ...] for i in range(x.shape[0])]  # the dots keep a single element an array, to be read each time
     if len(slices) == 1:
         return lambda: np.copyto(out, slices[0], casting="unsafe")
     first, second, *rest = slices

@@ -1,4 +1,4 @@
-"""The kernel of `multi_slice`: rows of a table by index."""
+"""The kernels of `multi_slice` and `dynamic_update`: rows of a table by index."""
 
 from __future__ import annotations
 
@@ -23,5 +23,24 @@ def multi_slice(task: Task) -> Run:
         if low < 0 or high >= n:
             raise PopulusError(f"index {low if low < 0 else high} is outside 0..{n}")
         np.take(table, indices, dim, out=y, mode="clip")  # "raise" would take through a buffer
+
+    return run
+
+
+def dynamic_update(task: Task) -> Run:
+    """`table[index] = row`; the other rows stay.
+
+    Raises PopulusError, when run, for an index outside the table.
+    """
+    table, index, row = task["table"], task["index"], task["row"]
+    if table.size == 0:
+        return nothing
+    n = table.shape[0]
+
+    def run() -> None:
+        i = int(index.item())
+        if not 0 <= i < n:
+            raise PopulusError(f"index {i} is outside 0..{n}")
+        table[i] = row
 
     return run

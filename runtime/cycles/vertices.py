@@ -188,6 +188,11 @@ def _multi_slice(v: Vertex, sizes: Sizes) -> Any:
     return multi_slice_cycles(indices, ceil_div(v.elements(v.output, sizes), np.maximum(indices, 1)), v.element, v.target)
 
 
+def _dynamic_update(v: Vertex, sizes: Sizes) -> Any:
+    """As the slice of one row."""
+    return multi_slice_cycles(1, v.elements(2, sizes), v.element, v.target)
+
+
 def multi_slice_cycles(indices: Count, row: Count, element: Attribute, target: Target) -> Any:
     """Tile cycles of picking `indices` rows of `row` elements."""
     size = size_in_bytes(element)
@@ -231,6 +236,7 @@ class _Cycles(dict[str, Callable[["Vertex", Sizes], Any]]):
 CYCLES: dict[str, Callable[[Vertex, Sizes], Any]] = _Cycles(
     {
         "conv": _contraction,
+        "dynamic_update": _dynamic_update,
         "fill": _fill,
         "iota": _iota,
         "map": _map,

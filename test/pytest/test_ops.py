@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.rewriter import InsertPoint
 
+from populus.dialects.control import Control, Yield
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import verify, where
 from populus.dialects.popart import POPART, PopartOp
@@ -43,12 +44,12 @@ def close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
 
 
 def test_every_op_has_a_row():
-    assert set(POPART.operations) == {c.op for c in CASES}
+    assert {op for op in POPART.operations if not issubclass(op, Control | Yield)} == {c.op for c in CASES}
     assert len({c.id for c in CASES}) == len(CASES)
 
 
 def test_every_op_can_be_made_and_says_its_source():
-    for op in POPART.operations:
+    for op in (op for op in POPART.operations if not issubclass(op, Yield)):
         assert not op.__abstractmethods__
         assert "Source: ONNX" in (op.__doc__ or ""), op
 

@@ -289,6 +289,13 @@ def test_reduce_of_nothing_is_the_identity():
         assert (run(module, {"x": x}) == value).all()
 
 
+def test_reduce_of_one_element_reads_it_each_time():
+    x = np.array(3.0, "f4")
+    module = family_program("reduce", '{op = "add"}', "", {"x": "", "y": ""}, {"x": x}, ((), "f4"))
+    session = Session(module, "numpy")
+    assert [float(session.run({"x": np.array(v, "f4")})["y"]) for v in (2.0, 5.0)] == [2.0, 5.0]
+
+
 def test_reduce_of_booleans():
     x = np.array([[True, True], [True, False], [False, False]])
     for op, expected in {"and": x.all(1), "or": x.any(1)}.items():

@@ -151,6 +151,15 @@ VERTICES = {
             ("out", "c", [along("g"), along("m"), along("n")], tensor(2, 30, 40)),
         ],
     ),
+    "dynamic_update": a_vertex(
+        "dynamic_update",
+        {"d0": Split(64, 3)},
+        [
+            ("inout", "table", [Access(whole=True), along("d0")], tensor(1000, 64)),
+            ("in", "index", [], TensorType.of((), i32)),
+            ("in", "row", [along("d0")], tensor(64)),
+        ],
+    ),
     "multi_slice": a_vertex(
         "multi_slice",
         {"i": Split(20, 3), "c": Split(64)},

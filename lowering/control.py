@@ -1,0 +1,225 @@
+"""Branches and loops on tiles: what they carry is in variables, and a row of a table is read and written by its number.
+
+A region is lowered where it stands, between the step that enters it and what happens at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from xdsl.dialects.builtin import IntegerAttr, UnrealizedConversionCastOp, i1, i32, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
+
+from populus.dialects.control import Branch, Loop, Yield
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.expr import Arg, Expr, ExprAttr
+from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
+from populus.dialects.poplar.memory import StorageOp, VarOp, ViewOp, root_of, view_of
+from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
+from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
+from populus.dialects.poplar.types import TensorType
+from populus.lowering.tiles import Tiles
+
+
+def branch(op: Branch, t: Tiles) -> Sequence[SSAValue]:
+    """Both branches write the variables of the results."""
+    homes = [t.var(shape_of(r.type), element_type_of(r.type)) for r in op.results]
+    condition = t.view(op.condition)
+    regions = [_moved(region) for region in (op.then, op.otherwise)]
+    for region in regions:
+        end = _end(region.block)
+        t.at_end(end, lambda end=end: _leave(t, end, list(zip(end.operands, homes))))
+    t.insert(IfOp(condition, *regions))
+    return homes
+
+
+def loop(op: Loop, t: Tiles) -> Sequence[SSAValue]:
+    """A `repeat`, or a `while` with a flag; carried values in variables, filled before and at the end of each iteration."""
+    most, states = op.most, [t.var(shape_of(v.type), element_type_of(v.type)) for v in op.carried]
+    for value, state in zip(op.carried, states):
+        t.copy(t.view(value), state)
+    tables = [_table(t, table, row) for table, row in zip(op.tables, op.rows)]
+    collected = [_rows(t, r) for r in op.results[len(states) :]]
+    index = _counter(t) if op.index.uses or tables or collected or (op.go and most is not None) else None
+    flag = None
+    if op.go is not None:
+        flag = t.var((), i1, suffix=".go")
+        t.copy(t.view(op.go), flag)
+    block, end = op.body.block, _end(op.body.block)
+    region = _moved(op.body)
+    if flag is None:
+        assert most is not None, op
+        made: Operation = RepeatOp(most, region)
+    else:
+        made = WhileOp(flag, Region(), region)
+    t.insert(made)
+    for state in states:
+        t.carry(state, made)
+    _enter(t, block, index, states, tables)
+
+    def leave() -> None:
+        values, homes = list(end.operands), list(states)
+        going = values.pop(0) if flag is not None else None
+        for value, rows in zip(values[len(states) :], collected):
+            assert index is not None
+            _write_row(t, rows, index, t.view(value))
+        if flag is not None and going is not None:
+            if most is None:
+                values, homes = [*values, going], [*homes, flag]
+            else:
+                assert index is not None
+                t.scalar(Arg(1) & (Arg(2) < most - 1), flag, [t.view(going), index])
+        _leave(t, end, list(zip(values, homes)))
+        if index is not None:
+            t.scalar(Arg(1) + 1, index, [index])
+
+    t.at_end(end, leave)
+    return [*states, *collected]
+
+
+def end_of_region(op: Yield, t: Tiles) -> Sequence[SSAValue]:
+    t.ended()
+    return []
+
+
+def _end(block: Block) -> Yield:
+    end = block.last_op
+    assert isinstance(end, Yield), end
+    return end
+
+
+def _moved(region: Region) -> Region:
+    """A new region with the blocks of another, so that op may go."""
+    new = Region()
+    region.move_blocks(new)
+    return new
+
+
+def _enter(t: Tiles, block: Block, index: SSAValue | None, states: Sequence[SSAValue], tables: Sequence[SSAValue]) -> None:
+    """What the arguments of a loop's region are: views of variables, and rows that are read as the iteration begins."""
+    with t.inside(block):
+        for argument, view in zip(block.args, [index, *states]):
+            if argument.uses:
+                assert view is not None
+                argument.replace_all_uses_with(t.tensor(view))
+        for argument, table in zip(block.args[1 + len(states) :], tables):
+            if argument.uses:
+                assert index is not None
+                argument.replace_all_uses_with(t.tensor(_read_row(t, table, index)))
+    while block.args:
+        block.erase_arg(block.args[-1])
+
+
+def _leave(t: Tiles, end: Yield, moves: Sequence[tuple[SSAValue, SSAValue]]) -> None:
+    """The values that a region gives become the content of variables, all at once: none is overwritten that another one is."""
+    homes = {root_of(home) for _, home in moves}
+    views = [t.view(value) for value, _ in moves]
+    for i, (view, (_, home)) in enumerate(zip(views, moves)):
+        if root_of(view) not in homes and all(root_of(other) is not root_of(view) for j, other in enumerate(views) if j != i):
+            _settle(t, end, view, home)
+    views = [t.view(value) for value, _ in moves]
+    views = [t.copied(v) if root_of(v) in homes and not _same(v, home) else v for v, (_, home) in zip(views, moves)]
+    for view, (_, home) in zip(views, moves):
+        if not _same(view, home):
+            t.copy(view, home)
+
+
+def _same(view: SSAValue, home: SSAValue) -> bool:
+    return root_of(view) is root_of(home) and view_of(view) == view_of(home)
+
+
+def _settle(t: Tiles, end: Yield, view: SSAValue, home: SSAValue) -> None:
+    """Lets what computes a value write it where it is wanted, if it is made in this region, behind the last step that reads what is there."""
+    root, block = root_of(view), end.parent
+    assert block is not None
+    if not isinstance(root.owner, VarOp) or root.owner.parent is not block:
+        return
+    order = {op: i for i, op in enumerate(block.ops)}
+    reads = [i for op in _steps(home) if (i := _place(op, block, order)) is not None]
+    made = [i for op in _steps(root) if (i := _place(op, block, order)) is not None]
+    if max(reads, default=-1) < min(made, default=len(order)):
+        t.move(view, home, outwards=True)
+
+
+def _steps(value: SSAValue) -> Iterable[Operation]:
+    """What reads or writes a variable, through views and the casts of what is not lowered yet."""
+    for use in value.uses:
+        user = use.operation
+        if isinstance(user, ViewOp):
+            yield from _steps(user.y)
+        elif isinstance(user, UnrealizedConversionCastOp):
+            yield from _steps(user.outputs[0])
+        else:
+            yield user
+
+
+def _place(op: Operation, block: Block, order: dict[Operation, int]) -> int | None:
+    """The position in a block of the op that has `op` inside; None for what stands outside of it."""
+    found: Operation | None = op
+    while found is not None and found.parent is not block:
+        found = found.parent_op()
+    return None if found is None else order[found]
+
+
+# -- rows of tables ----------------------------------------------------------------------------------------------------
+
+
+def _rows_grid(t: Tiles, n: int, shape: Sequence[int], element: Attribute) -> Grid:
+    """Rows spread over the tiles alike: whichever is read or written, nothing moves."""
+    row = t.linear(shape, element)
+    return Grid((Split(n), *row.splits), tuple(d + 1 for d in row.order), row.start)
+
+
+def _table(t: Tiles, table: SSAValue, row: SSAValue) -> SSAValue:
+    """A table of which rows are read, laid out for it. It is moved or copied there once, before the loop."""
+    view = t.view(table)
+    shape, element = shape_of(table.type), element_type_of(table.type)
+    if not row.uses:
+        return view
+    grid, found = _rows_grid(t, shape[0], shape[1:], element), t.layout_of(view)
+    owner = root_of(view).owner
+    unplaced = isinstance(owner, StorageOp) and owner.layout is None
+    if found == grid or unplaced:
+        return view
+    home = t.first(shape, element, grid)
+    if not t.move(view, home):
+        t.copy(view, home)
+    return home
+
+
+def _rows(t: Tiles, result: SSAValue) -> SSAValue:
+    """The table that a loop fills row by row: zeros until then."""
+    shape, element = shape_of(result.type), element_type_of(result.type)
+    y = t.var(shape, element, _rows_grid(t, shape[0], shape[1:], element))
+    t.fill(y)
+    return y
+
+
+def _read_row(t: Tiles, table: SSAValue, index: SSAValue) -> SSAValue:
+    assert isinstance(table.type, TensorType)
+    shape = table.type.shape[1:]
+    grid = t.linear(shape, table.type.element)
+    y = t.var(shape, table.type.element, grid, ".row")
+    names = [f"d{i}" for i in range(len(shape))]
+    domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
+    inner = list(map(along, names))
+    t.execute("multi_slice", domain, [("in", "table", table, [ALL, *inner]), ("in", "indices", index, []), ("out", "y", y, inner)],
+              {"dim": IntegerAttr(0, i64)}, ".row")  # fmt: skip
+    return y
+
+
+def _write_row(t: Tiles, table: SSAValue, index: SSAValue, row: SSAValue) -> None:
+    assert isinstance(row.type, TensorType)
+    grid = t.linear(row.type.shape, row.type.element)
+    names = [f"d{i}" for i in range(len(row.type.shape))]
+    domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
+    inner = list(map(along, names))
+    t.execute("dynamic_update", domain, [("inout", "table", table, [ALL, *inner]), ("in", "index", index, []), ("in", "row", row, inner)], None, ".collect")
+
+
+def _counter(t: Tiles) -> SSAValue:
+    """The number of the iteration, from 0."""
+    y = t.var((), i32, suffix=".index")
+    t.fill(y)
+    return y

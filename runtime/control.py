@@ -1,0 +1,42 @@
+"""What branches and loops of the `popart` and `popops` levels compute on whole arrays, given how a region is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Region
+
+from populus.dialects.control import Branch, Control, Loop
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+
+Array: TypeAlias = NDArray[Any]
+RunRegion: TypeAlias = Callable[[Region, Sequence[Array]], list[Array]]
+"""Runs a region with these arguments; what it gives."""
+
+
+def run_control(op: Control, arrays: Sequence[Array], run: RunRegion) -> list[Array]:
+    """The results of a branch or a loop, for these operands."""
+    if isinstance(op, Branch):
+        return run(op.then if arrays[0].item() else op.otherwise, [])
+    assert isinstance(op, Loop), op
+    return _loop(op, list(arrays), run)
+
+
+def _loop(op: Loop, arrays: list[Array], run: RunRegion) -> list[Array]:
+    conditional, count, most = op.go is not None, len(op.carried), op.most
+    going = bool(arrays.pop(0).item()) if conditional else True
+    states, tables = arrays[:count], arrays[count:]
+    collected = [np.zeros(shape_of(r.type), dtype_of(element_type_of(r.type))) for r in op.results[count:]]
+    i = 0
+    while going and (most is None or i < most):
+        given = run(op.body, [np.array(i, np.int32), *states, *(table[i] for table in tables)])
+        if conditional:
+            going = bool(given.pop(0).item())
+        states = given[:count]
+        for rows, row in zip(collected, given[count:]):
+            rows[i] = row
+        i += 1
+    return [*states, *collected]
