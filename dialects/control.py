@@ -1,7 +1,8 @@
 """Branches and loops whose programs are regions: what `popart` and `popops` share, each under its own names.
 
     %y = popart.if %c then { popart.yield %a : tensor<2xf32> } else { popart.yield %b : tensor<2xf32> } : tensor<i1> -> tensor<2xf32>
-    %h, %ys = popart.loop(%h0, %xs) {trips = 5 : i64, scanned = 1 : i64} : (tensor<4xf32>, tensor<5x3xf32>) -> (tensor<4xf32>, tensor<5x2xf32>) do {
+    %h, %ys = popart.loop(%h0, %xs) {trips = 5 : i64, scanned = 1 : i64}
+        : (tensor<4xf32>, tensor<5x3xf32>) -> (tensor<4xf32>, tensor<5x2xf32>) do {
     ^bb0(%i: tensor<i32>, %h: tensor<4xf32>, %x: tensor<3xf32>):
       ..
       popart.yield %h1, %y : tensor<4xf32>, tensor<2xf32>
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, i1, i32, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue, SSAValues
 from xdsl.irdl import (
     IRDLOperation,

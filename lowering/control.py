@@ -5,21 +5,19 @@ A region is lowered where it stands, between the step that enters it and what ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, UnrealizedConversionCastOp, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.rewriter import Rewriter
 
 from populus.dialects.control import Branch, Loop, Yield
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
-from populus.dialects.expr import Arg, Expr, ExprAttr
-from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
+from populus.dialects.element_types import element_type_of, shape_of
+from populus.dialects.expr import Arg
 from populus.dialects.poplar.memory import StorageOp, VarOp, ViewOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
 from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.tiles import Tiles
+from populus.lowering.tiles import Connection, Tiles
 
 
 def branch(op: Branch, t: Tiles) -> Sequence[SSAValue]:
@@ -130,7 +128,7 @@ def _same(view: SSAValue, home: SSAValue) -> bool:
 
 
 def _settle(t: Tiles, end: Yield, view: SSAValue, home: SSAValue) -> None:
-    """Lets what computes a value write it where it is wanted, if it is made in this region, behind the last step that reads what is there."""
+    """Lets what makes a value write it where it is wanted, if it does so in this region, behind the last step that reads what is there."""
     root, block = root_of(view), end.parent
     assert block is not None
     if not isinstance(root.owner, VarOp) or root.owner.parent is not block:
@@ -204,8 +202,8 @@ def _read_row(t: Tiles, table: SSAValue, index: SSAValue) -> SSAValue:
     names = [f"d{i}" for i in range(len(shape))]
     domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
     inner = list(map(along, names))
-    t.execute("multi_slice", domain, [("in", "table", table, [ALL, *inner]), ("in", "indices", index, []), ("out", "y", y, inner)],
-              {"dim": IntegerAttr(0, i64)}, ".row")  # fmt: skip
+    fields: list[Connection] = [("in", "table", table, [ALL, *inner]), ("in", "indices", index, []), ("out", "y", y, inner)]
+    t.execute("multi_slice", domain, fields, {"dim": IntegerAttr(0, i64)}, ".row")
     return y
 
 
@@ -215,7 +213,8 @@ def _write_row(t: Tiles, table: SSAValue, index: SSAValue, row: SSAValue) -> Non
     names = [f"d{i}" for i in range(len(row.type.shape))]
     domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
     inner = list(map(along, names))
-    t.execute("dynamic_update", domain, [("inout", "table", table, [ALL, *inner]), ("in", "index", index, []), ("in", "row", row, inner)], None, ".collect")
+    fields: list[Connection] = [("inout", "table", table, [ALL, *inner]), ("in", "index", index, []), ("in", "row", row, inner)]
+    t.execute("dynamic_update", domain, fields, suffix=".collect")
 
 
 def _counter(t: Tiles) -> SSAValue:

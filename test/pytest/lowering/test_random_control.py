@@ -1,4 +1,4 @@
-"""Random programs with branches and loops inside each other: tiles compute what whole arrays do, whatever is carried, captured or swapped."""
+"""Random programs of branches and loops in each other: tiles compute what whole arrays do, whatever is carried or captured."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Region, SSAValue
 
-from populus.dialects.control import FLAG, INDEX
-from populus.dialects.data import constant
+from populus.dialects.control import INDEX
 from populus.dialects.diagnostics import verify
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg, cast, exp, maximum
@@ -22,8 +21,8 @@ from populus.lowering.pipeline import Pipeline
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
-PROGRAMS = 60  # thousands of others were run once; those that failed then follow
-FAILED = ()
+PROGRAMS = 16  # thousands of others were run once; those that failed then follow
+FAILED = (1005, 1063)
 DEEPEST = 3
 
 
