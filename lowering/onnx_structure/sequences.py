@@ -1,0 +1,186 @@
+"""Sequences whose elements are known: positions, insertions and joins are decided while compiling.
+
+A position that only the running model knows, among elements of one type, becomes a selection.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from populus.dialects import shapes
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.lowering.onnx_structure.place import Place, Rules, alike, there
+
+
+def _position(p: Place, i: int, length: int) -> int | None:
+    """The position that input i gives, from the front; None if it is known only when the model runs. Raises if out of range."""
+    found = p.known(i)
+    if found is None:
+        return None
+    position = int(found.reshape(-1)[0])
+    if not -length <= position < length:
+        raise PopulusError(f"position {position} is asked of a sequence of {length}")
+    return position % length
+
+
+def _construct(p: Place) -> bool:
+    return p.gives(tuple(p.inputs))
+
+
+def _identity(p: Place) -> bool:
+    """Of a sequence; of a tensor it is an op like others."""
+    value = p.input(0)
+    if value not in p.walk.lists:
+        return False
+    return p.gives(p.walk.lists[value])
+
+
+def _empty(p: Place) -> bool:
+    return p.gives(())
+
+
+def _length(p: Place) -> bool:
+    import numpy as np
+
+    return p.gives(p.constant(np.array(len(p.elements(0)), np.int64)))
+
+
+def _at(p: Place) -> bool:
+    elements = p.elements(0)
+    position = _position(p, 1, len(elements))
+    if position is not None:
+        return p.gives(there(elements[position]))
+    chosen, *others = alike(elements)
+    index = _from_front(p, p.input(1), len(elements))
+    for i, other in enumerate(others, 1):
+        chosen = p.make("Where", p.make("Equal", index, _like(p, i, index)), other, chosen)
+    return p.gives(chosen)
+
+
+def _from_front(p: Place, position: SSAValue, length: int) -> SSAValue:
+    """A position that is known when the model runs, counted from the front."""
+    behind = p.make("Less", position, _like(p, 0, position))
+    return p.make("Where", behind, p.make("Add", position, _like(p, length, position)), position)
+
+
+def _like(p: Place, value: int, other: SSAValue) -> SSAValue:
+    import numpy as np
+
+    return p.constant(np.array(value, dtype_of(element_type_of(other.type))))
+
+
+def _insert(p: Place) -> bool:
+    elements, new = p.elements(0), p.input(1)
+    length = len(elements)
+    if not p.has(2):
+        return p.gives((*elements, new))
+    found = p.known(2)
+    if found is not None:
+        position = int(found.reshape(-1)[0])
+        if not -length <= position <= length:
+            raise PopulusError(f"position {position} is asked of a sequence of {length}")
+        listed = list(elements)
+        listed.insert(position, new)
+        return p.gives(tuple(listed))
+    values = alike([*elements, new])[:-1]
+    index = _from_front(p, p.input(2), length)
+    result: list[SSAValue] = []
+    for i in range(length + 1):
+        here = new if i == length else values[i]
+        if i > 0:
+            # element i - 1 moves here if the new one stands before
+            here = p.make("Where", p.make("Less", index, _like(p, i, index)), values[i - 1], here)
+        if i < length:
+            here = p.make("Where", p.make("Equal", index, _like(p, i, index)), new, here)
+        result.append(here)
+    return p.gives(tuple(result))
+
+
+def _erase(p: Place) -> bool:
+    elements = p.elements(0)
+    length = len(elements)
+    if not length:
+        raise PopulusError("the sequence is empty; there is nothing to erase")
+    position = _position(p, 1, length) if p.has(1) else length - 1
+    if position is not None:
+        return p.gives((*elements[:position], *elements[position + 1 :]))
+    values = alike(elements)
+    index = _from_front(p, p.input(1), length)
+    kept = [p.make("Where", p.make("Greater", index, _like(p, i, index)), values[i], values[i + 1]) for i in range(length - 1)]
+    return p.gives(tuple(kept))
+
+
+def _concat(p: Place) -> bool:
+    values = [there(v) for v in p.elements(0)]
+    if not values:
+        raise PopulusError("the sequence is empty; nothing is there to be joined")
+    axis = p.op.property("axis")
+    if p.op.property("new_axis"):
+        values = [p.make("Unsqueeze", v, p.ints(axis)) for v in values]
+    return p.gives(p.make("Concat", *values, axis=axis))
+
+
+def _split(p: Place) -> bool:
+    x = p.input(0)
+    shape = shape_of(x.type)
+    axis = shapes.axis(p.op.property("axis") or 0, len(shape))
+    n = shape[axis]
+    squeezed = False
+    if not p.has(1):
+        sizes = [1] * n
+        squeezed = p.op.property("keepdims") == 0
+    elif (found := p.known(1)) is None:
+        kind = p.input(1).type
+        if not isinstance(kind, TensorType) or len(kind.get_shape()) != 1:
+            raise PopulusError("the size of its parts is known only when the model runs, so their number is not known")
+        return p.gives((None,) * kind.get_shape()[0])
+    elif found.ndim == 0:
+        each = int(found)
+        if each < 1:
+            raise PopulusError(f"parts of {each} elements are asked for")
+        sizes = [min(each, n - i) for i in range(0, n, each)]
+    else:
+        sizes = [int(v) for v in found]
+    if sum(sizes) != n or min(sizes, default=0) < 0:
+        raise PopulusError(f"the parts {sizes} are {sum(sizes)} elements, dimension {axis} has {n}")
+    parts: list[SSAValue] = []
+    begin = 0
+    for size in sizes:
+        part = p.make("Slice", x, p.ints(begin), p.ints(begin + size), p.ints(axis))
+        parts.append(p.make("Squeeze", part, p.ints(axis)) if squeezed else part)
+        begin += size
+    return p.gives(tuple(parts))
+
+
+def _map(p: Place) -> bool:
+    """A body for each position; inputs that are no sequences are given to each."""
+    first = p.elements(0)
+    columns: list[list[SSAValue]] = [[] for _ in p.op.results]
+    if any(v in p.walk.lists and len(p.walk.lists[v]) != len(first) for v in p.inputs if v is not None):
+        raise PopulusError("its sequences differ in length")
+    for i in range(len(first)):
+        arguments: list[SSAValue] = []
+        for k, value in enumerate(p.inputs):
+            assert value is not None, k
+            arguments.append(there(p.elements(k)[i]) if value in p.walk.lists else value)
+        for column, value in zip(columns, p.inline(p.op.region("body"), arguments)):
+            column.append(value)
+    for result, column in zip(p.op.results, columns):
+        p.walk.lists[result] = tuple(column)
+    return True
+
+
+RULES: Rules = {
+    "ConcatFromSequence": _concat,
+    "Identity": _identity,
+    "SequenceAt": _at,
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _empty,
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+    "SequenceLength": _length,
+    "SequenceMap": _map,
+    "SplitToSequence": _split,
+}
