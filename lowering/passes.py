@@ -24,6 +24,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "poprand-to-poplar": lazily("populus.lowering.poprand_to_poplar:PoprandToPoplarPass"),
     "popops-to-poplar": lazily("populus.lowering.popops_to_poplar:PopopsToPoplarPass"),
     "poplar-map": lazily("populus.lowering.poplar_map:PoplarMapPass"),
+    "poplar-merge": lazily("populus.lowering.poplar_merge:PoplarMergePass"),
     "poplar-allocate": lazily("populus.lowering.poplar_allocate:PoplarAllocatePass"),
     "codelet-to-llvm": lazily("populus.lowering.codelet_to_llvm:CodeletToLlvmPass"),
 }

@@ -33,8 +33,8 @@ from populus.dialects.poplar import (
     ViewOp,
     WhileOp,
 )
-from populus.dialects.poplar.compute import disjoint
 from populus.dialects.poplar.memory import root_of, view_of
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.view import View

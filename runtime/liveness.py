@@ -26,8 +26,8 @@ from populus.dialects.poplar import (
     SwitchOp,
     WhileOp,
 )
-from populus.dialects.poplar.compute import disjoint
 from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.view import View
 
 
@@ -111,9 +111,11 @@ class _Walk:
     def visit(self, op: Operation, flow: _Flow) -> None:
         match op:
             case ExecuteOp():
-                connections = [(family, f, v) for family in op.families() for f, v in family.connections()]
-                reads = [v for _, f, v in connections if f.kind != "out"]
-                self.step(op, flow, reads, [(v, writes_all(family, f, v)) for family, f, v in connections if f.kind == "out"])
+                self.step(op, flow, [], [])
+                for stage in op.stages():
+                    connections = [(family, f, v) for family in stage for f, v in family.connections()]
+                    reads = [v for _, f, v in connections if f.kind != "out"]
+                    self.touches(flow, reads, [(v, writes_all(family, f, v)) for family, f, v in connections if f.kind == "out"])
             case CopyOp():
                 self.step(op, flow, [op.src], [(op.dst, True)])
             case StreamInOp():
@@ -141,8 +143,12 @@ class _Walk:
                 pass  # variables, views and functions are no steps
 
     def step(self, op: Operation, flow: _Flow, reads: Iterable[SSAValue], writes: Iterable[tuple[SSAValue, bool]]) -> None:
-        now = len(self.steps)
         self.steps.append(op)
+        self.touches(flow, reads, writes)
+
+    def touches(self, flow: _Flow, reads: Iterable[SSAValue], writes: Iterable[tuple[SSAValue, bool]]) -> None:
+        """What the latest step reads, then writes."""
+        now = len(self.steps) - 1
         for value in reads:
             flow.read(self.touch(value, now))
         for value, whole in writes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
@@ -16,7 +17,8 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.diagnostics import did_you_mean
 from populus.dialects.poplar.codelets import CODELETS, Codelet
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
-from populus.dialects.poplar.partition import Domain, along, bounds_problem, race
+from populus.dialects.poplar.overlap import disjoint, image
+from populus.dialects.poplar.partition import Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
 from populus.dialects.poplar.view import View
 from populus.dialects.shapes import text
@@ -185,11 +187,40 @@ class FamilyOp(IRDLOperation):
         return cls.create(operands=views, properties=properties, attributes={} if attributes is None else dict(attributes.data))
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """A field of one family and one of a later family that share elements which at least one of them writes.
+
+    `on_one_tile`: whether each vertex of the second touches there just what the vertex of the first on the same tile does,
+    and not only to write once more what the first wrote.
+    """
+
+    first: Field
+    second: Field
+    on_one_tile: bool
+
+
+def meetings(first: FamilyOp, second: FamilyOp) -> list[Meeting]:
+    """Where two families of one program meet."""
+    found: list[Meeting] = []
+    for f, value in first.connections():
+        root = root_of(value)
+        for g, other in second.connections():
+            if (f.kind == g.kind == "in") or root_of(other) is not root:
+                continue
+            a, b = view_of(value), view_of(other)
+            if not disjoint(a, b):
+                mine = None if f.kind != "in" and g.kind == "out" else image(first.space, f.access, a)
+                found.append(Meeting(f, g, mine is not None and mine == image(second.space, g.access, b)))
+    return found
+
+
 @irdl_op_definition
 class ExecuteOp(IRDLOperation):
-    """One superstep: exchange in, then the vertices of all its families at once, then exchange out.
+    """One superstep: exchange in, then the vertices of all its families, then exchange out.
 
-    Every vertex reads what was there before. Nothing that one family writes may another read or write.
+    Every vertex reads what was there before. What one family writes another may read or write only if it comes later, and
+    each of its vertices touches there just what the vertex on its own tile did: the two then run as one, in their order.
     """
 
     name = "poplar.execute"
@@ -204,20 +235,28 @@ class ExecuteOp(IRDLOperation):
     def families(self) -> list[FamilyOp]:
         return [op for op in self.body.block.ops if isinstance(op, FamilyOp)]
 
+    def stages(self) -> list[list[FamilyOp]]:
+        """The families in groups, one after the other: each works on what an earlier group wrote, on its own tile."""
+        families = self.families()
+        if len(families) < 2:
+            return [families]
+        depth: list[int] = []
+        for j, family in enumerate(families):
+            before = [depth[i] + 1 for i in range(j) if (met := meetings(families[i], family)) and all(m.on_one_tile for m in met)]
+            depth.append(max(before, default=0))
+        return [[family for family, d in zip(families, depth) if d == stage] for stage in range(max(depth) + 1)]
+
     def verify_(self) -> None:
         families = self.families()
         if len(families) != len(self.body.block.ops) or not families:
             raise VerifyException("an execute holds families, and at least one")
-        if len(families) < 2:
-            return
-        touched = [(i, f, v, view_of(v)) for i, family in enumerate(families) for f, v in family.connections()]
-        for i, out, written, to in touched:
-            if out.kind == "in":
-                continue
-            for j, field, value, source in touched:
-                if i != j and root_of(value) is root_of(written) and not disjoint(to, source):
+        for j, family in enumerate(families):
+            for i in range(j):
+                if met := next((m for m in meetings(families[i], family) if not m.on_one_tile), None):
+                    (writer, out), (other, field) = sorted([(i, met.first), (j, met.second)], key=lambda f: f[1].kind == "in")
                     raise VerifyException(
-                        f"family {i} writes {out.name} of '{self.label.data}' while family {j} has it as {field.name}; they race"
+                        f"family {writer} writes {out.name} of '{self.label.data}' "
+                        f"while family {other} has it as {field.name}; they race"
                     )
 
 
@@ -242,39 +281,3 @@ class CopyOp(IRDLOperation):
             raise VerifyException("the destination shows an element more than once, so it may not be written")
         if root_of(self.src) is root_of(self.dst) and not disjoint(view_of(self.src), to):
             raise VerifyException("source and destination overlap")
-
-
-def disjoint(a: View, b: View) -> bool:
-    """Whether two views of one variable share no element. Sufficient: compares bounding boxes, then residues of strides."""
-    if 0 in a.shape or 0 in b.shape:
-        return True
-    first_a, end_a = _range(a)
-    first_b, end_b = _range(b)
-    if end_a <= first_b or end_b <= first_a:
-        return True
-    box_a, box_b = _box(a), _box(b)
-    if box_a is None or box_b is None:
-        return False
-    return any(
-        high_a < low_b or high_b < low_a or (step_a == step_b and step_a > 1 and low_a % step_a != low_b % step_b)
-        for (low_a, high_a, step_a), (low_b, high_b, step_b) in zip(box_a, box_b)
-    )
-
-
-def _range(view: View) -> tuple[int, int]:
-    reach = [s * (n - 1) for n, s in zip(view.shape, view.strides)]
-    return view.offset + sum(min(r, 0) for r in reach), view.offset + sum(max(r, 0) for r in reach) + 1
-
-
-def _box(view: View) -> list[tuple[int, int, int]] | None:
-    """(lowest, highest index, step) in each dimension of the variable; None where a dimension of the view spans two of them."""
-    access = view.through(tuple(along(f"i{d}") for d in range(len(view.shape))))
-    if access is None:
-        return None
-    sizes = {f"i{d}": n for d, n in enumerate(view.shape)}
-    box: list[tuple[int, int, int]] = []
-    for a in access:
-        high = a.offset + sum(c * (sizes[axis] - 1) for axis, c in a.terms)
-        box.append((a.offset, high, a.terms[0][1] if len(a.terms) == 1 else 1))
-    return box
-

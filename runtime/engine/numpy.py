@@ -64,6 +64,7 @@ class NumpyProgram(Program):
     # -- steps
 
     def execute(self, op: ExecuteOp) -> StepNode:
+        # In their order: a family may work on what an earlier one of the execute wrote.
         runs = [run for family in op.families() for run in self.family(family)]
         return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
 

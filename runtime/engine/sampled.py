@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.program import GraphOp
+from populus.runtime.codelets.task import Run
 from populus.runtime.engine.binding import PlacedError
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import StepNode
@@ -37,8 +38,12 @@ class SampledProgram(NumpyProgram):
         super().__init__(graph)
 
     def execute(self, op: ExecuteOp) -> StepNode:
-        step = super().execute(op)
-        families = [self._vertices(family) for family in op.families()]
+        runs = [run for stage in op.stages() for run in self._sampled(stage)]
+        return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
+
+    def _sampled(self, stage: Sequence[FamilyOp]) -> list[Run]:
+        """The runs of families that do not meet, between what draws vertices and what compares them."""
+        families = [self._vertices(family) for family in stage]
         expected: list[Result] = []
 
         def before() -> None:
@@ -51,7 +56,7 @@ class SampledProgram(NumpyProgram):
             for result in expected:
                 _compare(result)
 
-        return StepNode(op, [before, *step.runs, after], step.written)
+        return [before, *(run for family in stage for run in self.family(family)), after]
 
     def _vertices(self, family: FamilyOp) -> Vertices:
         connections: list[Connection] = []

@@ -140,8 +140,14 @@ class StrictProgram(Program):
         return StepNode(op, [lambda: write(read().copy())], [(op.dst, self.array(op.dst))])
 
     def execute(self, op: ExecuteOp) -> StepNode:
-        families = [self.vertices(family) for family in op.families()]
-        return StepNode(op, [lambda: Superstep(self, families).run()], [(v, self.array(v)) for f in op.families() for _, v in f.written()])
+        stages = [[self.vertices(family) for family in families] for families in op.stages()]
+
+        def run() -> None:
+            earlier = dict[StorageOp, NDArray[np.int32]]()
+            for families in stages:
+                Superstep(self, families, earlier).run()
+
+        return StepNode(op, [run], [(v, self.array(v)) for f in op.families() for _, v in f.written()])
 
     def vertices(self, family: FamilyOp) -> Vertices:
         """The vertices of a family."""
@@ -168,9 +174,12 @@ class Vertices:
         self._slices: list[dict[tuple[int, ...], tuple[Slices, tuple[tuple[int, int], ...]]]] = [{} for _ in connections]
         self._check_bounds()
 
+    def tile(self, vertex: int) -> int:
+        return self.family.space.tile(self.box(vertex), self.tiles)
+
     def name(self, vertex: int) -> str:
         """`vertex 4 (tile 12)`."""
-        return f"vertex {vertex} (tile {self.family.space.tile(self.box(vertex), self.tiles)})"
+        return f"vertex {vertex} (tile {self.tile(vertex)})"
 
     def box(self, vertex: int) -> Box:
         index = np.unravel_index(vertex, self.shape) if self.shape else ()
@@ -256,10 +265,13 @@ class Result:
 
 
 class Superstep:
-    """One run of an execute: all vertices on what was there before, then the commit."""
+    """One run of families that do not meet: all vertices on what was there before, then the commit.
 
-    def __init__(self, program: StrictProgram, families: Sequence[Vertices]):
-        self.families, self.rng = families, program.rng
+    `earlier`: for each element that families before these wrote in the same execute, the tile that did, else -1.
+    """
+
+    def __init__(self, program: StrictProgram, families: Sequence[Vertices], earlier: dict[StorageOp, NDArray[np.int32]]):
+        self.families, self.rng, self.earlier, self.tiles = families, program.rng, earlier, program.tiles
         self.first: list[int] = []  # number of each family's first vertex among those of the execute
         total = 0
         for family in families:
@@ -282,8 +294,24 @@ class Superstep:
         for r in results:
             r.connection.array[(*r.part, ...)] = r.array
             r.connection.store.define(r.connection.view, r.part)
+            owner = self.earlier.setdefault(r.connection.store.op, np.full(r.connection.store.memory.size, -1, np.int32))
+            view_array(owner, r.connection.view)[(*r.part, ...)] = r.vertices.tile(r.vertex)
         for op in self._writers:
             next(c.store for f in self.families for c in f.connections if c.store.op is op).settle()
+
+    def _on_own_tile(self, family: Vertices, number: int, slices: Slices, vertex: int) -> None:
+        """Raises PopulusError if a vertex touches what one on another tile wrote earlier in the execute."""
+        c = family.connections[number]
+        owner = self.earlier.get(c.store.op)
+        if owner is None:
+            return
+        part, tile = view_array(owner, c.view)[(*slices, ...)], family.tile(vertex)
+        others = part[(part >= 0) & (part != tile)]
+        if others.size:
+            raise PlacedError(
+                f"{place(family.family)}: {family.name(vertex)} touches {_elements(int(others.size))} of {c.variable} ({c.field.name}) "
+                f"that tile {int(others[0])} wrote earlier in the execute"
+            )
 
     def _of(self, number: int) -> tuple[int, int]:
         f = bisect_right(self.first, number) - 1
@@ -297,6 +325,7 @@ class Superstep:
             yield result
 
     def _input(self, f: int, number: int, key: tuple[int, ...], slices: Slices, vertex: int) -> Array:
+        self._on_own_tile(self.families[f], number, slices, vertex)
         copy = self._copies.get((f, number, key))
         if copy is None:
             family = self.families[f]
@@ -310,6 +339,7 @@ class Superstep:
 
     def _claim(self, f: int, vertex: int, result: Result) -> None:
         c, me = result.connection, self.first[f] + vertex
+        self._on_own_tile(self.families[f], self.families[f].connections.index(c), result.part, vertex)
         writers = view_array(self._writers[c.store.op], c.view)[(*result.part, ...)]
         if writers.size and writers.max() >= 0:
             other = int(writers.max())

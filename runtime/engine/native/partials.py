@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import StorageOp, storage_of, view_of
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access
+from populus.dialects.poplar.types import TensorType
 from populus.runtime.engine.binding import params_of
 from populus.runtime.engine.native.contraction import Slices
 
@@ -41,10 +44,34 @@ class PartialSums:
         return Slices(np.concatenate(order), ends)
 
 
-def partial_sums(first: Operation, second: Operation) -> PartialSums | None:
-    """The two steps as that; None if they are not."""
-    product, total = _only(first), _only(second)
-    if product is None or total is None or product.codelet.data not in AXES or total.codelet.data != "reduce":
+def pairs(steps: Sequence[Operation]) -> Iterator[tuple[Operation, PartialSums]]:
+    """The products of a block's steps whose slices a later one adds, where nothing touches the sum in between; with their steps."""
+    order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
+    products: dict[StorageOp, int] = {}
+    for j, (_, total) in enumerate(order):
+        if not isinstance(total, FamilyOp):
+            continue
+        ((_, written),) = total.written()
+        if total.codelet.data in AXES:
+            products[storage_of(written)] = j
+        elif total.codelet.data == "reduce" and (i := products.get(storage_of(total.views[0]))) is not None:
+            step, product = order[i]
+            assert isinstance(product, FamilyOp), product
+            found = partial_sums(product, total)
+            if found is not None and not any(_touches(between, written) for _, between in order[i + 1 : j]):
+                yield step, found
+
+
+def _touches(op: Operation, written: SSAValue) -> bool:
+    """Whether a family or another step may touch what a view shows."""
+    variable, view = storage_of(written), view_of(written)
+    views = [v for v in op.operands if isinstance(v.type, TensorType)]
+    return bool(op.regions) or not views or any(storage_of(v) is variable and not disjoint(view_of(v), view) for v in views)
+
+
+def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
+    """The two families as that; None if they are not."""
+    if product.codelet.data not in AXES or total.codelet.data != "reduce":
         return None
     if params_of(total.params).get("op") != "add" or total.space.cut & total.contracted:
         return None
@@ -65,12 +92,6 @@ def partial_sums(first: Operation, second: Operation) -> PartialSums | None:
     if None in axes or axes[summed:] != kept or math.prod(views[1].shape[:summed]) != math.prod(views[0].shape[:lead]):
         return None
     return PartialSums(product, total, storage_of(partials), parts)
-
-
-def _only(op: Operation) -> FamilyOp | None:
-    """The one family of an execute."""
-    families = list(op.families()) if isinstance(op, ExecuteOp) else []
-    return families[0] if len(families) == 1 else None
 
 
 def _axis(access: Access) -> str | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -22,7 +21,7 @@ from populus.runtime.engine.native.copies import copy
 from populus.runtime.engine.native.jit import library
 from populus.runtime.engine.native.kernels import NATIVE
 from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.partials import partial_sums
+from populus.runtime.engine.native.partials import PartialSums, pairs
 from populus.runtime.engine.native.products import conv, matmul
 from populus.runtime.engine.native.team import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
@@ -84,22 +83,24 @@ class NativeProgram(NumpyProgram):
 
     def spans(self) -> dict[VarOp, tuple[int, int]]:
         """Those of the steps as stated, but that a sum's memory is there when its product begins."""
-        spans, steps = super().spans(), liveness(self.graph).steps
-        for i, (first, second) in enumerate(itertools.pairwise(steps)):
-            if (found := partial_sums(first, second)) is not None:
+        spans = super().spans()
+        number: dict[Operation, int] = {}
+        for i, step in enumerate(liveness(self.graph).steps):
+            number.setdefault(step, i)
+        for block in [block for op in self.graph.walk() if not isinstance(op, ExecuteOp) for r in op.regions for block in r.blocks]:
+            for step, found in pairs(_steps(block)):
                 ((_, total),) = found.sum.written()
                 storage = storage_of(total)
-                if isinstance(storage, VarOp):
-                    spans[storage] = min(i, spans[storage][0]), spans[storage][1]
+                if isinstance(storage, VarOp) and step in number:
+                    spans[storage] = min(number[step], spans[storage][0]), spans[storage][1]
         return spans
 
-    def sums(self, first: Operation, second: Operation) -> list[Launch] | None:
+    def sums(self, found: PartialSums) -> list[Launch] | None:
         """A product in slices of k and the sum of its slices as one product, which keeps partial results in registers.
 
-        The arithmetic is the same. None where the two steps are not that, or where the sum's memory is still read by the product.
+        The arithmetic is the same. None where somebody else reads the slices, or the sum's memory is still read by the product.
         """
-        found = partial_sums(first, second)
-        if found is None or self._users(found.partials) != {found.product, found.sum}:
+        if self._users(found.partials) != {found.product, found.sum}:
             return None
         family = found.product
         (out,) = family.written()
@@ -133,32 +134,41 @@ class NativeProgram(NumpyProgram):
         return self._touching[storage]
 
     def _block(self, block: Block) -> BlockNode:
-        steps = [op for op in block.ops if not isinstance(op, StorageOp | ViewOp | FuncOp)]
+        steps = _steps(block)
+        instead: dict[FamilyOp, list[Launch]] = {}  # a product with its sum in the place of the product; of the sum, nothing
+        for _, found in pairs(steps):
+            if found.product not in instead and (launches := self.sums(found)) is not None:
+                instead |= {found.product: launches, found.sum: []}
         nodes: list[Node] = []
-        while steps:
-            step = steps.pop(0)
-            launches = self.sums(step, steps[0]) if steps else None
-            if launches is None:
-                nodes += self._nodes(step)
+        for step in steps:
+            if isinstance(step, ExecuteOp) and any(family in instead for family in step.families()):
+                runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
+                nodes.append(_Sums(step, runs, apart=cache(partial(self._apart, step))))
             else:
-                pair = step, steps.pop(0)
-                nodes.append(_Sums(pair[1], launches, apart=cache(partial(self._apart, pair))))
+                nodes += self._nodes(step)
         return BlockNode(nodes)
 
-    def _apart(self, steps: Iterable[Operation]) -> list[StepNode]:
-        """Steps that run as one, each by itself, for who observes them. What they leave to NumPy is not counted: it does not run else."""
+    def _apart(self, step: ExecuteOp) -> StepNode:
+        """The step as stated, for who observes it. What it leaves to NumPy is not counted: it does not run else."""
         counted = dict(self.fallbacks)
-        nodes = [self.execute(step) for step in steps if isinstance(step, ExecuteOp)]
+        node = self.execute(step)
         self.fallbacks = counted
-        return nodes
+        return node
+
+
+def _steps(block: Block) -> list[Operation]:
+    return [op for op in block.ops if not isinstance(op, StorageOp | ViewOp | FuncOp)]
+
+
+def _unobserved() -> StepNode:
+    raise AssertionError("a step that is not to be observed")
 
 
 @dataclass
 class _Sums(StepNode):
-    """Two steps as one; who observes sees both."""
+    """An execute with products that are summed in their registers; who observes sees it as stated."""
 
-    apart: Callable[[], list[StepNode]] = list[StepNode]
+    apart: Callable[[], StepNode] = _unobserved
 
     def observed(self, observe: Observer) -> None:
-        for step in self.apart():
-            step.observed(observe)
+        self.apart().observed(observe)

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from populus.dialects.poplar.compute import disjoint
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import ALL, Access, along, at
 from populus.dialects.poplar.view import View, row_major
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from populus.dialects.diagnostics import LocatingParser, PopulusError
+from populus.dialects.poplar import compute
 from populus.dialects.table import context
 from populus.runtime import codelets
 from populus.runtime.codelets.map import map as map_kernel
@@ -76,15 +77,29 @@ def test_an_access_out_of_bounds():
     assert "vertex 7 (tile 7): x1: [r + 1] reaches 1..65 of 0..64, in 'x'" in refusal(text, x=X)
 
 
-def test_a_read_of_what_another_family_writes():
-    text = STREAMED + families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}", f"in x1 = %y[r] {V}\nout y = %z[r] {V}")
-    message = refusal('%z = poplar.var "z" : !poplar.tensor<64xf32>' + text, x=X)
+def test_a_read_of_what_another_tile_writes():
+    two = families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}", f"in x1 = %y[r] {V}\nout y = %z[r] {V}")
+    at = two.rindex("on (r)") + len("on (r)")
+    text = '%z = poplar.var "z" : !poplar.tensor<64xf32>' + STREAMED + two[:at] + " start 1" + two[at:]
+    message = refusal(text, x=X)
     assert "'y'" in message
     assert "nothing wrote" in message  # what it reads is what was there before
-    defined = text.replace("poplar.execute", f"poplar.copy %x to %y {V}\npoplar.execute")
-    message = refusal('%z = poplar.var "z" : !poplar.tensor<64xf32>' + defined, x=X)
+    message = refusal(text.replace("poplar.execute", f"poplar.copy %x to %y {V}\npoplar.execute"), x=X)
     assert "of 'y' (x1) that vertex" in message
     assert "of family 0, @map, writes in the same execute" in message
+
+
+def test_a_family_goes_on_with_what_its_own_tile_wrote():
+    two = families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}", f"inout x1 = %y[r] {V}", codelet="@map {expr = #expr.fn<square(_1)>}")
+    for engine in ("strict", "numpy", "native"):
+        assert np.array_equal(session(STREAMED + two + f'\npoplar.stream_out %y to "y" {V}', engine).run({"x": X})["y"], X**4)
+
+
+def test_a_static_rule_that_lets_tiles_meet_is_caught(monkeypatch):
+    monkeypatch.setattr(compute, "image", lambda *_: "the same")
+    two = families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}", f"inout x1 = %y[r] {V}")
+    at = two.rindex("on (r)") + len("on (r)")
+    assert "touches 8 elements of 'y' (x1) that tile" in refusal(STREAMED + two[:at] + " start 1" + two[at:], x=X)
 
 
 def test_two_families_that_write_one_element():

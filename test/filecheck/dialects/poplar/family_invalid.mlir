@@ -166,7 +166,7 @@ poplar.graph @main target <host> {
   %y = poplar.var "y" : !poplar.tensor<8xf32>
   poplar.execute "e" {
     poplar.family @fill for (i = 8) out y = %x[i] : !poplar.tensor<8xf32>
-    poplar.family @map {expr = #expr.fn<_1>} for (i = 8) in x1 = %x[i] : !poplar.tensor<8xf32> out y = %y[i] : !poplar.tensor<8xf32>
+    poplar.family @map {expr = #expr.fn<_1>} for (i = 8) start 1 in x1 = %x[i] : !poplar.tensor<8xf32> out y = %y[i] : !poplar.tensor<8xf32>
   }
 }
 

@@ -1,0 +1,80 @@
+"""What fields and views share: whether two views have an element in common, and whether two fields meet on one tile only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import lru_cache
+
+from populus.dialects.poplar.partition import Access, Domain, along
+from populus.dialects.poplar.view import View
+
+
+@lru_cache(8192)
+def image(domain: Domain, accesses: tuple[Access, ...], view: View) -> Hashable | None:
+    """What the vertex on each tile touches of a variable: equal for two fields only where it is the same on every tile.
+
+    The parts that number the tiles, and for each dimension of the variable its terms, with axes told by their cut and their
+    place among the digits of the tile's number. None where the access has no such form.
+    """
+    through = view.through(accesses)
+    if through is None:
+        return None
+    cut = [a for a in domain.order if domain[a].parts > 1]
+    digit = {a: i for i, a in enumerate(cut)}
+
+    def term(axis: str, coefficient: int, part: bool) -> tuple[int, ...]:
+        split = domain[axis]
+        if split.parts == 1:
+            return coefficient, split.n
+        if part:
+            return coefficient, split.parts, split.parts, 1, digit[axis]
+        even = split.n % (split.grain * split.parts) == 0  # then the grain makes no difference
+        return coefficient, split.n, split.parts, 1 if even else split.grain, digit[axis]
+
+    dims: list[Hashable] = []
+    for access, n in zip(through, view.base):
+        if access.whole:
+            dims.append((((1, n),) if n > 1 else (), 0))
+        elif access.part:
+            axis = access.terms[0][0]
+            dims.append(((term(axis, 1, True),) if domain[axis].parts > 1 else (), 0))
+        else:
+            dims.append((tuple(sorted(term(a, c, False) for a, c in access.terms if domain[a].n > 1)), access.offset))
+    return tuple(domain[a].parts for a in cut), domain.start, tuple(dims)
+
+
+@lru_cache(8192)
+def disjoint(a: View, b: View) -> bool:
+    """Whether two views of one variable share no element. Sufficient: compares bounding boxes, then residues of strides."""
+    if 0 in a.shape or 0 in b.shape:
+        return True
+    first_a, end_a = _range(a)
+    first_b, end_b = _range(b)
+    if end_a <= first_b or end_b <= first_a:
+        return True
+    box_a, box_b = _box(a), _box(b)
+    if box_a is None or box_b is None:
+        return False
+    return any(
+        high_a < low_b or high_b < low_a or (step_a == step_b and step_a > 1 and low_a % step_a != low_b % step_b)
+        for (low_a, high_a, step_a), (low_b, high_b, step_b) in zip(box_a, box_b)
+    )
+
+
+def _range(view: View) -> tuple[int, int]:
+    reach = [s * (n - 1) for n, s in zip(view.shape, view.strides)]
+    return view.offset + sum(min(r, 0) for r in reach), view.offset + sum(max(r, 0) for r in reach) + 1
+
+
+def _box(view: View) -> list[tuple[int, int, int]] | None:
+    """(lowest, highest index, step) in each dimension of the variable; None where a dimension of the view spans two of them."""
+    access = view.through(tuple(along(f"i{d}") for d in range(len(view.shape))))
+    if access is None:
+        return None
+    sizes = {f"i{d}": n for d, n in enumerate(view.shape)}
+    box: list[tuple[int, int, int]] = []
+    for a in access:
+        high = a.offset + sum(c * (sizes[axis] - 1) for axis, c in a.terms)
+        box.append((a.offset, high, a.terms[0][1] if len(a.terms) == 1 else 1))
+    return box
+
