@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import cast
+from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.ir import Attribute, Dialect, Operation
@@ -27,6 +27,8 @@ from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, def
 from populus.dialects.poplar.codelets import register as register_codelet
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
+from populus.lowering.rewriting import Pattern
+from populus.lowering.rewriting import register as register_patterns
 
 GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed
 _DIGEST = "__populus_digest__"
@@ -43,13 +45,14 @@ class Extension:
     attributes: list[type[Attribute]] = field(default_factory=list[type[Attribute]])
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
     codelets: list[TileCode] = field(default_factory=list[TileCode])
+    patterns: list[type[Pattern[Any]]] = field(default_factory=list["type[Pattern[Any]]"])
 
     def definitions(self) -> list[Definition]:
         """Those of its popart ops."""
         return [definition_of(op) for op in self.ops if issubclass(op, PopartOp)]
 
     def register(self, ctx: Context) -> None:
-        """Makes the context know the file's dialects, ops and attributes.
+        """Makes the context know the file's dialects, ops, attributes and patterns.
 
         Raises PopulusError for an op whose name or ONNX identity another file's op has, naming both.
         """
@@ -64,6 +67,7 @@ class Extension:
         for attribute in self.attributes:
             if attribute not in known_attributes:
                 ctx.load_attr_or_type(attribute)
+        register_patterns(ctx, self.patterns)
 
     def _refuse_taken(self, op: type[Operation], known: Iterable[type[Operation]]) -> None:
         for other in known:
@@ -142,8 +146,11 @@ def _collected(name: str, module: ModuleType) -> Extension:
             register_codelet(value)
         elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
-    if not (extension.dialects or extension.ops or extension.attributes or extension.passes or extension.codelets):
-        raise PopulusError(f"{name}: defines no op, dialect, attribute or pass; an op is a class with @irdl_op_definition and a name")
+    brought = (extension.dialects, extension.ops, extension.attributes, extension.passes, extension.codelets, extension.patterns)
+    if not any(brought):
+        raise PopulusError(
+            f"{name}: defines no op, dialect, attribute, pass or pattern; an op is a class with @irdl_op_definition and a name"
+        )
     for i, op in enumerate(extension.ops):
         for other in extension.ops[:i]:
             if other.name == op.name or _shared(op, other):
@@ -168,6 +175,8 @@ def _collect(extension: Extension, value: type) -> None:
                 f"or state OVERRIDES = True to replace its {definition.identity[1]}"
             )
         extension.ops.append(value)
+    elif issubclass(value, Pattern) and not abstract:
+        extension.patterns.append(cast("type[Pattern[Any]]", value))
     elif not named or abstract:
         return
     elif issubclass(value, Operation):

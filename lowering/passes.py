@@ -13,6 +13,8 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "onnx-infer-shapes": lazily("populus.lowering.onnx_infer_shapes:OnnxInferShapesPass"),
     "onnx-fold-constants": lazily("populus.lowering.onnx_fold_constants:OnnxFoldConstantsPass"),
     "onnx-to-popart": lazily("populus.lowering.onnx_to_popart:OnnxToPopartPass"),
+    "popart-cse": lazily("populus.lowering.popart_cse:PopartCsePass"),
+    "popart-fuse": lazily("populus.lowering.popart_fuse:PopartFusePass"),
     "popart-loss": lazily("populus.lowering.popart_loss:PopartLossPass"),
     "popart-autodiff": lazily("populus.lowering.popart_autodiff:PopartAutodiffPass"),
     "popart-optimize": lazily("populus.lowering.popart_optimize:PopartOptimizePass"),

@@ -178,7 +178,7 @@ def test_load_brings_ops_and_passes_in(populus_opt, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", "defines no op, dialect, attribute or pass; an op is a class with @irdl_op_definition and a name"),
+        ("x = 1", "defines no op, dialect, attribute, pass or pattern; an op is a class with @irdl_op_definition and a name"),
         ("x = 1\ny = missing", "NameError: name 'missing' is not defined"),
         ("def f(:", "SyntaxError: invalid syntax"),
     ],

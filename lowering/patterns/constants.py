@@ -1,0 +1,45 @@
+"""What depends on constants alone is computed now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.traits import Pure
+
+from populus.dialects import popart
+from populus.dialects.data import ConstantOp
+from populus.dialects.ops import TensorOp
+from populus.lowering.rewriting import Pattern, Rewriting
+from populus.runtime.interpreter import evaluate_op
+
+LARGEST = 1 << 20  # bytes: a result that is larger, and larger than what it is computed from, stays computed
+
+
+class FoldConstants(Pattern[TensorOp]):
+    """An op whose operands are all constants is a constant, computed by the interpreter of this level.
+
+    Legal: no effects, nothing random, a result that is not both more than 1 MiB and more than its operands. To rounding, since an
+    engine's own functions may round otherwise. PopART folds constants with each round of patterns.
+    """
+
+    ROOTS = (TensorOp,)
+    EXACT = False
+
+    def rewrite(self, op: TensorOp, r: Rewriting) -> Sequence[SSAValue] | None:
+        if not op.operands or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
+            return None
+        owners = [o.owner for o in op.operands]
+        given = [o.array() for o in owners if isinstance(o, ConstantOp)]
+        if len(given) < len(owners):
+            return None
+        arrays = evaluate_op(op, given)
+        if sum(_bytes(a) for a in arrays) > max(LARGEST, sum(_bytes(a) for a in given)):
+            return None
+        return [r.constant(np.asarray(a)) for a in arrays]
+
+
+def _bytes(array: np.ndarray) -> int:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+    """Those that are kept: equal elements are one."""
+    return array.itemsize * (array.size if any(array.strides) else 1)

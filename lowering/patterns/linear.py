@@ -1,0 +1,110 @@
+"""Ops that are linear in constant weights: how a factor or a term of each output channel becomes part of them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart
+from populus.dialects.data import constant_value
+from populus.dialects.element_types import dtype_of
+from populus.dialects.ops import TensorOp
+from populus.dialects.popart import calls
+from populus.lowering.rewriting import Rewriting
+
+Vector: TypeAlias = NDArray[np.float64]
+Convolving: TypeAlias = popart.ConvOp | popart.ConvTransposeOp
+Linear: TypeAlias = Convolving | popart.GemmOp | popart.MatMulOp
+LINEAR = (popart.ConvOp, popart.ConvTransposeOp, popart.GemmOp, popart.MatMulOp)
+
+
+def channel_axis(op: TensorOp) -> int:
+    """The dimension of the result that the output channels are."""
+    return 1 if isinstance(op, popart.ConvOp | popart.ConvTransposeOp | popart.BatchNormOp) else len(calls.shape(op.results[0])) - 1
+
+
+def per_channel(value: SSAValue, op: TensorOp) -> Vector | None:
+    """A constant operand of an element-wise op on the result of `op` as one number for each output channel, in f64.
+
+    None where it is no constant, not of floats, or not the same beside the channels.
+    """
+    array, shape = constant_value(value), calls.shape(op.results[0])
+    if array is None or array.dtype.kind in "biu" or array.ndim > len(shape):
+        return None
+    axis = channel_axis(op)
+    full = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+    if any(n != 1 for d, n in enumerate(full.shape) if d != axis) or full.shape[axis] not in (1, shape[axis]):
+        return None
+    return np.broadcast_to(full.reshape(-1).astype(np.float64), (shape[axis],))
+
+
+def rounded(r: Rewriting, array: NDArray[Any], like: SSAValue) -> SSAValue:
+    """A constant of the element type, the name and the place of another."""
+    return r.constant(array.astype(dtype_of(calls.element(like))), like)
+
+
+def _bias(r: Rewriting, array: NDArray[Any], op: Linear, added: SSAValue | None) -> SSAValue:
+    return rounded(r, array, added) if added is not None else r.constant(array.astype(dtype_of(calls.element(op.operands[0]))))
+
+
+def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
+    """The op with weights that make its result `factor` times as large.
+
+    None if its weights are no constants, a vector, or not all finite then.
+    """
+    weights = op.operands[1]
+    array, added = constant_value(weights), _added(op)
+    extra = None if added is None else constant_value(added)
+    if array is None or array.ndim < 2 or (added is not None and extra is None):
+        return None
+    w = _scaled(op, array.astype(np.float64), factor)
+    t = None if extra is None else extra.astype(np.float64) * factor
+    with np.errstate(over="ignore"):
+        fits = all(np.isfinite(a.astype(dtype_of(calls.element(weights)))).all() for a in (w, t) if a is not None)
+    if not fits:
+        return None
+    new_w = rounded(r, w, weights)
+    return _again(r, op, new_w, None if t is None or added is None else rounded(r, t, added))
+
+
+def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
+    """The op with a bias that adds `term` to its result; None if it takes none, or has one that is no constant."""
+    added = _added(op)
+    if isinstance(op, popart.MatMulOp) or (added is not None and constant_value(added) is None):
+        return None
+    if isinstance(op, popart.GemmOp) and op.beta.value.data != 1:
+        return None
+    before = None if added is None else constant_value(added)
+    total = term if before is None else before.astype(np.float64) + term
+    return _again(r, op, op.operands[1], _bias(r, total, op, added))
+
+
+def _added(op: Linear) -> SSAValue | None:
+    """What the op adds to its product."""
+    return op.operands[2] if len(op.operands) > 2 else None
+
+
+def _again(r: Rewriting, op: Linear, weights: SSAValue, added: SSAValue | None) -> SSAValue:
+    """The same op with other weights."""
+    x, properties = op.operands[0], {n: v for n, v in op.properties.items() if n != "operandSegmentSizes"}
+    if isinstance(op, popart.MatMulOp):
+        return r.insert(popart.MatMulOp(x, weights))
+    return r.insert(type(op)(x, weights, added, **properties))
+
+
+def _scaled(op: Linear, w: Vector, factor: Vector) -> Vector:
+    """The weights with each output channel multiplied."""
+    match op:
+        case popart.ConvOp():
+            return w * factor.reshape(-1, *(1,) * (w.ndim - 1))
+        case popart.ConvTransposeOp():  # [group * in, out, kernel..]
+            group = op.group.value.data
+            split = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+            return (split * factor.reshape(group, 1, -1, *(1,) * (w.ndim - 2))).reshape(w.shape)
+        case popart.GemmOp():
+            return w * (factor[:, None] if op.trans_b.value.data else factor)
+        case popart.MatMulOp():
+            return w * factor

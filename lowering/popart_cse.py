@@ -1,0 +1,52 @@
+"""Ops that compute the same become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.traits import Pure
+
+from populus.dialects.diagnostics import fused
+
+Key: TypeAlias = "tuple[str, tuple[SSAValue, ...], frozenset[tuple[str, Attribute]], tuple[Attribute, ...]]"
+
+
+@dataclass(frozen=True)
+class PopartCsePass(ModulePass):
+    """Of ops without effects and regions that have equal operands, attributes and types, in one block, only the first stays.
+
+    Constants are such ops, equal where their bits are. So are random numbers: those of one seed and one stream are the same numbers.
+    Source: PopART's `MergeDuplicateOps`.
+    """
+
+    name = "popart-cse"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in list(op.walk()):
+            for block in (b for region in inner.regions for b in region.blocks if inner is not op):
+                merge_duplicates(block)
+
+
+def merge_duplicates(block: Block) -> None:
+    first: dict[Key, Operation] = {}
+    for op in list(block.ops):
+        if op.regions or not op.results or not op.has_trait(Pure):
+            continue
+        key = (
+            op.name,
+            tuple(op.operands),
+            frozenset((*op.properties.items(), *op.attributes.items())),
+            tuple(r.type for r in op.results),
+        )
+        kept = first.setdefault(key, op)
+        if kept is not op:
+            for old, new in zip(op.results, kept.results):
+                old.replace_all_uses_with(new)
+            kept.location = fused(op.location, kept.location)
+            op.detach()
+            op.erase()

@@ -1,0 +1,50 @@
+"""Patterns of ops become fewer or cheaper ops: one walk for all patterns of `lowering/patterns` and of loaded files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.lowering.patterns import PATTERNS
+from populus.lowering.rewriting import Pattern, loaded, prune, rewrite
+
+
+@dataclass(frozen=True)
+class PopartFusePass(ModulePass):
+    """Applies rewrites until none fits, and drops what nothing reads.
+
+    `patterns`: the names of those that are applied, all without it; `without`: of those that are not. `exact`: only those that leave
+    results bit for bit what they were. `prune`: whether what nothing reads goes, beside what a rewrite leaves unread.
+    Raises PopulusError for a name that there is not.
+    Source: PopART's `Patterns`; what has a name there has it here.
+    """
+
+    name = "popart-fuse"
+
+    patterns: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    exact: bool = False
+    prune: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        chosen = self.chosen(ctx)
+        for inner in list(op.walk()):
+            for block in (b for region in inner.regions for b in region.blocks if inner is not op):
+                if self.prune:
+                    prune(block)
+                rewrite(block, chosen)
+
+    def chosen(self, ctx: Context) -> list[Pattern[Any]]:
+        """The patterns that are on, those of loaded files first."""
+        known = {**dict.fromkeys(loaded(ctx)), **PATTERNS}
+        for name in (*self.patterns, *self.without):
+            if name not in known:
+                raise PopulusError(f"there is no pattern '{name}'{did_you_mean(name, known)}")
+        names = [n for n in known if (not self.patterns or n in self.patterns) and n not in self.without]
+        classes = [loaded(ctx).get(n) or PATTERNS[n]() for n in names]
+        return [c() for c in classes if c.EXACT or not self.exact]

@@ -1,0 +1,134 @@
+"""Rewrites leave results what they were: every program of the lit tests is run before and after, with each pattern on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+import populus
+from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.table import context
+from populus.lowering.patterns import PATTERNS
+from populus.lowering.pipeline import Pipeline
+from populus.lowering.popart_cse import PopartCsePass
+from populus.lowering.popart_fuse import PopartFusePass
+from populus.runtime.interpreter import run_function
+
+FOLDER = Path(__file__).parents[2] / "filecheck/lowering"
+Arrays = dict[str, NDArray[Any]]
+
+
+def programs() -> Iterator[Any]:
+    """The programs of the lit tests of these passes."""
+    for name in ("popart-cse", "popart-fuse"):
+        for path in sorted((FOLDER / name).glob("*.mlir")):
+            if not path.stem.endswith("_invalid"):
+                for i, text in enumerate(path.read_text().split("// -----")):
+                    yield pytest.param(text, id=f"{path.stem}-{i}")
+
+
+def parsed(text: str) -> ModuleOp:
+    module = LocatingParser(context(), text).parse_module()
+    verify(module)
+    return module
+
+
+def drawn(module: ModuleOp) -> Arrays:
+    """Random inputs of `@main`, halves of them negative, with both zeros."""
+    rng = np.random.default_rng(1)
+    main = next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
+    found: Arrays = {}
+    for i, argument in enumerate(main.body.block.args):
+        array = np.asarray(2 * rng.standard_normal(shape_of(argument.type)))
+        array.reshape(-1)[:2] = [0.0, -0.0][: array.size]
+        dtype = dtype_of(element_type_of(argument.type))
+        found[argument.name_hint or f"input_{i}"] = (abs(50 * array) if dtype.kind == "u" else array).astype(dtype)
+    return found
+
+
+def agree(before: Arrays, after: Arrays, exact: bool) -> None:
+    assert before.keys() == after.keys()
+    for name, expected in before.items():
+        if exact:
+            assert after[name].tobytes() == np.ascontiguousarray(expected).tobytes(), name
+        else:
+            np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("text", list(programs()))
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_program_computes_the_same_before_and_after(text: str, exact: bool) -> None:
+    module = parsed(text)
+    inputs = drawn(module)
+    with np.errstate(all="ignore"):
+        before = run_function(module, inputs)
+        for rewriting in (PopartCsePass(), PopartFusePass(exact=exact)):
+            rewriting.apply(context(), module)
+            verify(module)
+        after = run_function(module, inputs)
+        lowered = module.clone()
+        Pipeline.from_text("popart-to-popops, popops-fuse").run(context(), lowered, verify_each=True)
+        agree(before, after, exact)
+        agree(after, run_function(lowered, inputs), exact=False)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_says_when_it_is_legal_and_has_a_test(name: str) -> None:
+    pattern = PATTERNS[name]()
+    assert pattern.__name__ == name
+    assert pattern.__doc__
+    assert "egal" in pattern.__doc__, f"{name} does not say when it is legal"
+    texts = [p.read_text() for p in (FOLDER / "popart-fuse").glob("*.mlir")]
+    assert any(name in text for text in texts), f"{name} has no lit test"
+    assert f"`{name}`" in (FOLDER.parents[2] / "docs/pipelines.md").read_text(), f"docs/pipelines.md does not name {name}"
+
+
+def test_a_pattern_of_a_loaded_file_is_applied_where_the_file_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        '''
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart
+from populus.lowering.rewriting import Pattern, Rewriting, made_by
+
+
+class DoubleNegation(Pattern[popart.NegOp]):
+    """`-(-x)` is `x`. Always legal."""
+
+    ROOTS = (popart.NegOp,)
+
+    def rewrite(self, op: popart.NegOp, r: Rewriting) -> Sequence[SSAValue] | None:
+        inner = made_by(op.x, popart.NegOp, op)
+        return None if inner is None else [inner.x]
+'''
+    )
+    text = """
+func.func @main(%x : tensor<2xf32>) -> tensor<2xf32> attributes {input_names = ["x"], output_names = ["y"]} {
+  %a = popart.neg %x : tensor<2xf32>
+  %b = popart.neg %a : tensor<2xf32>
+  %c = popart.exp %b : tensor<2xf32>
+  func.return %c : tensor<2xf32>
+}
+"""
+
+    def negations(load: list[str], **options: Any) -> int:
+        pipeline = Pipeline.named("inference").with_options("popart-fuse", **options)
+        module = populus.compile(parsed(text), tiles=1, pipeline=pipeline, load=load).module("popops")
+        return str(module).count("neg(")
+
+    assert negations([]) == 2
+    assert negations([str(path)]) == 0
+    assert negations([str(path)], without=("DoubleNegation",)) == 2
+    with pytest.raises(PopulusError, match="there is no pattern 'DoubleNegation'"):
+        negations([], without=("DoubleNegation",))
