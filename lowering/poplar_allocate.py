@@ -67,14 +67,19 @@ def allocate(graph: GraphOp) -> None:
 def first_fit(found: Sequence[Tenant], tiles: int) -> dict[Tenant, int]:
     """The lowest address at which each tenant, in this order, overlaps none before it. O(tenants^2), whatever the tiles."""
     n = len(found)
-    first = np.array([t.first for t in found], np.int64)
-    last = np.array([t.last for t in found], np.int64)
+    begin = np.cumsum([0, *(len(t.spans) for t in found)])  # of each tenant's spans among all
+    first = np.array([first for t in found for first, _ in t.spans], np.int64)
+    last = np.array([last for t in found for _, last in t.spans], np.int64)
     start = np.array([t.start for t in found], np.int64)
     cells = np.array([len(t.bytes) for t in found], np.int64)
     size = np.array([-(-t.largest // ALIGNMENT) * ALIGNMENT for t in found], np.int64)
     address: NDArray[np.int64] = np.zeros(n, np.int64)
     for i in range(n):
-        together = (first[:i] <= last[i]) & (first[i] <= last[:i])
+        before = int(begin[i])
+        meets = np.zeros(before, bool)
+        for since, until in found[i].spans:
+            meets |= (first[:before] <= until) & (since <= last[:before])
+        together = np.logical_or.reduceat(meets, begin[:i]) if i else np.zeros(0, bool)
         # Two runs of tiles round a ring meet where one begins inside the other.
         ahead, behind = (start[i] - start[:i]) % tiles, (start[:i] - start[i]) % tiles
         together &= ((ahead < cells[:i]) | (behind < cells[i])) & (size[:i] > 0)

@@ -21,7 +21,7 @@ from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.target import Target
 from populus.runtime.exchange import Moved, field_exchange, owned_elements
-from populus.runtime.liveness import liveness
+from populus.runtime.liveness import Span, liveness
 
 Bytes: TypeAlias = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ ALIGNMENT = 8  # of addresses and sizes: one data path
 
 @dataclass(frozen=True, eq=False)
 class Tenant:
-    """What takes memory of some tiles from one step to another.
+    """What takes memory of some tiles from one step to another, once or several times.
 
     `bytes`: of tile `start` and those that follow it, round the end. `op`: the variable or constant; for temporaries, the
     execute that needs them.
@@ -40,8 +40,19 @@ class Tenant:
     op: Operation
     bytes: Bytes
     start: int
-    first: int
-    last: int
+    spans: tuple[Span, ...]
+
+    @property
+    def first(self) -> int:
+        return self.spans[0][0]
+
+    @property
+    def last(self) -> int:
+        return self.spans[-1][1]
+
+    def at(self, step: int) -> bool:
+        """Whether it takes memory at a step."""
+        return any(first <= step <= last for first, last in self.spans)
 
     @property
     def is_constant(self) -> bool:
@@ -114,12 +125,15 @@ def tenants(graph: GraphOp) -> tuple[list[Tenant], list[Operation]]:
     """All that takes memory, and the program's steps in order. Raises PopulusError for a variable without layout."""
     tiles = graph.machine.tiles
     alive = liveness(graph)
-    found = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, *span) for op, span in alive.span.items()]
+    found = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, spans) for op, spans in alive.spans.items()]
+    executes: dict[ExecuteOp, list[Span]] = {}
     for i, step in enumerate(alive.steps):
         if isinstance(step, ExecuteOp):
-            temporary = temporary_bytes(step, tiles)
-            if temporary.any():
-                found.append(Tenant(f"{step.label.data} (exchanged)", step, temporary, 0, i, i))
+            executes.setdefault(step, []).append((i, i))
+    for step, spans in executes.items():
+        temporary = temporary_bytes(step, tiles)
+        if temporary.any():
+            found.append(Tenant(f"{step.label.data} (exchanged)", step, temporary, 0, tuple(spans)))
     return found, alive.steps
 
 
@@ -133,8 +147,9 @@ def usage(found: Sequence[Tenant], steps: Sequence[Operation], target: Target) -
     coming: list[list[Tenant]] = [[] for _ in range(len(steps) + 1)]
     going: list[list[Tenant]] = [[] for _ in range(len(steps) + 1)]
     for tenant in found:
-        coming[tenant.first].append(tenant)
-        going[min(tenant.last + 1, len(steps))].append(tenant)
+        for first, last in tenant.spans:
+            coming[first].append(tenant)
+            going[min(last + 1, len(steps))].append(tenant)
     now = np.zeros(target.tiles, np.int64)
     peaks: list[int] = []
     peak, tile, step = 0, 0, 0
@@ -147,12 +162,12 @@ def usage(found: Sequence[Tenant], steps: Sequence[Operation], target: Target) -
         peaks.append(int(now[fullest]))
         if peaks[-1] > peak:
             peak, tile, step = peaks[-1], fullest, i
-    there = [(t.label, t.on(tile, target.tiles)) for t in found if t.first <= step <= t.last]
+    there = [(t.label, t.on(tile, target.tiles)) for t in found if t.at(step)]
     largest = sorted((pair for pair in there if pair[1]), key=lambda pair: -pair[1])
     return Usage(peak, tile, step, label_of(steps[step]) if steps else "", tuple(largest), tuple(peaks))
 
 
 def label_of(step: Operation) -> str:
     """What a step is called in reports."""
-    label = step.properties.get("label") or step.properties.get("stream") or step.properties.get("function")
+    label = next((step.properties[key] for key in ("label", "stream", "function", "callee") if key in step.properties), None)
     return str(getattr(label, "data", None) or step.name.removeprefix("poplar."))

@@ -7,15 +7,16 @@ A compute set takes, one after the other (bulk-synchronous parallel):
     compute = max over tiles of the sum of its vertices, each with what it takes to start one
 
 Exchange phases of neighbouring steps are not merged, for an element that comes home in one may leave in the next. A repeat
-counts its body as often as it runs; of a while, one pass; of branches, the dearest. Transfers to and from the host take no
-cycles of the tiles; their bytes are in `host_bytes`.
+counts its body as often as it runs; of a while, one pass; of branches, the dearest. A call copies its arguments into the
+function's parameters, weights too, and results back, each on its tile where the layouts are the same. Transfers to and
+from the host take no cycles of the tiles; their bytes are in `host_bytes`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -64,7 +65,7 @@ class Step:
     op: Operation = field(repr=False, compare=False)
     label: str
     place: str
-    kind: str  # execute, copy, stream_in, stream_out, host_call
+    kind: str  # execute, copy, call, stream_in, stream_out, host_call
     count: int = 1
     compute: int = 0
     exchange: int = 0
@@ -143,6 +144,7 @@ class _Walk:
     def __init__(self, target: Target):
         self.target = target
         self.steps: list[Step] = []
+        self.executes: dict[ExecuteOp, Step] = {}  # a function's, once for all calls
         self.used: NDArray[np.bool_] = np.zeros(target.tiles, bool)
         self.left_out: list[tuple[str, int]] = []
 
@@ -150,7 +152,9 @@ class _Walk:
         for op in block.ops:
             match op:
                 case ExecuteOp():
-                    self.steps.append(self.execute(op, count))
+                    if op not in self.executes:
+                        self.executes[op] = self.execute(op, 1)
+                    self.steps.append(replace(self.executes[op], count=count))
                 case CopyOp():
                     self.steps.append(self.copy(op, count))
                 case StreamInOp():
@@ -164,7 +168,9 @@ class _Walk:
                 case RepeatOp():
                     self.block(op.body.block, count * op.count.value.data)
                 case CallOp():
+                    self.steps += self.arguments(op, count, "in")
                     self.block(op.target().body.block, count)
+                    self.steps += self.arguments(op, count, "out")
                 case WhileOp():
                     self.block(op.before.block, count)
                     self.block(op.body.block, count)
@@ -230,24 +236,41 @@ class _Walk:
 
     def copy(self, op: CopyOp, count: int) -> Step:
         """One exchange; what stays on its tile is copied there, meanwhile others wait."""
-        tiles, source, to = self.target.tiles, storage_of(op.src), storage_of(op.dst)
-        size = size_in_bytes(source.type.element)
-        view = view_of(op.dst)
-        moved = copy_exchange(view_of(op.src), layout(source), view, layout(to), tiles)
-        exchange = self.transfer(moved.away * size, moved.home * size)
-        share = -(-math.prod(view.shape) * size // min(layout(to).cells, tiles))
-        local = COPY_CYCLES - (-share // self.target.copy_bytes)
+        return self.copies(storage_of(op.dst).label.data, op, "copy", count, [(op.src, op.dst)])
+
+    def arguments(self, op: CallOp, count: int, direction: str) -> list[Step]:
+        """What a call copies into its function's parameters, or back: all in one exchange. No step where that is nothing."""
+        if direction == "in":
+            pairs = [(value, parameter.result) for parameter, value in op.bindings() if parameter.read]
+        else:
+            pairs = [(parameter.result, value) for parameter, value in op.bindings() if parameter.written]
+        return [self.copies(f"{op.callee.data} ({direction})", op, "call", count, pairs)] if pairs else []
+
+    def copies(self, label: str, op: Operation, kind: str, count: int, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> Step:
+        tiles = self.target.tiles
+        received, sent = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
+        local = bytes = bounds = 0
+        for src, dst in pairs:
+            source, to, view = storage_of(src), storage_of(dst), view_of(dst)
+            size = size_in_bytes(source.type.element)
+            moved = copy_exchange(view_of(src), layout(source), view, layout(to), tiles)
+            received, sent = received + moved.away * size, sent + moved.home * size
+            share = -(-math.prod(view.shape) * size // min(layout(to).cells, tiles))
+            local += COPY_CYCLES - (-share // self.target.copy_bytes)
+            bytes += int(moved.away.sum()) * size
+            bounds += not moved.exact
+        exchange = self.transfer(received, sent)
         return Step(
             op,
-            to.label.data,
+            label,
             where(op),
-            "copy",
+            kind,
             count,
             compute=local,
             exchange=exchange,
             sync=self.target.sync_cycles * (2 if exchange else 1),
-            bytes=int(moved.away.sum()) * size,
-            bounds=int(not moved.exact),
+            bytes=bytes,
+            bounds=bounds,
         )
 
     def host(self, op: Operation, count: int, views: Iterable[SSAValue]) -> Step:

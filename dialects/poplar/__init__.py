@@ -3,7 +3,7 @@
 from xdsl.ir import Dialect
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import BroadcastOp, ConstOp, DimShuffleOp, ReshapeOp, SliceOp, StorageOp, VarOp, ViewOp
+from populus.dialects.poplar.memory import BroadcastOp, ConstOp, DimShuffleOp, ParamOp, ReshapeOp, SliceOp, StorageOp, VarOp, ViewOp
 from populus.dialects.poplar.program import (
     CallOp,
     FuncOp,
@@ -34,6 +34,7 @@ POPLAR = Dialect(
         GraphOp,
         HostCallOp,
         IfOp,
+        ParamOp,
         RepeatOp,
         ReshapeOp,
         SequenceOp,
@@ -49,6 +50,6 @@ POPLAR = Dialect(
 
 __all__ = [
     "POPLAR", "BroadcastOp", "CallOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp", "FamilyOp", "Field",
-    "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "RepeatOp", "ReshapeOp", "SequenceOp", "SliceOp",
+    "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "ParamOp", "RepeatOp", "ReshapeOp", "SequenceOp", "SliceOp",
     "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TensorType", "VarOp", "ViewOp", "WhileOp",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import did_you_mean
 from populus.dialects.poplar.codelets import CODELETS, Codelet
-from populus.dialects.poplar.memory import ConstOp, root_of, view_of
+from populus.dialects.poplar.memory import root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import disjoint, image
 from populus.dialects.poplar.partition import Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
@@ -126,10 +126,8 @@ class FamilyOp(IRDLOperation):
         if not (self.declaration.padded and field.kind == "in") and (why := bounds_problem(self.space, field.access, view.shape)):
             raise VerifyException(f"{field.name}: {why}")
         if field.kind != "in":
-            if isinstance(root_of(value).owner, ConstOp):
-                raise VerifyException(f"{field.name} is a constant, which may not be written")
-            if view.repeats:
-                raise VerifyException(f"{field.name} shows an element more than once, so it may not be written")
+            if why := unwritable(value):
+                raise VerifyException(f"{field.name} {why} may not be written")
             if why := race(self.space, field.access):
                 raise VerifyException(f"{field.name}: {why}")
 
@@ -274,10 +272,7 @@ class CopyOp(IRDLOperation):
         super().__init__(operands=[src, dst])
 
     def verify_(self) -> None:
-        to = view_of(self.dst)
-        if isinstance(root_of(self.dst).owner, ConstOp):
-            raise VerifyException("the destination is a constant, which may not be written")
-        if to.repeats:
-            raise VerifyException("the destination shows an element more than once, so it may not be written")
-        if root_of(self.src) is root_of(self.dst) and not disjoint(view_of(self.src), to):
+        if why := unwritable(self.dst):
+            raise VerifyException(f"the destination {why} may not be written")
+        if root_of(self.src) is root_of(self.dst) and not disjoint(view_of(self.src), view_of(self.dst)):
             raise VerifyException("source and destination overlap")

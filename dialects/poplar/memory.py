@@ -159,6 +159,60 @@ class ConstOp(StorageOp):
         return cls.create(properties={"label": label, "value": value, **properties}, attributes=attributes, result_types=[type])
 
 
+PARAMETER_KINDS = ("in", "out", "inout")
+
+
+@irdl_op_definition
+class ParamOp(StorageOp):
+    """A parameter of a function: `poplar.param in "x" on [64 in 8] order [0] : !poplar.tensor<64xf32>`.
+
+    `in` is read, `out` is written in full, `inout` both. Memory of the function's own as far as layout, address and cost go.
+    """
+
+    name = "poplar.param"
+    kind = prop_def(StringAttr)
+    traits = traits_def(_Allocates())
+
+    def __init__(self, kind: str, label: str, type: TensorType, grid: Grid | None = None):
+        properties: dict[str, Attribute] = {"kind": StringAttr(kind), "label": StringAttr(label)}
+        if grid is not None:
+            properties["grid"] = GridAttr(grid)
+        super().__init__(properties=properties, result_types=[type])
+
+    @property
+    def read(self) -> bool:
+        """Whether a call brings its argument in."""
+        return self.kind.data != "out"
+
+    @property
+    def written(self) -> bool:
+        """Whether a call leaves another value in its argument."""
+        return self.kind.data != "in"
+
+    def verify_(self) -> None:
+        if self.kind.data not in PARAMETER_KINDS:
+            raise VerifyException(f"'{self.label.data}' is {self.kind.data}, which is not one of {', '.join(PARAMETER_KINDS)}")
+        parent = self.parent_op()
+        before = self.prev_op
+        if parent is None or parent.name != "poplar.func" or not (before is None or isinstance(before, ParamOp)):
+            raise VerifyException(f"'{self.label.data}' stands behind other ops or outside of a function; parameters come first in one")
+        self._verify_layout()
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.kind.data} ")
+        printer.print_string_literal(self.label.data)
+        self._print_storage(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ParamOp:
+        kind = next((k for k in PARAMETER_KINDS if parser.parse_optional_keyword(k) is not None), None)
+        if kind is None:
+            parser.raise_error(f"a parameter is one of {', '.join(PARAMETER_KINDS)}")
+        label = StringAttr(parser.parse_str_literal("a label"))
+        properties, attributes, type = cls._parse_storage(parser)
+        return cls.create(properties={"kind": StringAttr(kind), "label": label, **properties}, attributes=attributes, result_types=[type])
+
+
 class ViewOp(IRDLOperation):
     """Another look at the same memory; moves nothing."""
 
@@ -347,6 +401,16 @@ def storage_of(value: SSAValue) -> StorageOp:
     return owner
 
 
+def unwritable(value: SSAValue) -> str | None:
+    """Why nothing may write a view: "is a constant, which", "shows an element more than once, so it"; None if something may."""
+    owner = root_of(value).owner
+    if isinstance(owner, ConstOp):
+        return "is a constant, which"
+    if isinstance(owner, ParamOp) and not owner.written:
+        return "is an in parameter, which"
+    return "shows an element more than once, so it" if view_of(value).repeats else None
+
+
 def view_of(value: SSAValue) -> View:
     """What a value of the tile level shows of its variable or constant. O(views in between).
 
@@ -360,4 +424,4 @@ def view_of(value: SSAValue) -> View:
         return shown
     if isinstance(owner, StorageOp | UnrealizedConversionCastOp):
         return View.whole(type_of(value).shape)
-    raise VerifyException("a view of something that is neither a variable nor a constant")
+    raise VerifyException("a view of something that is neither a variable, a constant nor a parameter")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, SymbolNameConstraint, i1, i32, i64
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -23,7 +24,9 @@ from xdsl.traits import NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.element_types import ui32
-from populus.dialects.poplar.memory import ConstOp, StorageOp, root_of, type_of, view_of
+from populus.dialects.poplar.compute import CopyOp, FamilyOp
+from populus.dialects.poplar.memory import ParamOp, StorageOp, root_of, storage_of, type_of, unwritable, view_of
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target, TargetAttr
 from populus.dialects.poplar.types import TensorType
 
@@ -38,6 +41,21 @@ class _Control(IRDLOperation):
         for region in self.regions:
             if not region.blocks:
                 region.add_block(Block())
+
+    def clone_without_regions(
+        self,
+        value_mapper: dict[SSAValue, SSAValue] | None = None,
+        block_mapper: dict[Block, Block] | None = None,
+        *,
+        clone_name_hints: bool = True,
+        clone_operands: bool = True,
+    ) -> Self:
+        copy = super().clone_without_regions(
+            value_mapper, block_mapper, clone_name_hints=clone_name_hints, clone_operands=clone_operands
+        )
+        for region in copy.regions:  # what clones brings the blocks
+            region.erase_block(region.block)
+        return copy
 
 
 @irdl_op_definition
@@ -187,7 +205,17 @@ class SwitchOp(_Control):
 
 @irdl_op_definition
 class FuncOp(_Block):
-    """A program that `call` runs by name; it works on the variables of the graph around it."""
+    """A program that `call` runs by name. Its parameters are the `poplar.param`s that it begins with.
+
+        poplar.func @layer {
+          %x = poplar.param in "x" on [64 in 8] order [0] : !poplar.tensor<64xf32>
+          %y = poplar.param out "y" on [64 in 8] order [0] : !poplar.tensor<64xf32>
+          ...
+        }
+
+    It may use the variables of the graph around it too. Variables inside are the function's own, whichever call runs it: what is
+    in them at the beginning of a call is what the call before left.
+    """
 
     name = "poplar.func"
     sym_name = prop_def(SymbolNameConstraint())
@@ -197,17 +225,63 @@ class FuncOp(_Block):
     def __init__(self, name: str, body: Region):
         super().__init__(properties={"sym_name": StringAttr(name)}, regions=[body])
 
+    def parameters(self) -> list[ParamOp]:
+        """The parameters, in the order of a call's arguments."""
+        return [op for op in self.body.block.ops if isinstance(op, ParamOp)]
+
+    def captured(self) -> dict[SSAValue, bool]:
+        """The variables and constants of the graph around it that it uses, and whether it writes them; calls of others included."""
+        found: dict[SSAValue, bool] = {}
+
+        def use(value: SSAValue, written: bool) -> None:
+            root = root_of(value)
+            if not self.is_ancestor(root.owner):
+                found[root] = found.get(root, False) or written
+
+        for op in self.walk():
+            if isinstance(op, CallOp):
+                for root, written in op.target().captured().items():
+                    use(root, written)
+                for parameter, value in zip(op.target().parameters(), op.arguments):
+                    use(value, parameter.written)
+            elif isinstance(op, FamilyOp):
+                for field, value in op.connections():
+                    use(value, field.kind != "in")
+            elif isinstance(op, CopyOp | StreamInOp | StreamOutOp | HostCallOp | IfOp | WhileOp | SwitchOp):
+                for i, value in enumerate(op.operands):
+                    use(value, i in _written(op))
+        return found
+
+
+def _written(op: Operation) -> range:
+    """Which operands of a step that is no execute it writes."""
+    match op:
+        case CopyOp():
+            return range(1, 2)
+        case StreamInOp():
+            return range(1)
+        case HostCallOp():
+            return range(op.inputs.value.data, len(op.views))
+        case _:
+            return range(0)
+
 
 @irdl_op_definition
 class CallOp(IRDLOperation):
-    """Runs a function of the graph; its code is shared by all calls."""
+    """Runs a function of the graph; its code is shared by all calls: `poplar.call @layer(%x, %w, %y) : ...`.
+
+    An argument is a stretch of its variable's elements, in order, for each parameter. What the function writes must be apart from
+    the other arguments and from the variables that it uses besides, so that it is one thing whether arguments are copied into the
+    function's memory and back, as tiles do, or used where they are, as engines do.
+    """
 
     name = "poplar.call"
     callee = prop_def(SymbolNameConstraint())
-    assembly_format = "$callee attr-dict"
+    arguments = var_operand_def(TensorType)
+    assembly_format = "$callee (`(` $arguments^ `)` `:` type($arguments))? attr-dict"
 
-    def __init__(self, callee: str):
-        super().__init__(properties={"callee": StringAttr(callee)})
+    def __init__(self, callee: str, arguments: Sequence[SSAValue] = ()):
+        super().__init__(operands=[list(arguments)], properties={"callee": StringAttr(callee)})
 
     def target(self) -> FuncOp:
         """The function called. Raises VerifyException if the graph has none of that name, or it encloses the call."""
@@ -222,8 +296,49 @@ class CallOp(IRDLOperation):
             parent = parent.parent_op()
         raise VerifyException(f"the graph has no function @{self.callee.data}")
 
+    def bindings(self) -> Iterator[tuple[ParamOp, SSAValue]]:
+        """Each parameter with the argument for it."""
+        return zip(self.target().parameters(), self.arguments, strict=True)
+
     def verify_(self) -> None:
-        self.target()
+        self._verify_returns()
+        parameters = self.target().parameters()
+        name = self.callee.data
+        if len(parameters) != len(self.arguments):
+            raise VerifyException(f"{len(self.arguments)} arguments for the {len(parameters)} parameters of @{name}")
+        for parameter, value in self.bindings():
+            what = f"the argument for '{parameter.label.data}' of @{name}"
+            if value.type != parameter.result.type:
+                raise VerifyException(f"{what} is {value.type}, expected {parameter.result.type}")
+            if not view_of(value).is_contiguous:
+                raise VerifyException(f"{what} is no stretch of its variable's elements in order; it takes a copy")
+            if parameter.written:
+                _verify_writable(value, what)
+        self._verify_apart(parameters)
+
+    def _verify_returns(self) -> None:
+        """No function may be called while it runs."""
+        seen: set[str] = set()
+        waiting = [self.target()]
+        while waiting:
+            for op in waiting.pop().walk():
+                if isinstance(op, CallOp) and op.callee.data not in seen:
+                    if op.callee.data == self.callee.data:
+                        raise VerifyException(f"@{self.callee.data} calls itself")
+                    seen.add(op.callee.data)
+                    waiting.append(op.target())
+
+    def _verify_apart(self, parameters: Sequence[ParamOp]) -> None:
+        used = [(p.label.data, p.written, v, view_of(v)) for p, v in zip(parameters, self.arguments)]
+        for i, (label, written, value, view) in enumerate(used):
+            for other, _, another, seen in used[:i] + used[i + 1 :] if written else ():
+                if root_of(another) is root_of(value) and not disjoint(view, seen):
+                    raise VerifyException(f"the argument for '{label}', which @{self.callee.data} writes, overlaps that for '{other}'")
+        captured = self.target().captured() if used else {}
+        for label, written, value, _ in used:
+            root = root_of(value)
+            if root in captured and (written or captured[root]):
+                raise VerifyException(f"@{self.callee.data} uses '{storage_of(value).label.data}' itself, and gets it for '{label}'")
 
 
 @irdl_op_definition
@@ -320,5 +435,5 @@ def _verify_scalar(value: SSAValue, elements: tuple[Attribute, ...], what: str) 
 
 
 def _verify_writable(value: SSAValue, what: str) -> None:
-    if isinstance(root_of(value).owner, ConstOp) or view_of(value).repeats:
-        raise VerifyException(f"{what} is a constant or shows an element more than once, so it may not be written")
+    if why := unwritable(value):
+        raise VerifyException(f"{what} {why} may not be written")

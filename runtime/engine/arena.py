@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -11,24 +11,29 @@ K = TypeVar("K", bound=Hashable)
 ALIGNMENT = 64  # a cache line, and the widest vector
 
 
-def place(sizes: Mapping[K, int], spans: Mapping[K, tuple[int, int]]) -> tuple[dict[K, int], int]:
-    """Where each begins, and the bytes that all take. `spans`: first and last step at which each is needed.
+def place(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int, int]]]) -> tuple[dict[K, int], int]:
+    """Where each begins, and the bytes that all take. `spans`: first and last step of each time that it is needed, in order.
 
-    Largest first, each at the lowest place that is free throughout its span.
+    Largest first, each at the lowest place that is free throughout its spans.
     """
     offsets: dict[K, int] = {}
-    placed: list[tuple[int, int, int, int]] = []  # (begin, end, first step, last step), by begin
+    placed: list[tuple[int, int, int, K]] = []  # (begin, end, number, key), by begin
     total = 0
-    for key in sorted(sizes, key=lambda k: -sizes[k]):
-        first, last = spans[key]
+    for number, key in enumerate(sorted(sizes, key=lambda k: -sizes[k])):
         size = -(-sizes[key] // ALIGNMENT) * ALIGNMENT
         at = 0
-        for begin, end, since, until in placed:
-            if since <= last and first <= until and end > at:
+        for begin, end, _, other in placed:
+            if end > at and _meet(spans[key], spans[other]):
                 if begin >= at + size:
                     break
                 at = end
         offsets[key] = at
-        insort(placed, (at, at + size, first, last))
+        insort(placed, (at, at + size, number, key), key=lambda entry: entry[:3])
         total = max(total, at + size)
     return offsets, total
+
+
+def _meet(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> bool:
+    if a[-1][1] < b[0][0] or b[-1][1] < a[0][0]:
+        return False
+    return len(a) == len(b) == 1 or any(first <= until and since <= last for first, last in a for since, until in b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,14 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.element_types import dtype_of
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, VarOp, storage_of, view_of
+from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import place
 from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
 from populus.runtime.engine.program import Program, StepNode
-from populus.runtime.liveness import liveness
+from populus.runtime.liveness import Span, liveness
 
 Array = NDArray[Any]
 
@@ -35,7 +36,8 @@ class NumpyProgram(Program):
         self.arena_bytes = total
         # Zeros come as untouched pages; a variable that nothing wrote is then at least the same in every run.
         arena = np.zeros(total, np.uint8)
-        self._memory: dict[VarOp | ConstOp, Array] = {
+        self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}
+        self._memory: dict[StorageOp, Array] = {
             var: np.ndarray(sizes[var] // dtype_of(var.type.element).itemsize, dtype_of(var.type.element), arena, offset)
             for var, offset in offsets.items()
         }
@@ -43,23 +45,31 @@ class NumpyProgram(Program):
 
     # -- memory
 
-    def spans(self) -> dict[VarOp, tuple[int, int]]:
-        """The first and last step at which each variable needs its memory."""
-        return {op: span for op, span in liveness(self.graph).span.items() if isinstance(op, VarOp)}
+    def spans(self) -> dict[VarOp, tuple[Span, ...]]:
+        """The steps at which each variable needs its memory."""
+        return {op: spans for op, spans in liveness(self.graph, shared=True).spans.items() if isinstance(op, VarOp)}
 
     def array(self, value: SSAValue) -> Array:
         return view_array(self.memory(value), view_of(value))
 
     def memory(self, value: SSAValue) -> Array:
-        """The memory of a view's variable or constant: [elements]."""
+        """The memory of a view's variable, constant or argument: [elements]."""
         storage = storage_of(value)
-        assert isinstance(storage, VarOp | ConstOp), storage
         if storage not in self._memory:
             assert isinstance(storage, ConstOp), storage
             array = storage.array()
             uniform = array.size > 1 and not any(array.strides)
             self._memory[storage] = np.broadcast_to(array.reshape(-1)[:1], array.size) if uniform else array.reshape(-1)
         return self._memory[storage]
+
+    def is_constant(self, value: SSAValue) -> bool:
+        """Whether a view shows a constant, or an argument that is one."""
+        return storage_of(value) in self._constants
+
+    def bind(self, parameter: ParamOp, value: SSAValue) -> None:
+        begin = view_of(value).offset
+        self._memory[parameter] = self.memory(value)[begin : begin + math.prod(parameter.type.shape)]
+        (self._constants.add if self.is_constant(value) else self._constants.discard)(parameter)
 
     # -- steps
 
@@ -71,7 +81,7 @@ class NumpyProgram(Program):
     def family(self, family: FamilyOp) -> list[Run]:
         """The kernel, bound to each box."""
         kernel, params = KERNELS[family.codelet.data], params_of(family.params)
-        fields = [(field, self.array(value), isinstance(storage_of(value), ConstOp)) for field, value in family.connections()]
+        fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
         return [
             kernel(
                 Task(

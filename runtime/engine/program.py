@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import dtype_of
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp
-from populus.dialects.poplar.memory import StorageOp, ViewOp
+from populus.dialects.poplar.memory import ParamOp, StorageOp, ViewOp
 from populus.dialects.poplar.program import (
     CallOp,
     FuncOp,
@@ -135,7 +135,6 @@ class RepeatNode(ControlNode):
 class WhileNode(ControlNode):
     """`before`; while what `read` gives then holds, `body` and `before` again."""
 
-    op: WhileOp
     read: Callable[[], Array]
     before: BlockNode
     body: BlockNode
@@ -151,7 +150,6 @@ class WhileNode(ControlNode):
 class IfNode(ControlNode):
     """`then` if what `read` gives holds, else `otherwise`."""
 
-    op: IfOp
     read: Callable[[], Array]
     then: BlockNode
     otherwise: BlockNode
@@ -164,7 +162,6 @@ class IfNode(ControlNode):
 class SwitchNode(ControlNode):
     """The program of the case that `read` gives; the last one for all others."""
 
-    op: SwitchOp
     read: Callable[[], Array]
     cases: Sequence[int]
     programs: Sequence[BlockNode]
@@ -175,7 +172,7 @@ class SwitchNode(ControlNode):
 
 @dataclass
 class CallNode(Node):
-    """A function's body, which all calls share."""
+    """The body of a function without parameters, which all calls share."""
 
     body: BlockNode
 
@@ -269,6 +266,10 @@ class Program(ABC):
     def array(self, value: SSAValue) -> Array:
         """The memory of a view."""
 
+    @abstractmethod
+    def bind(self, parameter: ParamOp, value: SSAValue) -> None:
+        """From now on, what is bound has the memory of `value` for a parameter."""
+
     # -- the tree
 
     def _block(self, block: Block) -> BlockNode:
@@ -289,19 +290,27 @@ class Program(ABC):
             case RepeatOp():
                 yield RepeatNode(op.count.value.data, self._block(op.body.block))
             case WhileOp():
-                yield WhileNode(op, self.read(op, op.predicate), self._block(op.before.block), self._block(op.body.block))
+                yield WhileNode(self.read(op, op.predicate), self._block(op.before.block), self._block(op.body.block))
             case IfOp():
-                yield IfNode(op, self.read(op, op.predicate), self._block(op.then.block), self._block(op.otherwise.block))
+                yield IfNode(self.read(op, op.predicate), self._block(op.then.block), self._block(op.otherwise.block))
             case SwitchOp():
                 cases = [int(c) for c in op.cases.get_values()]
-                yield SwitchNode(op, self.read(op, op.control), cases, [self._block(p.block) for p in op.programs])
+                yield SwitchNode(self.read(op, op.control), cases, [self._block(p.block) for p in op.programs])
             case CallOp():
-                name = op.callee.data
-                if name not in self._functions:
-                    self._functions[name] = self._block(op.target().body.block)
-                yield CallNode(self._functions[name])
+                yield self._call(op)
             case _:
                 raise PopulusError(f"{where(op)}: {op.name} is not an op of a tile program; lower it first")
+
+    def _call(self, op: CallOp) -> Node:
+        """The function's steps, bound to the arguments of this call where they are; without arguments, the same for all calls."""
+        name, bindings = op.callee.data, list(op.bindings())
+        for parameter, value in bindings:
+            self.bind(parameter, value)
+        if bindings:
+            return self._block(op.target().body.block)
+        if name not in self._functions:
+            self._functions[name] = self._block(op.target().body.block)
+        return CallNode(self._functions[name])
 
     def _host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
         if isinstance(op, StreamInOp):

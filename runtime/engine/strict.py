@@ -18,15 +18,15 @@ from xdsl.ir import Operation, SSAValue
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, storage_of, view_of
+from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, storage_of, view_of
 from populus.dialects.poplar.partition import Box, bounds_problem
-from populus.dialects.poplar.program import GraphOp
+from populus.dialects.poplar.program import CallOp, GraphOp
 from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Piece, Task, Workspace
 from populus.runtime.engine.binding import PlacedError, params_of, slices_of, view_array
-from populus.runtime.engine.program import Observer, Program, StepNode
+from populus.runtime.engine.program import BlockNode, Node, Observer, Program, StepNode
 from populus.runtime.memory import summary
 
 Array: TypeAlias = NDArray[Any]
@@ -38,12 +38,22 @@ POISON = ({1: 0xA5, 2: 0x7FA5, 4: 0x7FE5A5A5, 8: 0x7FFA5A5A5A5A5A5A}, {1: 0x5A, 
 
 @dataclass(slots=True)
 class Store:
-    """A variable or constant: its elements in row-major order, and which of them something has written."""
+    """A variable, constant or argument: its elements in row-major order, and which of them something has written."""
 
     op: StorageOp
     memory: Array
     defined: NDArray[np.bool_]
     complete: bool
+    whole: Store | None = None  # what an argument is a part of
+
+    def forget(self) -> None:
+        """Nothing has written anything. A constant stays."""
+        if self.defined.flags.writeable:
+            self.defined[:] = False
+            store: Store | None = self
+            while store is not None:
+                store.complete = store.defined.size == 0
+                store = store.whole
 
     def define(self, view: View, part: Slices | None = None) -> None:
         if not self.complete:
@@ -86,13 +96,12 @@ class StrictProgram(Program):
         self.tiles = graph.machine.tiles
         check_tile_memory(graph)
         self._stores: dict[StorageOp, Store] = {}
+        self._arguments: list[Store] = []  # of all calls
         self.load()
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
-        for store in self._stores.values():
-            if isinstance(store.op, VarOp):
-                store.defined[:] = False
-                store.complete = store.defined.size == 0
+        for store in (*self._stores.values(), *self._arguments):
+            store.forget()
         return super().run(inputs, observe)
 
     # -- memory
@@ -109,10 +118,22 @@ class StrictProgram(Program):
                 self._stores[op] = Store(op, memory, np.zeros(memory.size, np.bool_), memory.size == 0)
         return self._stores[op]
 
+    def bind(self, parameter: ParamOp, value: SSAValue) -> None:
+        store, begin = self.store(value), view_of(value).offset
+        part = slice(begin, begin + int(np.prod(parameter.type.shape)))
+        self._stores[parameter] = Store(parameter, store.memory[part], store.defined[part], store.complete, store)
+        self._arguments.append(self._stores[parameter])
+
     def array(self, value: SSAValue) -> Array:
         return view_array(self.store(value).memory, view_of(value))
 
     # -- steps
+
+    def _call(self, op: CallOp) -> Node:
+        """What is out of a function is unwritten when it begins."""
+        body = super()._call(op)
+        outputs = [self._stores[parameter] for parameter, _ in op.bindings() if not parameter.read]
+        return BlockNode([StepNode(op, [store.forget for store in outputs]), body])
 
     def read(self, op: Operation, value: SSAValue) -> Callable[[], Array]:
         store, view, array = self.store(value), view_of(value), self.array(value)

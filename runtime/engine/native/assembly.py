@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.jit import Library
@@ -18,9 +18,9 @@ from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, Re
 Array = NDArray[Any]
 
 
-def assembled(library: Library, body: BlockNode, memory: Callable[[SSAValue], Array], threads: int) -> Table:
-    """The table of a program for some threads. `memory`: of a view."""
-    assembler = _Assembler(library, memory)
+def assembled(library: Library, body: BlockNode, threads: int) -> Table:
+    """The table of a program for some threads."""
+    assembler = _Assembler(library)
     assembler.node(body)
     assembler.functions()
     assembler.table.finish(threads, assembler.times)
@@ -28,8 +28,8 @@ def assembled(library: Library, body: BlockNode, memory: Callable[[SSAValue], Ar
 
 
 class _Assembler:
-    def __init__(self, library: Library, memory: Callable[[SSAValue], Array]):
-        self.table, self.memory = Table(library), memory
+    def __init__(self, library: Library):
+        self.table = Table(library)
         self.times: list[int] = []  # how often each step runs: the counts of the loops around it
         self._around = 1
         self._functions: dict[int, _Function] = {}
@@ -52,12 +52,12 @@ class _Assembler:
             case WhileNode():
                 again = len(self.table)
                 self.node(node.before)
-                leave = self.step(Step.UNLESS, self.memory(node.op.predicate))
+                leave = self.step(Step.UNLESS, node.read())
                 self.node(node.body)
                 self.step(Step.JUMP, again)
                 self.table.aim(leave, 2, len(self.table))
             case IfNode():
-                other = self.step(Step.UNLESS, self.memory(node.op.predicate))
+                other = self.step(Step.UNLESS, node.read())
                 self.node(node.then)
                 leave = self.step(Step.JUMP)
                 self.table.aim(other, 2, len(self.table))
@@ -93,7 +93,7 @@ class _Assembler:
         self.step(Step.LOOP, place, begin)
 
     def switch(self, node: SwitchNode) -> None:
-        control = self.memory(node.op.control)
+        control = node.read()
         cases = [self.step(Step.CASE, control, case) for case in node.cases]
         default = self.step(Step.JUMP)
         leaves: list[int] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -11,7 +12,7 @@ from xdsl.ir import Block, Operation
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, ViewOp, storage_of
+from populus.dialects.poplar.memory import StorageOp, VarOp, ViewOp, storage_of
 from populus.dialects.poplar.program import FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
@@ -26,7 +27,7 @@ from populus.runtime.engine.native.products import conv, matmul
 from populus.runtime.engine.native.team import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
-from populus.runtime.liveness import liveness
+from populus.runtime.liveness import Span, liveness
 
 
 class NativeProgram(NumpyProgram):
@@ -47,7 +48,7 @@ class NativeProgram(NumpyProgram):
 
     def load(self) -> None:
         super().load()
-        self.table = assembled(self.library, self.body, self.array, self.team.size)
+        self.table = assembled(self.library, self.body, self.team.size)
 
     def walk(self) -> None:
         self.table.run(self.team)
@@ -66,7 +67,7 @@ class NativeProgram(NumpyProgram):
         if native is None:
             return None
         params = params_of(family.params)
-        fields = [(field, self.array(value), isinstance(storage_of(value), ConstOp)) for field, value in family.connections()]
+        fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
         launches: list[Launch] = []
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
@@ -81,18 +82,18 @@ class NativeProgram(NumpyProgram):
         launches = copy(self.library, source, target)
         return super().copy(op) if launches is None else StepNode(op, launches, [(op.dst, target)])
 
-    def spans(self) -> dict[VarOp, tuple[int, int]]:
+    def spans(self) -> dict[VarOp, tuple[Span, ...]]:
         """Those of the steps as stated, but that a sum's memory is there when its product begins."""
         spans = super().spans()
-        number: dict[Operation, int] = {}
-        for i, step in enumerate(liveness(self.graph).steps):
-            number.setdefault(step, i)
+        numbers: dict[Operation, list[int]] = {}  # of a function's steps, one for each call
+        for i, step in enumerate(liveness(self.graph, shared=True).steps):
+            numbers.setdefault(step, []).append(i)
         for block in [block for op in self.graph.walk() if not isinstance(op, ExecuteOp) for r in op.regions for block in r.blocks]:
             for step, found in pairs(_steps(block)):
                 ((_, total),) = found.sum.written()
                 storage = storage_of(total)
-                if isinstance(storage, VarOp) and step in number:
-                    spans[storage] = min(number[step], spans[storage][0]), spans[storage][1]
+                if isinstance(storage, VarOp) and step in numbers:
+                    spans[storage] = tuple((_latest(numbers[step], first), last) for first, last in spans[storage])
         return spans
 
     def sums(self, found: PartialSums) -> list[Launch] | None:
@@ -100,7 +101,7 @@ class NativeProgram(NumpyProgram):
 
         The arithmetic is the same. None where somebody else reads the slices, or the sum's memory is still read by the product.
         """
-        if self._users(found.partials) != {found.product, found.sum}:
+        if not isinstance(found.partials, VarOp) or self._users(found.partials) != {found.product, found.sum}:
             return None
         family = found.product
         (out,) = family.written()
@@ -118,7 +119,7 @@ class NativeProgram(NumpyProgram):
             array = self.array(value)
             if np.may_share_memory(array, y):
                 return None
-            pieces[field.name] = piece_of(family, field, array, box, isinstance(storage_of(value), ConstOp))
+            pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         made = conv if family.codelet.data == "conv" else matmul
         return made(self.library, Task(params_of(family.params), box, pieces, self.workspace), found.slices())
 
@@ -154,6 +155,12 @@ class NativeProgram(NumpyProgram):
         node = self.execute(step)
         self.fallbacks = counted
         return node
+
+
+def _latest(numbers: Sequence[int], until: int) -> int:
+    """The last of ascending numbers that is not above `until`, or `until` if all are."""
+    i = bisect_right(numbers, until)
+    return numbers[i - 1] if i else until
 
 
 def _steps(block: Block) -> list[Operation]:

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
-from populus.dialects.poplar import ExecuteOp, GraphOp
+from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, ParamOp
 from populus.dialects.table import context
 from populus.runtime.engine import program
 from populus.runtime.engine.arena import place
@@ -93,6 +94,38 @@ def test_switch_runs_the_case_or_the_default(engine):
     )  # fmt: skip
     for control, steps in ((3, 1), (-4, 0), (7, 2)):
         assert run(text, engine, x=X, s=np.int32(control))["x"].tolist() == (X + steps).tolist()
+
+
+SWAP = (
+    f'poplar.func @swap {{ %p = poplar.param inout "p" {F}\n %q = poplar.param inout "q" {F}\n %d = poplar.param out "d" {F}\n'
+    f'%t = poplar.var "t" {F}\n poplar.copy %p to %t {F}\n poplar.copy %q to %p {F}\n poplar.copy %t to %q {F}\n'
+    f"{map_('sub(_1, _2)', 'd', 'p', 'q')} }}\n"
+)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_call_works_on_its_arguments_where_they_are(engine):
+    arguments = ": !poplar.tensor<4xf32>, !poplar.tensor<4xf32>, !poplar.tensor<4xf32>\n"
+    halves = "".join(
+        f"%x{i} = poplar.slice %pair[{i}:{i + 1}, 0:4] : !poplar.tensor<2x4xf32> -> !poplar.tensor<1x4xf32>\n"
+        f"%{name} = poplar.reshape %x{i} : !poplar.tensor<1x4xf32> -> !poplar.tensor<4xf32>\n"
+        for i, name in enumerate("ab")
+    )
+    text = (
+        var("pair", ": !poplar.tensor<2x4xf32>") + stream_in("pair", ": !poplar.tensor<2x4xf32>") + halves + var("c") + stream_in("c")
+        + var("n") + "poplar.call @swap(%a, %b, %n) " + arguments + "poplar.call @swap(%b, %c, %n) " + arguments
+        + stream_out("a") + stream_out("b") + stream_out("c") + stream_out("n") + SWAP
+    )  # fmt: skip
+    found = run(text, engine, pair=np.stack([X, 10 * X]), c=100 * X)
+    assert {k: v.tolist() for k, v in found.items()} == {k: (n * X).tolist() for k, n in {"a": 10, "b": 100, "c": 1, "n": 99}.items()}
+
+
+def test_strict_finds_an_output_that_a_function_leaves_unwritten():
+    function = f'poplar.func @f {{ %p = poplar.param in "p" {F}\n %q = poplar.param out "q" {F} }}\n'
+    text = var("a") + stream_in("a") + var("b") + stream_in("b") + function
+    text += "poplar.call @f(%a, %b) : !poplar.tensor<4xf32>, !poplar.tensor<4xf32>\n" + stream_out("b")
+    with pytest.raises(PopulusError, match="reads 4 elements of 'b' that nothing wrote"):
+        run(text, "strict", a=X, b=X)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -182,22 +215,22 @@ def test_variables_that_are_never_needed_at_one_time_share_memory():
 def test_places_overlap_in_memory_or_in_time_but_not_in_both():
     rng = random.Random(0)
     sizes = {i: rng.randint(0, 1000) for i in range(80)}
-    spans = {i: (a, a + rng.randint(0, 10)) for i in sizes for a in (rng.randint(0, 40),)}
+    spans = {i: [(a, a + rng.randint(0, 10)) for a in sorted(rng.sample(range(0, 60, 11), rng.randint(1, 3)))] for i in sizes}
     offsets, total = place(sizes, spans)
     for i, size in sizes.items():
         assert offsets[i] % 64 == 0
         assert offsets[i] + size <= total
         for j in range(i):
             apart = offsets[i] + size <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
-            assert apart or spans[i][1] < spans[j][0] or spans[j][1] < spans[i][0]
+            assert apart or all(a[1] < b[0] or b[1] < a[0] for a in spans[i] for b in spans[j])
 
 
 def random_program(seed):
-    """Steps on a few variables, in loops, branches and calls; every variable is written before it is read."""
+    """Steps on a few variables, in loops, branches and calls with arguments; every variable is written before it is read."""
     rng = random.Random(seed)
     names = [f"v{i}" for i in range(8)]
 
-    def step(defined):
+    def step(names, defined):
         target = rng.choice(names)
         a, b = (rng.choice(sorted(defined)) for _ in range(2))
         defined.add(target)
@@ -210,12 +243,32 @@ def random_program(seed):
             return map_("sub(_1, _2)", target, target, other, inout=True)
         return map_("add(_1, mul(_2, 0.25))", target, a, b)
 
+    def function(number):
+        """A function of an in, an inout and an out parameter; some call the one before."""
+        p, q, r, *own = (f"f{number}_{i}" for i in range(6))
+        defined = {p, q}
+        body = "".join(step([*own, q, r], defined) for _ in range(rng.randint(1, 5)))
+        if number and rng.random() < 0.7:
+            body += f"poplar.copy %{p} to %{own[0]} {F}\n{call(number - 1, p, own[0], own[1])}"
+            defined.add(own[1])
+        body += map_("add(_1, _2)", r, q, own[1] if own[1] in defined else p)
+        parameters = "".join(f'%{name} = poplar.param {kind} "{name}" {F}\n' for name, kind in ((p, "in"), (q, "inout"), (r, "out")))
+        return f"poplar.func @f{number} {{ {parameters} {''.join(map(var, own))} {body} }}\n"
+
+    def call(number, p, q, r):
+        return f"poplar.call @f{number}(%{p}, %{q}, %{r}) {F}, !poplar.tensor<4xf32>, !poplar.tensor<4xf32>\n"
+
     def block(defined, depth):
         text = ""
         for _ in range(rng.randint(1, 5)):
             kind = rng.random()
-            if depth == 0 or kind < 0.6:
-                text += step(defined)
+            if kind < 0.2 and len(defined) > 1:
+                p, q = rng.sample(sorted(defined), 2)
+                r = rng.choice([name for name in names if name not in (p, q)])
+                defined.add(r)
+                text += call(rng.randrange(3), p, q, r)
+            elif depth == 0 or kind < 0.6:
+                text += step(names, defined)
             elif kind < 0.8:
                 text += f"poplar.repeat {rng.randint(1, 3)} {{ {block(defined, depth - 1)} }}\n"
             else:
@@ -224,19 +277,36 @@ def random_program(seed):
                 defined |= left & right
         return text
 
+    functions = "".join(function(i) for i in range(3))
     defined = {"v0", "v1"}
     text = "".join(map(var, names)) + var("c", B) + stream_in("v0") + stream_in("v1") + stream_in("c", B)
     text += "".join(block(defined, 2) for _ in range(4))
-    return text + "".join(stream_out(name) for name in sorted(defined))
+    return text + "".join(stream_out(name) for name in sorted(defined)) + functions
+
+
+def inlined(parsed):
+    """The program with the steps of functions in place of their calls, each with variables of its own."""
+    copy = parsed.clone()
+    while calls := [op for op in copy.walk() if isinstance(op, CallOp) and not isinstance(op.parent_op(), FuncOp)]:
+        for op in calls:
+            body = op.target().body.clone()
+            for parameter, value in zip([p for p in body.block.ops if isinstance(p, ParamOp)], op.arguments):
+                parameter.result.replace_all_uses_with(value)
+                Rewriter.erase_op(parameter)
+            for inner in list(body.block.ops):
+                inner.detach()
+                Rewriter.insert_op(inner, InsertPoint.before(op))
+            Rewriter.erase_op(op)
+    return copy
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_programs_give_the_same_bits_on_all_engines(seed):
+def test_random_programs_give_the_same_bits_on_all_engines_and_without_calls(seed):
     text = random_program(seed)
     inputs = {"v0": X - 1.5, "v1": X * 3, "c": seed % 2 == 0}
     parsed = module(text)
     arrays = {k: np.asarray(v) for k, v in inputs.items()}
-    numpy, *others = (Session(parsed, engine) for engine in ENGINES)
+    numpy, *others = (*(Session(parsed, engine) for engine in ENGINES), Session(inlined(parsed)))
     for _ in range(2):  # the second run finds the memory that the first left
         a = numpy.run(arrays)
         for other in others:

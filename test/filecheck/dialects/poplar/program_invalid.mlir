@@ -172,14 +172,14 @@ poplar.graph @main target <host> {
 }
 
 // -----
-// CHECK: the destination is a constant or shows an element more than once, so it may not be written
+// CHECK: the destination is a constant, which may not be written
 poplar.graph @main target <host> {
   %x = poplar.const "x" dense<1.0> : tensor<8xf32> : !poplar.tensor<8xf32>
   poplar.stream_in "x" to %x : !poplar.tensor<8xf32>
 }
 
 // -----
-// CHECK: an output is a constant or shows an element more than once, so it may not be written
+// CHECK: an output is a constant, which may not be written
 poplar.graph @main target <host> {
   %x = poplar.const "x" dense<1.0> : tensor<8xf32> : !poplar.tensor<8xf32>
   "poplar.host_call"(%x, %x) <{function = "unique", inputs = 1 : i64}> : (!poplar.tensor<8xf32>, !poplar.tensor<8xf32>) -> ()
@@ -190,4 +190,103 @@ poplar.graph @main target <host> {
 poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<8xf32>
   "poplar.host_call"(%x, %x) <{function = "unique", inputs = 3 : i64}> : (!poplar.tensor<8xf32>, !poplar.tensor<8xf32>) -> ()
+}
+
+// -----
+// CHECK: 'x' stands behind other ops or outside of a function; parameters come first in one
+poplar.graph @main target <host> {
+  %x = poplar.param in "x" : !poplar.tensor<8xf32>
+}
+
+// -----
+// CHECK: 'x' stands behind other ops or outside of a function; parameters come first in one
+poplar.graph @main target <host> {
+  poplar.func @f {
+    %v = poplar.var "v" : !poplar.tensor<8xf32>
+    %x = poplar.param in "x" : !poplar.tensor<8xf32>
+  }
+}
+
+// -----
+// CHECK: 0 arguments for the 1 parameters of @f
+poplar.graph @main target <host> {
+  poplar.func @f { %x = poplar.param in "x" : !poplar.tensor<8xf32> }
+  poplar.call @f
+}
+
+// -----
+// CHECK: the argument for 'x' of @f is !poplar.tensor<4xf32>, expected !poplar.tensor<8xf32>
+poplar.graph @main target <host> {
+  poplar.func @f { %x = poplar.param in "x" : !poplar.tensor<8xf32> }
+  %v = poplar.var "v" : !poplar.tensor<4xf32>
+  poplar.call @f(%v) : !poplar.tensor<4xf32>
+}
+
+// -----
+// CHECK: the argument for 'x' of @f is no stretch of its variable's elements in order; it takes a copy
+poplar.graph @main target <host> {
+  poplar.func @f { %x = poplar.param in "x" : !poplar.tensor<4xf32> }
+  %v = poplar.var "v" : !poplar.tensor<8xf32>
+  %s = poplar.slice %v[0:8:2] : !poplar.tensor<8xf32> -> !poplar.tensor<4xf32>
+  poplar.call @f(%s) : !poplar.tensor<4xf32>
+}
+
+// -----
+// CHECK: the argument for 'y' of @f is a constant, which may not be written
+poplar.graph @main target <host> {
+  poplar.func @f { %y = poplar.param out "y" : !poplar.tensor<4xf32> }
+  %v = poplar.const "v" dense<1.0> : tensor<4xf32> : !poplar.tensor<4xf32>
+  poplar.call @f(%v) : !poplar.tensor<4xf32>
+}
+
+// -----
+// CHECK: the argument for 'y' of @f is an in parameter, which may not be written
+poplar.graph @main target <host> {
+  poplar.func @f { %y = poplar.param inout "y" : !poplar.tensor<4xf32> }
+  poplar.func @g {
+    %x = poplar.param in "x" : !poplar.tensor<4xf32>
+    poplar.call @f(%x) : !poplar.tensor<4xf32>
+  }
+}
+
+// -----
+// CHECK: y is an in parameter, which may not be written
+poplar.graph @main target <host> {
+  poplar.func @f {
+    %x = poplar.param in "x" : !poplar.tensor<4xf32>
+    poplar.execute "e" { poplar.family @fill {value = 1.0 : f32} for (i = 4) out y = %x[i] : !poplar.tensor<4xf32> }
+  }
+}
+
+// -----
+// CHECK: the argument for 'y', which @f writes, overlaps that for 'x'
+poplar.graph @main target <host> {
+  poplar.func @f {
+    %x = poplar.param in "x" : !poplar.tensor<4xf32>
+    %y = poplar.param out "y" : !poplar.tensor<4xf32>
+    poplar.copy %x to %y : !poplar.tensor<4xf32>
+  }
+  %v = poplar.var "v" : !poplar.tensor<6xf32>
+  %a = poplar.slice %v[0:4] : !poplar.tensor<6xf32> -> !poplar.tensor<4xf32>
+  %b = poplar.slice %v[2:6] : !poplar.tensor<6xf32> -> !poplar.tensor<4xf32>
+  poplar.call @f(%a, %b) : !poplar.tensor<4xf32>, !poplar.tensor<4xf32>
+}
+
+// -----
+// CHECK: @f uses 'v' itself, and gets it for 'x'
+poplar.graph @main target <host> {
+  %v = poplar.var "v" : !poplar.tensor<4xf32>
+  poplar.func @f {
+    %x = poplar.param in "x" : !poplar.tensor<4xf32>
+    poplar.call @g(%v) : !poplar.tensor<4xf32>
+  }
+  poplar.func @g { %y = poplar.param out "y" : !poplar.tensor<4xf32> }
+  poplar.call @f(%v) : !poplar.tensor<4xf32>
+}
+
+// -----
+// CHECK: @g calls itself
+poplar.graph @main target <host> {
+  poplar.func @f { poplar.call @g }
+  poplar.func @g { poplar.call @f }
 }
