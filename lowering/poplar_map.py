@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from populus.dialects.poplar import FamilyOp, Field, GraphOp, GridAttr, StorageOp, ViewOp
+from populus.dialects.poplar import CallOp, FamilyOp, Field, FuncOp, GraphOp, GridAttr, StorageOp, ViewOp
 from populus.dialects.poplar.memory import view_of
 from populus.dialects.poplar.partition import Grid, Split, linear
 from populus.dialects.poplar.target import Target
@@ -32,13 +32,36 @@ class PoplarMapPass(ModulePass):
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
                 target = graph.machine
-                for inner in graph.walk():
-                    if isinstance(inner, StorageOp) and inner.grid is None:
-                        inner.grid = GridAttr(grid_for(inner, target))
+                functions = [op for op in graph.body.block.ops if isinstance(op, FuncOp)]
+                for part in (*callees_first(functions), graph):  # so that parameters have layouts before arguments
+                    for inner in part.walk():
+                        if isinstance(inner, StorageOp) and inner.grid is None:
+                            inner.grid = GridAttr(grid_for(inner, target))
+
+
+def callees_first(functions: Sequence[FuncOp]) -> list[FuncOp]:
+    """Each function behind those that it calls."""
+    done: dict[FuncOp, None] = {}
+
+    def visit(function: FuncOp) -> None:
+        if function not in done:
+            for op in function.walk():
+                if isinstance(op, CallOp):
+                    visit(op.target())
+            done[function] = None
+
+    for function in functions:
+        visit(function)
+    return list(done)
 
 
 def grid_for(op: StorageOp, target: Target) -> Grid:
-    """The layout of a variable or constant: that of its heaviest family which has one, else spread."""
+    """The layout of a variable or constant: that of the parameter it is given for, or of its heaviest family with one; else spread."""
+    for use in op.result.uses:
+        if isinstance(use.operation, CallOp):
+            parameter = use.operation.target().parameters()[use.index]
+            if parameter.grid is not None:
+                return parameter.grid.data
     families = sorted(connections(op.result), key=lambda c: -math.prod(s.n for _, s in c[0].space.axes))
     for family, field, value in families:
         grid = as_accessed(family, field, value)

@@ -58,7 +58,7 @@ class PopopsNarrowPass(ModulePass):
         last = block.last_op
         assert last is not None
         for key, values in (("input_types", block.args), ("output_types", last.operands)):
-            if key not in function.attributes:
+            if function.sym_visibility is None and key not in function.attributes:  # a private one has no streams
                 function.attributes[key] = ArrayAttr([_element(v) for v in values])
         for inner in blocks_of(block):
             self._block(inner)

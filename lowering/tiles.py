@@ -17,15 +17,17 @@ from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.poplar import (
     BroadcastOp,
-    ConstOp,
+    CallOp,
     CopyOp,
     DimShuffleOp,
     ExecuteOp,
     FamilyOp,
     Field,
+    ParamOp,
     RepeatOp,
     ReshapeOp,
     SliceOp,
+    StorageOp,
     StreamInOp,
     StreamOutOp,
     TensorType,
@@ -166,7 +168,7 @@ class Tiles:
     def layout_of(self, x: SSAValue) -> Grid | None:
         """The grid of a view's variable in terms of the view's dimensions; None where it has no such form, or none yet."""
         owner = root_of(x).owner
-        grid = owner.layout if isinstance(owner, VarOp | ConstOp) else None
+        grid = owner.layout if isinstance(owner, StorageOp) else None
         if grid is None:
             return None
         view = view_of(x)
@@ -281,8 +283,7 @@ class Tiles:
         op = VarOp(self.label, TensorType.of(shape, element), grid)
         block = self.op.parent
         assert block is not None
-        assert block.first_op is not None
-        self.insert(op, block.first_op)
+        self.insert(op, next(inner for inner in block.ops if not isinstance(inner, ParamOp)))
         return op.result
 
     def move(self, x: SSAValue, home: SSAValue, begins: Sequence[int] | None = None, outwards: bool = False) -> bool:
@@ -360,7 +361,9 @@ def _still_valid(root: SSAValue, view: View, home: SSAValue) -> bool:
                 inner = use.operation.apply(view)
                 if inner is None or not visit(use.operation.y, inner):
                     return False
-            elif isinstance(use.operation, FamilyOp | CopyOp):
+            elif isinstance(use.operation, FamilyOp | CopyOp | CallOp):
+                if isinstance(use.operation, CallOp) and not view.is_contiguous:
+                    return False
                 shown.setdefault(use.operation, {})[use.index] = view
         return True
 
@@ -370,7 +373,13 @@ def _still_valid(root: SSAValue, view: View, home: SSAValue) -> bool:
 def _apart(step: Operation, moved: Mapping[int, View], home: SSAValue) -> bool:
     """Whether what a step writes of `home` is apart from its other operands there, or just the same; `moved`: views to be."""
     views = {i: view_of(o) for i, o in enumerate(step.operands) if root_of(o) is home} | dict(moved)
-    written = {i for i, f in enumerate(step.fields.data) if f.kind != "in"} if isinstance(step, FamilyOp) else {1}
+    match step:
+        case FamilyOp():
+            written = {i for i, f in enumerate(step.fields.data) if f.kind != "in"}
+        case CallOp():
+            written = {i for i, (parameter, _) in enumerate(step.bindings()) if parameter.written}
+        case _:
+            written = {1}
     return all(i == j or views[i] == views[j] or disjoint(views[i], views[j]) for i in written & views.keys() for j in views)
 
 

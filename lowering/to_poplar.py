@@ -12,17 +12,34 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, cast
 
 from xdsl.context import Context
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, UnknownLoc, UnrealizedConversionCastOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from populus.dialects import poplar
 from populus.dialects.check import CloseOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, named, where
 from populus.dialects.element_types import element_type_of
-from populus.dialects.poplar import ConstOp, GraphOp, HostCallOp, StreamInOp, StreamOutOp, TargetAttr, VarOp, ViewOp
+from populus.dialects.poplar import (
+    CallOp,
+    ConstOp,
+    CopyOp,
+    GraphOp,
+    GridAttr,
+    HostCallOp,
+    ParamOp,
+    StorageOp,
+    StreamInOp,
+    StreamOutOp,
+    TargetAttr,
+    VarOp,
+    ViewOp,
+)
+from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.target import Spec, Target
 from populus.lowering.tiles import Tiles, label_of, poplar_type
 
@@ -57,6 +74,13 @@ class ToPoplarPass(ModulePass):
                 old.replace_all_uses_with(tensor)
             Rewriter.erase_op(inner)
         remove_casts(graph)
+        for inner in list(graph.walk()):
+            tiles.at(inner)
+            if isinstance(inner, CallOp):
+                stretch_arguments(inner, tiles)
+            elif isinstance(inner, CopyOp):
+                write_result(inner, tiles)
+        erase_unused(graph)
 
 
 def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphOp:
@@ -72,31 +96,109 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphO
         if asked.name != made.name or not set(asked.overrides) <= set(made.overrides):
             raise PopulusError(f"the program is made for target {graph.target}, not {asked.name}; compile it from the start for another")
         return graph
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    if len(functions) != 1:
-        raise PopulusError(f"a module of one function is expected, this one has {len(functions)}")
-    return _graph_of(functions[0], Spec.of(target or "host", tiles))  # a user's mistake is found here, before anything changes
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+    main = functions.get("main") if len(functions) > 1 else next(iter(functions.values()), None)
+    if main is None:
+        raise PopulusError(f"a module with a function @main is expected, this one has {', '.join(f'@{f}' for f in functions) or 'none'}")
+    called = _called(main, functions)
+    graph = _graph_of(main, Spec.of(target or "host", tiles))  # a user's mistake is found here, before anything changes
+    for name in called:
+        function = _function_of(functions[name], graph.machine)
+        Rewriter.insert_op(function, InsertPoint.at_start(graph.body.block))
+    for name, function in functions.items():
+        if name != main.sym_name.data:
+            Rewriter.erase_op(function)
+    _lower_calls(graph)
+    return graph
+
+
+def _called(main: FuncOp, functions: Mapping[str, FuncOp]) -> list[str]:
+    """The functions that `main` calls, directly or not, each behind those that call it. Raises PopulusError for one that calls itself."""
+    done: dict[str, None] = {}
+
+    def visit(function: FuncOp, path: tuple[str, ...]) -> None:
+        for op in function.walk():
+            if isinstance(op, func.CallOp):
+                name = op.callee.root_reference.data
+                if name in path or name not in functions:
+                    why = "calls itself, which tiles have no stack for" if name in path else "is called and is not there"
+                    raise PopulusError(f"{where(op)}: @{name} {why}")
+                if name not in done:
+                    visit(functions[name], (*path, name))
+                    done[name] = None
+
+    visit(main, (main.sym_name.data,))
+    return list(reversed(done))
 
 
 def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
-    """Arguments become variables filled by streams, constants `poplar.const`, results streams out."""
+    """Arguments become variables filled by streams, results streams out."""
     block = function.body.block
     machine = spec.target()
     inputs = names(function, "input_names", len(block.args))
-    first = block.first_op
+    tiles = Tiles(machine)
+    first, last = block.first_op, block.last_op
     assert first is not None
     for name, argument, host in zip(inputs, list(block.args), _host_types(function, "input_types", len(inputs))):
         _check_held(machine, argument.type, f"input '{name}'")
         variable = VarOp(name, poplar_type(argument.type))
-        variable.result.name_hint = argument.name_hint
-        stream = StreamInOp(name, variable.result, host)
-        cast = UnrealizedConversionCastOp.get([variable.result], [argument.type])
-        for new in (variable, stream, cast):
-            new.location = named(name) if isinstance(argument.location, UnknownLoc) else argument.location
-            Rewriter.insert_op(new, InsertPoint.before(first))
-        argument.replace_all_uses_with(cast.outputs[0])
-    while block.args:
-        block.erase_arg(block.args[-1])
+        _replace_argument(argument, variable, StreamInOp(name, variable.result, host), name, first)
+    _lower_constants(function, machine)
+    assert isinstance(last, ReturnOp), last
+    tiles.at(last)
+    outputs = names(function, "output_names", len(last.operands))
+    for name, value, host in zip(outputs, list(last.operands), _host_types(function, "output_types", len(outputs))):
+        stream = StreamOutOp(tiles.view(value), name, host)
+        tiles.insert(stream)
+        stream.location = named(name)
+    Rewriter.erase_op(last)
+    graph = GraphOp(function.sym_name.data, TargetAttr(spec), function.detach_region(function.body))
+    graph.location = function.location
+    Rewriter.replace_op(function, graph, [])
+    return graph
+
+
+def _function_of(function: FuncOp, machine: Target) -> poplar.FuncOp:
+    """Arguments become `in` parameters, and what is returned is copied into `out` parameters (`write_result`)."""
+    block = function.body.block
+    first, last = block.first_op, block.last_op
+    assert first is not None
+    assert isinstance(last, ReturnOp), last
+    name = function.sym_name.data
+    for i, argument in enumerate(list(block.args)):
+        label = f"{name}.{argument.name_hint or i}"
+        _replace_argument(argument, ParamOp("in", label, poplar_type(argument.type)), None, label, first)
+    tiles = Tiles(machine)
+    parameters: list[ParamOp] = []
+    for i, value in enumerate(last.operands):
+        parameters.append(ParamOp("out", f"{name}.result{i}", poplar_type(value.type)))
+        tiles.at(first)
+        tiles.insert(parameters[-1])
+        tiles.at(last)
+        tiles.insert(CopyOp(tiles.view(value), parameters[-1].result))
+    for parameter in reversed([op for op in block.ops if isinstance(op, ParamOp)]):  # in front of casts
+        parameter.detach()
+        Rewriter.insert_op(parameter, InsertPoint.at_start(block))
+    _lower_constants(function, machine)
+    Rewriter.erase_op(last)
+    made = poplar.FuncOp(name, function.detach_region(function.body))
+    made.location = function.location
+    return made
+
+
+def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operation | None, name: str, first: Operation) -> None:
+    """Puts `storage` in an argument's place, before `first`; `fill`: the step that brings its content."""
+    storage.result.name_hint = argument.name_hint
+    cast = UnrealizedConversionCastOp.get([storage.result], [argument.type])
+    for new in (storage, *([] if fill is None else [fill]), cast):
+        new.location = named(name) if isinstance(argument.location, UnknownLoc) else argument.location
+        Rewriter.insert_op(new, InsertPoint.before(first))
+    argument.replace_all_uses_with(cast.outputs[0])
+    argument.block.erase_arg(argument)
+
+
+def _lower_constants(function: FuncOp, machine: Target) -> None:
+    """Constants become `poplar.const`, checks host calls."""
     for op in list(function.walk()):
         if isinstance(op, ConstantOp):
             _constant(op, machine)
@@ -105,19 +207,42 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
             tiles.at(op)
             tiles.insert(HostCallOp("check.close", [tiles.view(op.x)], [], dict(op.properties)))
             Rewriter.erase_op(op)
-        elif isinstance(op, ReturnOp):
-            outputs = names(function, "output_names", len(op.operands))
-            tiles = Tiles(machine)
-            tiles.at(op)
-            for name, value, host in zip(outputs, list(op.operands), _host_types(function, "output_types", len(outputs))):
-                stream = StreamOutOp(tiles.view(value), name, host)
-                tiles.insert(stream)
-                stream.location = named(name)
-            Rewriter.erase_op(op)
-    graph = GraphOp(function.sym_name.data, TargetAttr(spec), function.detach_region(function.body))
-    graph.location = function.location
-    Rewriter.replace_op(function, graph, [])
-    return graph
+
+
+def _lower_calls(graph: GraphOp) -> None:
+    """A call's results are variables that its function writes."""
+    tiles = Tiles(graph.machine)
+    for op in [op for op in graph.walk() if isinstance(op, func.CallOp)]:
+        tiles.at(op)
+        name = op.callee.root_reference.data
+        results = [VarOp(f"{name}.result{i}", poplar_type(r.type)) for i, r in enumerate(op.results)]
+        for result in results:
+            tiles.insert(result)
+        call = CallOp(name, [*(tiles.view(o) for o in op.operands), *(r.result for r in results)])
+        tiles.insert(call)
+        for old, new in zip(op.results, results):
+            new.result.name_hint = old.name_hint
+            old.replace_all_uses_with(tiles.tensor(new.result))
+        Rewriter.erase_op(op)
+
+
+def stretch_arguments(op: CallOp, t: Tiles) -> None:
+    """Arguments that are no stretch of their variable's elements in order are copied to where they are."""
+    for i, value in enumerate(op.arguments):
+        if not isinstance(root_of(value).owner, UnrealizedConversionCastOp) and not view_of(value).is_contiguous:
+            op.operands[i] = t.copied(value)
+
+
+def write_result(op: CopyOp, t: Tiles) -> None:
+    """What is copied into a parameter at the end is made there, where its variable can be the parameter."""
+    parameter = op.dst.owner
+    if not isinstance(parameter, ParamOp) or not isinstance(root_of(op.src).owner, VarOp):
+        return
+    grid = t.layout_of(op.src)
+    if t.move(op.src, op.dst):
+        if grid is not None and parameter.grid is None:
+            parameter.grid = GridAttr(grid)
+        Rewriter.erase_op(op)
 
 
 def _constant(op: ConstantOp, machine: Target) -> None:
@@ -162,12 +287,17 @@ def _attributes(function: FuncOp, key: str) -> tuple[Attribute, ...]:
 
 
 def remove_casts(graph: GraphOp) -> None:
-    """Folds casts of casts, and erases casts and views that nobody uses."""
+    """Folds casts of casts, and erases what nobody uses then."""
     for op in list(graph.walk()):
         if isinstance(op, UnrealizedConversionCastOp):
             source = op.inputs[0].owner
             if isinstance(source, UnrealizedConversionCastOp) and source.inputs[0].type == op.outputs[0].type:
                 op.outputs[0].replace_all_uses_with(source.inputs[0])
+    erase_unused(graph)
+
+
+def erase_unused(graph: GraphOp) -> None:
+    """Erases casts, views and constants that nobody uses."""
     for op in reversed(list(graph.walk())):
         if isinstance(op, UnrealizedConversionCastOp | ViewOp | ConstOp) and not any(r.uses for r in op.results):
             Rewriter.erase_op(op)

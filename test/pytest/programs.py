@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr, f32
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from populus.dialects.data import constant
@@ -24,9 +25,10 @@ BINARY = (Arg(1) + Arg(2), Arg(1) * Arg(2), Arg(1) - Arg(2), select(Arg(1), Arg(
 class Programs:
     """Builds a function of a few arguments, some twenty ops that use each other's results, and several results."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, shapes: Sequence[tuple[int, ...]] = ()):
         self.rng = random.Random(seed)
-        shapes = [tuple(self.rng.choice([1, 2, 3, 4, 6]) for _ in range(self.rng.randint(1, 4))) for _ in range(2)]
+        drawn = [tuple(self.rng.choice([1, 2, 3, 4, 6]) for _ in range(self.rng.randint(1, 4))) for _ in range(2)]
+        shapes = shapes or drawn
         self.block = Block(arg_types=[tensor(s, f32) for s in shapes])
         self.values: list[SSAValue] = list(self.block.args)
         weights = np.random.default_rng(seed).standard_normal(shapes[0]).astype(np.float32)
@@ -91,11 +93,44 @@ class Programs:
                     kernel = self.add(constant(np.full((channels, 1, 2), 0.5, np.float32)))
                     self.add(ConvolutionOp(image, kernel, strides=one, pads=pads, dilations=one, groups=channels))
 
-    def module(self) -> ModuleOp:
+    def function(self, name: str) -> FuncOp:
+        """What is built so far as a function."""
         results = [*self.rng.sample(self.values, min(3, len(self.values))), self.values[-1]]
         self.block.add_op(ReturnOp(*results))
         type = FunctionType.from_lists([a.type for a in self.block.args], [r.type for r in results])
-        function = FuncOp("main", type, Region(self.block))
-        for key, values in (("input_names", self.block.args), ("output_names", results)):
-            function.attributes[key] = ArrayAttr([StringAttr(f"{key[0]}{i}") for i in range(len(values))])
-        return ModuleOp([function])
+        return FuncOp(name, type, Region(self.block), visibility=None if name == "main" else StringAttr("private"))
+
+    def main(self) -> FuncOp:
+        function = self.function("main")
+        for key, types in (("input_names", function.function_type.inputs), ("output_names", function.function_type.outputs)):
+            function.attributes[key] = ArrayAttr([StringAttr(f"{key[0]}{i}") for i in range(len(types))])
+        return function
+
+    def module(self) -> ModuleOp:
+        return ModuleOp([self.main()])
+
+
+class Calls(Programs):
+    """The same with calls of functions that are built alike, each from several places."""
+
+    def __init__(self, seed: int):
+        self.functions: list[FuncOp] = []
+        super().__init__(seed)
+
+    def step(self) -> None:
+        if self.rng.random() < 0.7:
+            super().step()
+            return
+        if len(self.functions) < 2 and self.rng.random() < 0.5:
+            inner = Programs(self.rng.randrange(10_000), [shape_of(self.pick().type) for _ in range(2)])
+            self.functions.append(inner.function(f"f{len(self.functions)}"))
+        for function in self.functions:
+            fitting = [[v for v in self.values if v.type == type] for type in function.function_type.inputs]
+            if all(fitting):
+                arguments = [self.rng.choice(values) for values in fitting]
+                call = CallOp(function.sym_name.data, arguments, list(function.function_type.outputs))
+                self.block.add_op(call)
+                self.values += [r for r in call.results if np.prod(shape_of(r.type)) <= 4096]
+
+    def module(self) -> ModuleOp:
+        return ModuleOp([self.main(), *self.functions])

@@ -6,27 +6,38 @@ import random
 
 import numpy as np
 import pytest
-from programs import Programs
-from xdsl.dialects.func import FuncOp
+from programs import Calls, Programs
+from xdsl.dialects.builtin import ModuleOp
 
 import populus
 from populus.dialects.diagnostics import verify
 from populus.dialects.element_types import shape_of
 from populus.dialects.table import context
+from populus.lowering.onnx_expose_weights import main_of
 from populus.lowering.pipeline import Pipeline
 from populus.runtime.engine.native import launch
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
 PROGRAMS = 90  # thousands of others were run once; those that failed then follow
+CALLS = 20
 FAILED = (1098, 1437, 2616, 4288, 6061, 7092)
 
 
 @pytest.mark.parametrize("seed", [*range(PROGRAMS), *FAILED])
 def test_tiles_compute_what_whole_arrays_do(seed: int):
-    module = Programs(seed).module()
+    compare(Programs(seed).module(), seed)
+
+
+@pytest.mark.parametrize("seed", range(CALLS))
+def test_tiles_compute_what_functions_do(seed: int):
+    compare(Calls(seed).module(), seed)
+
+
+def compare(module: ModuleOp, seed: int) -> None:
+    """On random inputs: tiles against the module, with and without fusion, on each engine."""
     verify(module)
-    (function,) = (op for op in module.body.block.ops if isinstance(op, FuncOp))
+    function = main_of(module)
     rng = np.random.default_rng(seed)
     inputs = {f"i{i}": rng.standard_normal(shape_of(a.type)).astype(np.float32) for i, a in enumerate(function.body.block.args)}
     expected = run_function(module, dict(inputs))
