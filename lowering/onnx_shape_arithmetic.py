@@ -144,6 +144,18 @@ def _cast(op: OnnxOp, inputs: Inputs) -> Array | None:
         return inputs[0].astype(dtype_of(element))
 
 
+def _cast_like(op: OnnxOp, inputs: Inputs) -> Array | None:
+    import numpy as np
+
+    x, like = inputs
+    assert x is not None
+    assert like is not None
+    if like.dtype.name.startswith("float8"):
+        return None
+    with np.errstate(invalid="ignore"):
+        return x.astype(like.dtype)
+
+
 # TensorProto.DataType by name, as Cast-1 states it
 CAST_1 = {
     "FLOAT": 1,
@@ -289,6 +301,7 @@ _ROWS: dict[str, Callable[[OnnxOp, Inputs], Array | list[Array] | None]] = {
     "Add": _binary(_numpy("add")),
     "And": _binary(_numpy("logical_and")),
     "Cast": _cast,
+    "CastLike": _cast_like,
     "Ceil": _unary(_numpy("ceil")),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,

@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import tensor
 from populus.dialects.onnx.attributes import write_attribute
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
-from populus.dialects.onnx.types import from_proto, to_proto, unknown
+from populus.dialects.onnx.types import as_tensor, from_proto, is_static, to_proto, unknown
+from populus.dialects.shapes import broadcast
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
+# What ONNX states no inference for: in these versions, a result like the first input.
+LIKE_FIRST = frozenset(
+    (name, version)
+    for version, names in {
+        1: "Abs Add BatchNormalization Ceil Clip Div Dropout Elu Exp Floor HardSigmoid InstanceNormalization LeakyRelu Log Mul Neg PRelu "
+        "Reciprocal Relu Selu Sigmoid Sqrt Sub Tanh",
+        9: "MeanVarianceNormalization",
+        13: "MeanVarianceNormalization",
+        18: "GroupNormalization",
+        21: "GroupNormalization",
+    }.items()
+    for name in names.split()
+)
 INFERENCE_ELEMENTS = 1024  # a constant of more elements is no shape, and is not shown to ONNX's inference
 
 
@@ -43,6 +59,8 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
     """
     from onnx import helper, numpy_helper, shape_inference
 
+    if (stated := _like_operands(op)) is not None:
+        return stated
     data = {
         f"i{i}": numpy_helper.from_array(array)
         for i, v in enumerate(op.inputs)
@@ -57,6 +75,19 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
         operands = ", ".join("none" if v is None else str(v.type) for v in op.inputs)
         raise PopulusError(f"{' '.join(reason.split())}; its inputs are {operands}") from error
     return [from_proto(found[name]) if (name := f"o{i}") in found else unknown for i, v in enumerate(op.outputs) if v is not None]
+
+
+def _like_operands(op: OnnxOp) -> list[Attribute] | None:
+    """The types of the results where ONNX has no inference of its own; None where it has."""
+    if op.DOMAIN:
+        return None
+    if (op.OP_TYPE, op.VERSION) in LIKE_FIRST:
+        return [op.operands[0].type, *(unknown for _ in op.results[1:])]
+    if op.VERSION == 12 and op.OP_TYPE in ("GreaterOrEqual", "LessOrEqual"):
+        types = [as_tensor(v.type) for v in op.operands]
+        if all(t is not None and is_static(t) for t in types):
+            return [tensor(broadcast(*(t.get_shape() for t in types if t is not None)), i1)]
+    return None
 
 
 def function_body(op: OnnxOp) -> FunctionProto | None:

@@ -17,7 +17,7 @@ from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import NoGradient, PopartOp
+from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.matmul import product
 from populus.dialects.popops import IotaOp, MultiSliceOp, MultiUpdateOp
 from populus.dialects.popops.indexed import ordered, updated
@@ -96,14 +96,49 @@ class ScatterOp(PopartOp):
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         reduction = self.reduction.data
-        if reduction not in ("set", "add"):
-            raise NoGradient(f"{where(self)}: {self.name} has no gradient where it combines by {reduction}")
         (g,) = grads
         taken = calls.insert(b, MultiSliceOp(g, self.indices, dim=0))
         if reduction == "add":
             return [g, None, taken]
+        if reduction in ("min", "max"):
+            return self._of_largest(b, g, taken)
+        if reduction == "mul":
+            return self._of_product(b, g, taken)
         zeros = calls.fill(b, 0, calls.element(g), calls.shape(self.updates))
         return [calls.insert(b, MultiUpdateOp(g, self.indices, zeros, op="set")), None, taken]
+
+    def _of_largest(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:
+        """Each element that is the result has an equal share of its gradient, as in PyTorch's scatter_reduce."""
+        same = expr.cast(expr.equal(Arg(1), Arg(2)), calls.element(g))
+        kept = calls.map(b, same, self.x, self.y)
+        won = calls.map(b, same, self.updates, calls.insert(b, MultiSliceOp(self.y, self.indices, dim=0)))
+        count = calls.insert(b, MultiUpdateOp(kept, self.indices, won, op="add"))
+        # A NaN equals nothing, so that none may be counted.
+        dx = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), g, kept, count)
+        counts = calls.insert(b, MultiSliceOp(count, self.indices, dim=0))
+        du = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), taken, won, counts)
+        return [dx, None, du]
+
+    def _of_product(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:
+        """The gradient times the product of the other factors: of zeros there is one or none, or else it is 0."""
+        element = calls.element(g)
+        ones = calls.fill(b, 1, element, calls.shape(self.x))
+        zero = expr.cast(expr.equal(Arg(1), 0.0), element)
+        whole = expr.select(1.0, Arg(1), expr.equal(Arg(1), 0.0))
+        # Products and numbers of zeros over the updates alone: x, which is a factor too, is multiplied in where it is wanted.
+        products = calls.insert(b, MultiUpdateOp(ones, self.indices, calls.map(b, whole, self.updates), op="mul"))
+        none = calls.fill(b, 0, element, calls.shape(self.x))
+        zeros = calls.insert(b, MultiUpdateOp(none, self.indices, calls.map(b, zero, self.updates), op="add"))
+        dx = calls.map(b, expr.select(Arg(1) * Arg(2), 0.0, expr.equal(Arg(3), 0.0)), g, products, zeros)
+        x, p, n = (calls.insert(b, MultiSliceOp(v, self.indices, dim=0)) for v in (self.x, products, zeros))
+        u = Arg(2)
+        others = expr.select(
+            expr.select(Arg(4), 0.0, expr.equal(Arg(5), 1.0)),  # u is a zero: the rest, if it is the only one
+            expr.select(Arg(4) / u, 0.0, expr.equal(Arg(5), 0.0)),
+            expr.equal(u, 0.0),
+        )
+        du = calls.map(b, Arg(1) * Arg(3) * others, taken, self.updates, x, p, n)
+        return [dx, None, du]
 
 
 @irdl_op_definition
