@@ -31,6 +31,7 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "poprand": lazily("populus.dialects.poprand:POPRAND"),
     "poplar": lazily("populus.dialects.poplar:POPLAR"),
     "check": lazily("populus.dialects.check:CHECK"),
+    "host": lazily("populus.dialects.host:HOST"),
 }
 
 SHARED_DIALECTS = {  # xDSL's, for functions, codelets and tests

@@ -23,6 +23,7 @@ DECIDING: Mapping[str, tuple[int, ...]] = {
     "Expand": (1,),
     "HammingWindow": (0,),
     "HannWindow": (0,),
+    "ImageDecoder": (0,),
     "MaxUnpool": (2,),
     "MelWeightMatrix": (-1,),
     "NonMaxSuppression": (2,),
@@ -46,6 +47,7 @@ DECIDING: Mapping[str, tuple[int, ...]] = {
     "Split": (1,),
     "SplitToSequence": (1,),
     "Squeeze": (1,),
+    "StringSplit": (0,),
     "Tile": (1, 2),
     "TopK": (1,),
     "Trilu": (1,),
@@ -60,6 +62,8 @@ STRUCTURAL: Mapping[str, tuple[int, ...]] = {
     "SequenceAt": (1,),
     "SequenceErase": (1,),
     "SequenceInsert": (2,),
+    "StringNormalizer": (0,),
+    "Tokenizer": (0,),
 }
 
 # What gives the shape of its input, whatever the values in it.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
@@ -14,13 +15,15 @@ from populus.dialects.data import ConstantOp, constant
 from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp
-from populus.dialects.onnx.types import SequenceType, as_tensor, is_static, spelled, string
+from populus.dialects.onnx.types import SequenceType, UnknownType, as_tensor, is_static, spelled, string
+from populus.dialects.texts import handles
 from populus.lowering.import_onnx import import_onnx
 from populus.lowering.onnx_custom import NO_CUSTOMS, Customs
+from populus.lowering.onnx_host import check_strings, function_of, handled, is_text
 from populus.lowering.onnx_infer_shapes import bind_dims
-from populus.lowering.onnx_inference import Inference
+from populus.lowering.onnx_inference import Inference, set_type
 from populus.lowering.onnx_to_popart import Converter
-from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
+from populus.lowering.onnx_to_popart.refused import REFUSED
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -35,8 +38,8 @@ class Row:
     domain: str  # "" for ONNX's own
     opset: int  # the opset that brought this version of the op
     dtype: str  # of its first tensor input, as ONNX spells it
-    status: str  # "tile", or "missing"
-    reason: str  # why it is missing; "" if it is not
+    status: str  # "tile", "host" or "missing"
+    reason: str  # why it is missing, or what the host does; else ""
 
 
 def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, int] = {}, customs: Customs = NO_CUSTOMS) -> list[Row]:
@@ -70,16 +73,38 @@ class _Survey:
         for op in list(self.block.ops):
             if isinstance(op, OnnxOp | CustomOp):
                 row = _row(op)
+                if isinstance(op, OnnxOp) and (function := self.host(op)):
+                    rows.append(Row(*row, "host", function))
+                    continue
                 reason = self.reason(op)
                 rows.append(Row(*row, "missing" if reason else "tile", reason))
         return rows
+
+    def host(self, op: OnnxOp) -> str:
+        """The host function that an op is; "" if it is none, or does not fit its inputs."""
+        name = function_of(op)
+        if name is None:
+            return ""
+        try:
+            self.inference.placed_operation(op)
+        except PopulusError:  # what decides the size of its result arrives with the inputs
+            x = as_tensor(op.operands[0].type)
+            shape = () if x is None else x.get_shape()
+            sizes = {"image.decode": [(1, 1, 3)], "text.split": [(*shape, 1), shape], "text.normalize": [shape]}.get(name, [])
+            for result, size in zip(list(op.results), sizes):
+                if (type := as_tensor(result.type)) is not None or isinstance(result.type, UnknownType):
+                    set_type(result, TensorType(string if type is None else type.element_type, size))
+        return name
 
     def reason(self, op: OnnxOp | CustomOp) -> str:
         """Why an op cannot run; "" if it can."""
         if isinstance(op, OnnxOp) and op.OP_TYPE in REFUSED:
             return REFUSED[op.OP_TYPE]
-        if any((t := as_tensor(v.type)) is not None and t.element_type == string for v in op.operands):
-            return NO_STRINGS
+        if isinstance(op, OnnxOp):
+            try:
+                check_strings(op)
+            except PopulusError as error:
+                return str(error).removeprefix(f"{place(op.location)}: ")
         if unjudged := [v for v in op.operands if not _judged(v, self.inference)]:
             return f"what it reads, %{unjudged[0].name_hint}, is given by a node that is missing"
         try:
@@ -93,16 +118,22 @@ class _Survey:
 
     def convert(self, op: OnnxOp | CustomOp) -> None:
         """Converts a copy of an op whose operands are what is known, in a module of its own. Raises PopulusError."""
-        scratch = FuncOp("scratch", ([v.type for v in op.operands], []))
+        import numpy as np
+
+        scratch = FuncOp("scratch", ([handled(v.type) for v in op.operands], []))
         block = scratch.body.block
         mapper: dict[SSAValue, SSAValue] = dict(zip(op.operands, block.args))
         for value in op.operands:
             known = self.inference.known(value)
-            made = value.owner.clone() if isinstance(value.owner, ConstantOp) else None if known is None else constant(known)
+            made = value.owner.clone() if isinstance(value.owner, ConstantOp) else None
+            if made is None and known is not None:
+                made = constant(np.array(handles(scratch, known.reshape(-1)), np.int32).reshape(known.shape) if is_text(value) else known)
             if made is not None:
                 block.add_op(made)
                 mapper[value] = made.result
         copy = op.clone(mapper)
+        for result in list(copy.results):
+            set_type(result, handled(result.type))
         block.add_op(copy)
         Converter(self.customs).operation(copy)
 

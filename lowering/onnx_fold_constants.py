@@ -20,7 +20,9 @@ from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static
+from populus.dialects.texts import KEY
 from populus.lowering.onnx_custom import custom_ops
+from populus.lowering.onnx_host import is_text
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -
     from populus.lowering.onnx_to_popart import Converter
     from populus.runtime.interpreter import run_function
 
-    if not op.has_trait(Pure):
+    if not op.has_trait(Pure) or any(is_text(v) for v in (*op.operands, *op.results)):
         return None
     block = Block()
     mapper: dict[SSAValue, SSAValue] = {}
@@ -111,12 +113,26 @@ def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -
     block.add_op(copy := op.clone(mapper))
     block.add_op(ReturnOp(*copy.results))
     function = FuncOp("folded", ([], [r.type for r in op.results]), Region(block))
+    home = function_around(op)
+    if home is not None and KEY in home.attributes:  # strings among its attributes have the same handles there
+        function.attributes[KEY] = home.attributes[KEY]
     module = ModuleOp([function])
     try:
         Converter({}).function(function)
-        return list(run_function(module, {}, function="folded").values())
+        found = list(run_function(module, {}, function="folded").values())
     except (PopulusError, VerifyException):
         return None
+    if home is not None and KEY in function.attributes:
+        home.attributes[KEY] = function.attributes[KEY]
+    return found
+
+
+def function_around(op: Operation) -> FuncOp | None:
+    """The function that an op is in; None if it is in none."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return parent
 
 
 def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:

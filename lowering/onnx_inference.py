@@ -15,10 +15,11 @@ from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_of, tensor
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
-from populus.dialects.onnx.structure import CustomOp, YieldOp
-from populus.dialects.onnx.types import UnknownType, as_tensor, is_static
+from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
+from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.lowering.onnx_bounds import largest_types
 from populus.lowering.onnx_custom import Customs, build_custom
+from populus.lowering.onnx_host import MOVING, host_results
 from populus.lowering.onnx_shape_arithmetic import evaluate
 from populus.lowering.onnx_structure import Elements, resolve
 
@@ -81,6 +82,8 @@ class Inference:
     def known(self, value: SSAValue) -> NDArray[Any] | None:
         """The elements of a value, where they are known and few."""
         found = self.values.get(value)
+        if found is None and isinstance(value.owner, StringsOp):
+            return value.owner.array()
         if found is None and (found := constant_value(value)) is not None and found.size > KNOWN_ELEMENTS:
             return None
         return found
@@ -145,8 +148,10 @@ class Inference:
             if op.GRAPHS and any(region.blocks for region in op.regions):
                 raise PopulusError(f"{op.OP_TYPE} is not supported: of the ops with subgraphs, If, Loop, Scan and SequenceMap are")
             arrays = self.arrays(op)
+            if arrays is None:
+                arrays = host_results(op, self.known)
             if arrays is not None:
-                self.assign(op, [tensor(a.shape, element_of(a.dtype)) for a in arrays])
+                self.assign(op, [tensor(a.shape, string if a.dtype == object else element_of(a.dtype)) for a in arrays])
                 self.values.update({r: a for r, a in zip(op.results, arrays) if a.size <= KNOWN_ELEMENTS})
             elif (largest := largest_types(op, self.known)) is not None:
                 for result, type in zip(list(op.outputs), largest):
@@ -167,6 +172,8 @@ class Inference:
             return [np.array(shape[slice(op.property("start"), op.property("end"))], np.int64)]
         inputs = [None if v is None else self.known(v) for v in op.inputs]
         if not inputs or any(v is not None and a is None for v, a in zip(op.inputs, inputs)):
+            return None
+        if any(a is not None and a.dtype == object for a in inputs) and op.OP_TYPE not in MOVING:
             return None
         try:
             return evaluate(op, inputs)

@@ -11,6 +11,7 @@ from populus.dialects.table import lazily
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "onnx-expose-weights": lazily("populus.lowering.onnx_expose_weights:OnnxExposeWeightsPass"),
     "onnx-infer-shapes": lazily("populus.lowering.onnx_infer_shapes:OnnxInferShapesPass"),
+    "onnx-host-calls": lazily("populus.lowering.onnx_host_calls:OnnxHostCallsPass"),
     "onnx-fold-constants": lazily("populus.lowering.onnx_fold_constants:OnnxFoldConstantsPass"),
     "onnx-to-popart": lazily("populus.lowering.onnx_to_popart:OnnxToPopartPass"),
     "popart-cse": lazily("populus.lowering.popart_cse:PopartCsePass"),

@@ -23,7 +23,8 @@ from populus.dialects import poplar
 from populus.dialects.check import CloseOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, named, where
-from populus.dialects.element_types import element_type_of
+from populus.dialects.element_types import element_type_of, shape_of
+from populus.dialects.host import CallOp as HostOp
 from populus.dialects.poplar import (
     CallOp,
     ConstOp,
@@ -206,6 +207,15 @@ def _lower_constants(function: FuncOp, machine: Target) -> None:
             tiles = Tiles(machine)
             tiles.at(op)
             tiles.insert(HostCallOp("check.close", [tiles.view(op.x)], [], dict(op.properties)))
+            Rewriter.erase_op(op)
+        elif isinstance(op, HostOp):
+            tiles.at(op)
+            found = [tiles.var(shape_of(r.type), element_type_of(r.type), suffix=f".{i}" if i else "") for i, r in enumerate(op.results)]
+            params = {} if op.params is None else dict(op.params.data)
+            tiles.insert(HostCallOp(op.function.data, [tiles.view(v) for v in op.operands], found, params))
+            for result, variable in zip(op.results, found):
+                variable.name_hint = result.name_hint
+                result.replace_all_uses_with(tiles.tensor(variable))
             Rewriter.erase_op(op)
 
 

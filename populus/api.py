@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +17,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
 from populus.dialects.bounded import Bounded, bounded, trimmed
-from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.dialects.poplar.target import Spec
 from populus.dialects.required import Required, required
 from populus.dialects.table import context
+from populus.dialects.texts import NO_TEXTS, Texts, texts
 from populus.lowering import extensions
 from populus.lowering.files import in_file, read_module
 from populus.lowering.passes import PASSES
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from populus.runtime.host.strings import Strings
     from populus.runtime.profile import Profile
     from populus.runtime.session import Session
 
@@ -53,6 +56,7 @@ def compile(
     sample: int | None = None,
     narrow: bool = False,
     threads: int | None = None,
+    host: bool = True,
     progress: Callable[[int, str], None] | None = None,
 ) -> Program:
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
@@ -63,6 +67,7 @@ def compile(
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
     `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
+    `host`: whether the host may compute: strings, images; False refuses a model that needs it.
     `progress`: told the number and name of each pass as it begins.
     Raises PopulusError.
     """
@@ -89,6 +94,9 @@ def compile(
         raise PopulusError(f"threads = {threads} with engine {engine}; the native engine runs on 1 thread or more, the others on one")
     program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample, threads)
     program.build(progress)
+    if not host and (needs := program.host_calls):
+        more = f" and {len(needs) - 3} more" if len(needs) > 3 else ""
+        raise PopulusError(f"the model needs the host, which is not to compute: {', '.join(needs[:3])}{more}")
     return program
 
 
@@ -139,6 +147,7 @@ class Signature:
     outputs: dict[str, TensorType[Attribute]]
     required: tuple[Required, ...] = ()
     bounded: tuple[Bounded, ...] = ()
+    texts: Texts = NO_TEXTS
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
@@ -154,11 +163,13 @@ class Signature:
         outputs = _names(op, "output_names") or [f"output_{i}" for i in range(len(results))]
         if len(inputs) != len(arguments) or len(outputs) != len(results):
             raise PopulusError(f"@main names {len(inputs)} inputs and {len(outputs)} outputs, and has {len(arguments)} and {len(results)}")
+        strings = texts(op)
         return Signature(
-            {name: _static(name, a.type) for name, a in zip(inputs, arguments, strict=True)},
-            {name: _static(name, t) for name, t in zip(outputs, results, strict=True)},
+            {name: _static(name, a.type, strings.inputs) for name, a in zip(inputs, arguments, strict=True)},
+            {name: _static(name, t, strings.outputs) for name, t in zip(outputs, results, strict=True)},
             tuple(required(op)),
             tuple(bounded(op)),
+            strings,
         )
 
     def state(self, module: ModuleOp) -> None:
@@ -183,6 +194,12 @@ class Signature:
             raise PopulusError(f"input '{missing[0]}' is missing ({self.inputs[missing[0]]}){given}")
         arrays: Arrays = {}
         for name, type in self.inputs.items():
+            if name in self.texts.inputs:
+                array = _strings(name, inputs[name])
+                if array.shape != type.get_shape():
+                    raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
+                arrays[name] = array
+                continue
             array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
             if array.dtype.type is np.void and array.dtype.itemsize == dtype.itemsize:
                 array = array.view(dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
@@ -196,12 +213,23 @@ class Signature:
             entry.check(name, arrays[name])
         return arrays
 
+    @contextmanager
+    def handled(self, arrays: Arrays) -> Generator[tuple[Strings, Arrays], None, None]:
+        """The table of strings for a run inside, and the inputs with handles where they are strings."""
+        from populus.runtime.host.strings import Strings, using
+
+        if self.texts.table:
+            with using(self.texts.table) as strings:
+                yield strings, {name: strings.encode(a) if name in self.texts.inputs else a for name, a in arrays.items()}
+        else:
+            yield Strings(()), arrays
+
     def random(self, seed: int = 0) -> Arrays:
         """Inputs drawn by dtype: floats normal, booleans even, 8 and 16-bit integers of their whole range, wider ones 0 or 1.
 
         Wider integers are mostly indices, and 0 and 1 are valid in most places. An input's values depend on seed, name and type alone.
         """
-        return {name: _draw(type, seed, name) for name, type in self.inputs.items()}
+        return {name: _draw(type, seed, name, self.texts.table) for name, type in self.inputs.items()}
 
 
 class Program:
@@ -235,7 +263,21 @@ class Program:
         """
         if level not in self.levels:
             raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
-        return trimmed(run_level(self, level, self.signature.checked(inputs)), self.signature.bounded)
+        arrays = self.signature.checked(inputs)
+        if level == "onnx":
+            return run_level(self, level, arrays)
+        with self.signature.handled(arrays) as (strings, given):
+            found = trimmed(run_level(self, level, given), self.signature.bounded)
+            return {name: strings.decode(a) if name in self.signature.texts.outputs else a for name, a in found.items()}
+
+    @property
+    def host_calls(self) -> list[str]:
+        """What the host computes or keeps: `text.split of 'node'` for each call, and the inputs and outputs that are strings."""
+        calls = [op for op in self.module(self.level).walk() if op.name in ("host.call", "poplar.host_call")]
+        found = [f"{_text(op.properties['function'])} of {where(op)}" for op in calls if _text(op.properties["function"]) != "check.close"]
+        strings = self.signature.texts
+        found += [f"strings of input '{name}'" for name in strings.inputs]
+        return found + [f"strings of output '{name}'" for name in strings.outputs]
 
     @property
     def levels(self) -> list[str]:
@@ -337,11 +379,30 @@ def _types(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict
     return {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in streams.items()}
 
 
-def _static(name: str, type: Attribute) -> TensorType[Attribute]:
+def _text(attribute: Attribute) -> str:
+    assert isinstance(attribute, StringAttr), attribute
+    return attribute.data
+
+
+def _strings(name: str, value: Any) -> NDArray[Any]:
+    from populus.runtime.host.strings import texts_of
+
+    try:
+        return texts_of(value)
+    except PopulusError as error:
+        raise PopulusError(f"input '{name}' {error}") from None
+
+
+def _static(name: str, type: Attribute, strings: Sequence[str] = ()) -> TensorType[Attribute]:
+    """The type of an input or output; of one that is among `strings` that of what its handles stand for."""
     if not isinstance(type, TensorType):
         raise PopulusError(f"'{name}' is {type}; only tensors go in and out of a program")
     if min(type.get_shape(), default=0) < 0:
         raise PopulusError(f"'{name}' is {type}; a program has static shapes, so give its dimensions a size (dims)")
+    if name in strings:
+        from populus.dialects.onnx.types import string
+
+        return tensor(type.get_shape(), string)
     return cast("TensorType[Attribute]", type)
 
 
@@ -349,9 +410,13 @@ def _shape(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def _draw(type: TensorType[Attribute], seed: int, name: str) -> NDArray[Any]:
+def _draw(type: TensorType[Attribute], seed: int, name: str, words: Sequence[str] = ()) -> NDArray[Any]:
+    """Random elements; strings are drawn among `words`."""
     import numpy as np
 
+    if str(type.element_type) == "!onnx.string":
+        chosen = np.random.default_rng([seed, crc32(name.encode())]).choice(np.array(words or ("",), object), type.get_shape())
+        return np.asarray(chosen, object)
     dtype, shape = dtype_of(type.element_type), type.get_shape()
     rng = np.random.default_rng([seed, crc32(name.encode())])
     if dtype == np.bool_:

@@ -19,8 +19,9 @@ from xdsl.ir import Operation
 from populus.dialects.diagnostics import PopulusError, parts_of
 
 if TYPE_CHECKING:
-    from populus.api import Program
+    from populus.api import Arrays, Program
     from populus.runtime.engine.program import Written
+    from populus.runtime.host.strings import Strings
 
 Array: TypeAlias = NDArray[Any]
 Trace: TypeAlias = dict[str, Array]
@@ -55,17 +56,23 @@ def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = 
     Raises PopulusError where another level cannot be run, and for inputs that are not the model's.
     """
     checked = program.signature.checked(inputs)
+    with program.signature.handled(checked) as (strings, handled):
+        yield from _compare_levels(program, checked, handled, strings, rtol)
+
+
+def _compare_levels(program: Program, checked: Arrays, handled: Arrays, strings: Strings, rtol: float) -> Iterator[Comparison]:
     above: tuple[str, Trace] | None = None
     for level in program.levels:
         if level == "onnx" and not _has_model(program):
             continue
         try:
-            found = trace(program, level, checked)
+            found = trace(program, level, checked if level == "onnx" else handled)
         except PopulusError as error:
             if level != "onnx":
                 raise
             yield Comparison(level, "", 0, None, 0.0, str(error))  # a custom op, or more than the reference knows
             continue
+        found = {place: strings.encode(array) if array.dtype.kind in "OU" else array for place, array in found.items()}
         if above is not None:
             yield _compared(level, found, *above, rtol)
         above = level, found

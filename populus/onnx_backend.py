@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, defs, helper
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
@@ -84,7 +84,7 @@ class Prepared(BackendRep):
         for everything in (False, True):
             values = {n: flat[n] for n in deciding_inputs(self.model, everything) if n in flat}
             rest = {n: a for n, a in flat.items() if n not in values}
-            key = (_key(inputs), tuple((n, a.tobytes()) for n, a in values.items()))
+            key = (_key(inputs), tuple((n, tuple(a.reshape(-1)) if a.dtype == object else a.tobytes()) for n, a in values.items()))
             if key in self._programs:
                 self._programs.move_to_end(key)
                 return self._programs[key][0], rest
@@ -176,7 +176,10 @@ class Backend(OnnxBackend):
 def _value(value: Any) -> Value:
     if isinstance(value, list | tuple):
         return [_value(v) for v in cast("Sequence[Any]", value)]
-    return None if value is None else np.asarray(value)
+    if value is None:
+        return None
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind == "U" else array
 
 
 def _key(inputs: Mapping[str, Value]) -> object:
@@ -275,6 +278,8 @@ def _sample(type: TypeProto) -> Value:
     if type.HasField("sequence_type") or type.HasField("optional_type"):
         return [] if type.HasField("sequence_type") else None
     dims = [d.dim_value if d.HasField("dim_value") else 1 for d in type.tensor_type.shape.dim]
+    if type.tensor_type.elem_type == TensorProto.STRING:
+        return np.full(dims, "", object)
     return np.zeros(dims, helper.tensor_dtype_to_np_dtype(type.tensor_type.elem_type))
 
 

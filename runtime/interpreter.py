@@ -24,11 +24,14 @@ from populus.dialects.control import Control, Yield, read_by
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.runtime import popart, poplin, popnn, popops, poprand
 from populus.runtime.check import check_close
 from populus.runtime.control import run_control
+from populus.runtime.engine.binding import params_of
 from populus.runtime.expr import evaluate
+from populus.runtime.host import call as host_call
 
 Array = NDArray[Any]
 Observe = Callable[[Operation, list[Array]], None]
@@ -39,6 +42,7 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
     """What computes an op of each class: takes the op and its operands' arrays, gives its results'."""
     return {
         ConstantOp: _constant,
+        CallOp: _host,
         **popops.FUNCTIONS,
         **poplin.FUNCTIONS,
         **popnn.FUNCTIONS,
@@ -49,6 +53,14 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
 
 def _constant(op: ConstantOp) -> list[Array]:
     return [op.array()]
+
+
+def _host(op: CallOp, *arrays: Array) -> list[Array]:
+    types = [(shape_of(r.type), dtype_of(element_type_of(r.type))) for r in op.results]
+    try:
+        return host_call(op.function.data, {} if op.params is None else params_of(op.params), types, arrays)
+    except PopulusError as error:
+        raise PopulusError(f"{where(op)}: {error}") from None
 
 
 def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="MODEL", help="a .onnx model")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; 1 without it")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops it defines")
+    add("--no-host", action="store_true", help="count what the host has to do as missing")
     add("--nodes", action="store_true", help="a line for each node, not for each kind")
 
 
@@ -38,9 +40,15 @@ def execute(args: argparse.Namespace) -> int:
     for extension in (*extensions.installed(), *map(extensions.load, args.load)):
         extension.register(ctx)
     rows = inventory(args.model, dims=dims_of(args.dim), customs=custom_ops(ctx))
+    if args.no_host:
+        rows = [
+            replace(row, status="missing", reason=f"only the host can do it: {row.reason}") if row.status == "host" else row for row in rows
+        ]
     console = Console(highlight=False)
     console.print(table_of(rows, each=args.nodes))
     missing = [row for row in rows if row.status == "missing"]
+    for reason, nodes in _by_reason([row for row in rows if row.status == "host"]).items():
+        console.print(f"[yellow]host[/yellow] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
     for reason, nodes in _by_reason(missing).items():
         console.print(f"[red]missing[/red] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
     counts = Counter(row.status for row in rows)

@@ -37,6 +37,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")
     add("--threads", type=int, metavar="N", help="how many threads native runs on; POPULUS_THREADS, or as many as there are CPUs, without")
     add("--narrow", action="store_true", help="compute in types that the target holds where it lacks the model's, doubles say")
+    add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
@@ -72,6 +73,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
             sample=args.sample,
             narrow=args.narrow,
             threads=args.threads,
+            host=not args.no_host,
             progress=progress,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from populus.dialects.onnx.schema import OnnxOp, op_class
-from populus.dialects.onnx.structure import CustomOp, YieldOp
+from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import OptionalType, SequenceType, StringType, UnknownType
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     ONNX: Dialect
 
-__all__ = ["ONNX", "CustomOp", "OnnxOp", "OptionalType", "SequenceType", "StringType", "UnknownType", "YieldOp", "op_class"]
+__all__ = ["ONNX", "CustomOp", "OnnxOp", "OptionalType", "SequenceType", "StringType", "StringsOp", "UnknownType", "YieldOp", "op_class"]
 
 
 def __getattr__(name: str) -> Dialect:
@@ -29,5 +29,5 @@ def __getattr__(name: str) -> Dialect:
     from populus.dialects.onnx.schema import all_classes
     from populus.dialects.onnx.types import TYPES
 
-    globals()["ONNX"] = dialect = Dialect("onnx", [*all_classes(), CustomOp, YieldOp], [*TYPES, TensorAttr])
+    globals()["ONNX"] = dialect = Dialect("onnx", [*all_classes(), CustomOp, StringsOp, YieldOp], [*TYPES, TensorAttr])
     return dialect

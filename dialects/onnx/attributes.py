@@ -15,15 +15,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, StringAttr, f32, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    f32,
+    i64,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
 from populus.dialects.data import StoredAttr, array_attribute, attribute_array
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import element_of
+from populus.dialects.element_types import element_of, shape_of
 from populus.dialects.element_types import tensor as tensor_type
-from populus.dialects.onnx.types import from_proto, to_proto
+from populus.dialects.onnx.types import from_proto, string, to_proto
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
 
 @irdl_attr_definition
 class TensorAttr(ParametrizedAttribute):
-    """`#onnx.tensor<#data.stored<"70ba..">, tensor<99xf32>>`: a tensor that is too large to be written as dense."""
+    """`#onnx.tensor<#data.stored<"70ba..">, tensor<99xf32>>`: a tensor that is too large to be written as dense, or is of strings."""
 
     name = "onnx.tensor"
     value: Attribute
@@ -41,6 +51,8 @@ class TensorAttr(ParametrizedAttribute):
 
 def tensor_attribute(array: NDArray[Any]) -> Attribute:
     """The property for a tensor attribute of a node."""
+    if array.dtype == object:
+        return TensorAttr(ArrayAttr([StringAttr(_decoded(v)) for v in array.reshape(-1)]), TensorType(string, list(array.shape)))
     value = array_attribute(array)
     if not isinstance(value, StoredAttr):
         return value
@@ -74,8 +86,6 @@ def read_attribute(proto: AttributeProto) -> Attribute:
             return floats(proto.floats)
         case A.STRINGS:
             return ArrayAttr([StringAttr(_text(proto.name, s)) for s in proto.strings])
-        case A.TENSOR if proto.t.data_type == 8:  # STRING
-            raise PopulusError(f"attribute '{proto.name}' is a tensor of strings, which is not supported")
         case A.TENSOR:
             try:
                 return tensor_attribute(numpy_helper.to_array(proto.t))
@@ -92,6 +102,22 @@ def _text(name: str, value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError as error:
         raise PopulusError(f"attribute '{name}' is not UTF-8: {value[:20]!r}") from error
+
+
+def _decoded(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _tensor_array(value: TensorAttr) -> NDArray[Any]:
+    """The elements of a tensor attribute that is not dense; strings are objects."""
+    if not isinstance(value.value, ArrayAttr):
+        return attribute_array(value.value, value.type)
+    import numpy as np
+
+    texts = cast("ArrayAttr[StringAttr]", value.value)
+    found = np.empty(len(texts), object)
+    found[:] = [text.data for text in texts]
+    return found.reshape(shape_of(value.type))
 
 
 def write_attribute(node: NodeProto, name: str, value: Attribute) -> None:
@@ -122,7 +148,7 @@ def write_attribute(node: NodeProto, name: str, value: Attribute) -> None:
             proto.t.CopyFrom(numpy_helper.from_array(attribute_array(value, value.type)))
         case TensorAttr():
             proto.type = A.TENSOR
-            proto.t.CopyFrom(numpy_helper.from_array(attribute_array(value.value, value.type)))
+            proto.t.CopyFrom(numpy_helper.from_array(_tensor_array(value)))
         case TypeAttribute():
             proto.type = A.TYPE_PROTO
             proto.tp.CopyFrom(to_proto(value))
@@ -146,6 +172,6 @@ def plain(value: Attribute) -> Any:
         case DenseIntOrFPElementsAttr():
             return attribute_array(value, value.type)
         case TensorAttr():
-            return attribute_array(value.value, value.type)
+            return _tensor_array(value)
         case _:
             return value

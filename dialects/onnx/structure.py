@@ -1,11 +1,28 @@
-"""The ops of the `onnx` dialect that no schema states: the end of a subgraph, and a user's own op."""
+"""The ops of the `onnx` dialect that no schema states: the end of a subgraph, a constant of strings, and a user's own op."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, irdl_op_definition, prop_def, traits_def, var_operand_def, var_result_def
-from xdsl.traits import IsTerminator, Pure
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import ConstantLike, IsTerminator, Pure
+
+from populus.dialects.element_types import shape_of
+from populus.dialects.onnx.types import string
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @irdl_op_definition
@@ -19,6 +36,31 @@ class YieldOp(IRDLOperation):
 
     def __init__(self, *values: SSAValue):
         super().__init__(operands=[values])
+
+
+@irdl_op_definition
+class StringsOp(IRDLOperation):
+    """A constant of strings: `onnx.strings ["a", "b"] : tensor<2x!onnx.string>`."""
+
+    name = "onnx.strings"
+    value = prop_def(ArrayAttr[StringAttr])
+    y = result_def(TensorType)
+    traits = traits_def(ConstantLike(), Pure())
+    assembly_format = "$value attr-dict `:` type($y)"
+
+    @staticmethod
+    def of(array: NDArray[Any]) -> StringsOp:
+        """From an array of strings."""
+        values = ArrayAttr([StringAttr(str(v)) for v in array.reshape(-1)])
+        return StringsOp.create(properties={"value": values}, result_types=[TensorType(string, list(array.shape))])
+
+    def array(self) -> NDArray[Any]:
+        """The strings as objects."""
+        import numpy as np
+
+        found = np.empty(len(self.value), object)
+        found[:] = [s.data for s in self.value]
+        return found.reshape(shape_of(self.y.type))
 
 
 @irdl_op_definition

@@ -74,9 +74,6 @@ def _module(
     initializers = builder.initializers(graph)
     if strange := [name for name in values if name not in {i.name for i in graph.input}]:
         raise PopulusError(f"there is no input '{strange[0]}' to make a constant; the inputs are {', '.join(i.name for i in graph.input)}")
-    for name, array in values.items():
-        if array.dtype.kind in "OSU":
-            raise PopulusError(f"the input '{name}' is of strings, which tiles cannot hold yet")
     initializers.update({name: (lambda array=array: array) for name, array in values.items()})
     inputs = [i for i in graph.input if i.name not in initializers]
     types = [_input_type(i, dims, used) for i in inputs]

@@ -13,7 +13,7 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.diagnostics import PopulusError, named
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
-from populus.dialects.onnx.structure import CustomOp, YieldOp
+from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
 from populus.lowering.import_onnx.read import read_sparse, read_tensor
 
@@ -44,8 +44,9 @@ class Scope:
         if (value := self.values.get(name)) is not None:
             return value
         if (read := self.initializers.get(name)) is not None:
-            op = constant(read(), name)
-            hint(op.result, name)
+            op = constant_of(read())
+            op.location = named(name)
+            hint(op.results[0], name)
             first = self.block.first_op
             if self.last_constant is not None:
                 self.block.insert_op_after(op, self.last_constant)
@@ -54,9 +55,14 @@ class Scope:
             else:
                 self.block.add_op(op)
             self.last_constant = op
-            self.values[name] = op.result
-            return op.result
+            self.values[name] = op.results[0]
+            return op.results[0]
         return None if self.parent is None else self.parent.lookup(name)
+
+
+def constant_of(array: NDArray[Any]) -> Operation:
+    """A constant that holds an array of numbers, or of strings."""
+    return StringsOp.of(array) if array.dtype == object else constant(array)
 
 
 def hint(value: SSAValue, name: str) -> None:
@@ -106,7 +112,7 @@ class Builder:
             self._custom(node, domain, inputs, name, scope, attributes)
             return
         if (array := self._constant(node.op_type if not domain else "", inputs, attributes)) is not None:
-            self._insert(constant(array), node.output, name, scope)
+            self._insert(constant_of(array), node.output, name, scope)
             return
         kind = op_class(domain, node.op_type, self.opset(domain))
         properties: dict[str, Attribute] = {}
@@ -292,8 +298,10 @@ class Builder:
                 return np.array(a.i, np.int64)
             case [("value_ints", a)]:
                 return np.array(list(a.ints), np.int64)
-            case [("value_string" | "value_strings", _)]:
-                raise PopulusError("it is a tensor of strings, which tiles cannot hold yet")
+            case [("value_string", a)]:
+                return np.array(a.s.decode(), object)
+            case [("value_strings", a)]:
+                return np.array([s.decode() for s in a.strings], object)
             case _:
                 raise PopulusError(f"it has the attributes {', '.join(attributes) or 'none'}; one value is expected")
 

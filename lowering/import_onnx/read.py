@@ -83,16 +83,19 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
     """
     import numpy as np
 
-    layout = _layout(proto.data_type)
-    if layout is None:
-        element = element_numbered(proto.data_type)
-        kind = "a tensor of strings" if proto.data_type == 8 else f"a tensor of {element or f'data type {proto.data_type}'}"
-        raise PopulusError(f"'{proto.name}' is {kind}, which tiles cannot hold yet")
-    dtype, field = layout
     shape = tuple(proto.dims)
     if any(n < 0 for n in shape):
         raise PopulusError(f"'{proto.name}' has the shape {list(shape)}; dimensions are at least 0")
     count = math.prod(shape)
+    layout = _layout(proto.data_type)
+    if proto.data_type in _PACKED:
+        return _packed(proto, count)
+    if proto.data_type == 8:
+        return _strings(proto, shape)
+    if layout is None:
+        element = element_numbered(proto.data_type)
+        raise PopulusError(f"'{proto.name}' is a tensor of {element or f'data type {proto.data_type}'}, which tiles cannot hold yet")
+    dtype, field = layout
     if proto.data_location == 1:  # EXTERNAL
         return _external(proto, dtype, shape, folder)
     if proto.HasField("raw_data"):
@@ -108,6 +111,37 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
     if field == "int32_data" and dtype.kind not in "iub":  # the bits of a small float
         return np.asarray(values, np.int32).astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)
     return np.asarray(values, dtype).reshape(shape)
+
+
+_PACKED = {21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}  # DataType -> bits of an element, where `onnx` unpacks them
+
+
+def _packed(proto: TensorProto, count: int) -> NDArray[Any]:
+    """A tensor whose elements share bytes."""
+    from onnx import numpy_helper
+
+    bits = _PACKED[proto.data_type]
+    if proto.data_location == 1:  # EXTERNAL
+        raise PopulusError(f"'{proto.name}' has elements of {bits} bits in a file of its own; only those in the model can be read")
+    bytes = len(proto.raw_data) if proto.HasField("raw_data") else len(proto.int32_data)
+    if bytes != -(-count * bits // 8):
+        raise PopulusError(f"'{proto.name}' has {count} elements of {bits} bits; the file has {bytes} bytes for them")
+    return numpy_helper.to_array(proto)
+
+
+def _strings(proto: TensorProto, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A tensor of strings, as objects."""
+    import numpy as np
+
+    values = list(proto.string_data)
+    if len(values) != math.prod(shape):
+        raise PopulusError(f"'{proto.name}' has the shape {list(shape)}; the file has {len(values)} strings for it")
+    found = np.empty(len(values), object)
+    try:
+        found[:] = [v.decode() for v in values]
+    except UnicodeDecodeError as error:
+        raise PopulusError(f"'{proto.name}' has a string that is not UTF-8") from error
+    return found.reshape(shape)
 
 
 def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None) -> NDArray[Any]:

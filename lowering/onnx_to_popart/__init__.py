@@ -35,6 +35,7 @@ from populus.lowering.onnx_to_popart import (
     cast,
     einsum,
     fourier,
+    lookup,
     math,
     ml,
     nn,
@@ -49,13 +50,14 @@ from populus.lowering.onnx_to_popart import (
     training,
 )
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
-from populus.lowering.onnx_to_popart.refused import NO_STRINGS, REFUSED
+from populus.lowering.onnx_to_popart.refused import REFUSED
 
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
     **cast.RULES,
     **einsum.RULES,
     **fourier.RULES,
+    **lookup.RULES,
     **math.RULES,
     **ml.RULES,
     **nn.RULES,
@@ -97,7 +99,8 @@ class Converter:
         for argument in block.args:
             type = as_tensor(argument.type)
             if type is None or not is_known(type.element_type):
-                reason = NO_STRINGS if type is not None and type.element_type == string else "tiles cannot hold it yet"
+                strings = type is not None and type.element_type == string
+                reason = "strings are handles here (onnx-host-calls)" if strings else "tiles cannot hold it yet"
                 raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {argument.type}; {reason}")
         for op in list(block.ops):
             self.operation(op)

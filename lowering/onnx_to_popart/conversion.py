@@ -5,7 +5,7 @@ A rule is a function of a `Conversion` that gives the values of the node's outpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.builder import Builder
@@ -21,6 +21,7 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.ops import TensorOp
 from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
 from populus.dialects.required import Required, require
+from populus.dialects.texts import handles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,6 +105,16 @@ class Conversion:
 
     def constant(self, array: NDArray[Any]) -> SSAValue:
         return self.insert(constant(array))
+
+    def handles(self, strings: Iterable[str]) -> NDArray[Any]:
+        """The handles of strings, [n] of i32."""
+        import numpy as np
+
+        function = self.op.parent_op()
+        while not isinstance(function, FuncOp):
+            assert function is not None, self.op
+            function = function.parent_op()
+        return np.array(handles(function, strings), np.int32)
 
     def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
         """A scalar constant of the element type of `like`."""

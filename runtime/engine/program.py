@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp
-from populus.dialects.poplar.memory import ParamOp, StorageOp, ViewOp
+from populus.dialects.poplar.memory import ParamOp, StorageOp, ViewOp, type_of
 from populus.dialects.poplar.program import (
     CallOp,
     FuncOp,
@@ -36,7 +36,9 @@ from populus.dialects.poplar.program import (
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.check import host_check_close
 from populus.runtime.codelets.task import Run
-from populus.runtime.engine.binding import PlacedError
+from populus.runtime.engine.binding import PlacedError, params_of
+from populus.runtime.host import call as host_call
+from populus.runtime.host import function_named
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]
@@ -323,25 +325,31 @@ class Program(ABC):
                 self.results[name] = read().astype(host)
 
             return StepNode(op, [take])
-        function = HOST_FUNCTIONS.get(op.function.data)
-        if function is None:
-            raise PopulusError(f"{where(op)}: no host function '{op.function.data}'{did_you_mean(op.function.data, HOST_FUNCTIONS)}")
         count = op.inputs.value.data
         reads = [self.read(op, v) for v in op.views[:count]]
         writes = [self.write(op, v) for v in op.views[count:]]
+        function = _host_function(op)
 
         def call() -> None:
-            results = function(op, [read().copy() for read in reads])
+            results = function([read().copy() for read in reads])
             for write, result in zip(writes, results, strict=True):
                 write(result)
 
         return StepNode(op, [call], [(v, self.array(v)) for v in op.views[count:]])
 
 
-HostFunction: TypeAlias = Callable[[HostCallOp, list[Array]], Sequence[Array]]
-
-HOST_FUNCTIONS: dict[str, HostFunction] = {"check.close": host_check_close}
-"""What `poplar.host_call` can call, by name: from the op and its inputs' content to its outputs'."""
+def _host_function(op: HostCallOp) -> Callable[[list[Array]], Sequence[Array]]:
+    """What a host call runs: from its inputs' content to its outputs'. Raises PopulusError for a function that there is not."""
+    name = op.function.data
+    if name == "check.close":
+        return lambda arrays: host_check_close(op, arrays)
+    try:
+        function_named(name)
+    except PopulusError as error:
+        raise PopulusError(f"{where(op)}: {error}") from None
+    params = {} if op.params is None else params_of(op.params)
+    types = [(type_of(v).shape, dtype_of(element_of(v))) for v in op.views[op.inputs.value.data :]]
+    return lambda arrays: host_call(name, params, types, arrays)
 
 
 def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:

@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, ParamOp
 from populus.dialects.table import context
-from populus.runtime.engine import program
+from populus.runtime import host
 from populus.runtime.engine.arena import place
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.session import Session
@@ -186,7 +186,7 @@ def test_observe_sees_what_each_step_wrote():
 
 
 def test_host_calls_run_on_the_host(monkeypatch):
-    monkeypatch.setitem(program.HOST_FUNCTIONS, "sort", lambda op, arrays: [np.sort(arrays[0])])
+    monkeypatch.setitem(host.FUNCTIONS, "sort", lambda params, arrays: [np.sort(arrays[0])])
     text = var("x") + var("y") + stream_in("x") + (
         '"poplar.host_call"(%x, %y) <{function = "sort", inputs = 1 : i64}> : (!poplar.tensor<4xf32>, !poplar.tensor<4xf32>) -> ()\n'
     ) + stream_out("y")  # fmt: skip

@@ -1,0 +1,96 @@
+"""What of ONNX runs on the host: which ops, as which functions, and what of strings stays on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import dtype_of, element_type_of
+from populus.dialects.onnx.attributes import plain
+from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
+from populus.dialects.onnx.types import SequenceType, as_tensor, string
+from populus.dialects.texts import HANDLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FUNCTIONS: Mapping[str, str] = {
+    "ImageDecoder": "image.decode",
+    "RegexFullMatch": "text.match",
+    "StringConcat": "text.concat",
+    "StringNormalizer": "text.normalize",
+    "StringSplit": "text.split",
+}
+
+# What treats strings as things that are equal or not: on tiles they are their handles.
+MOVING = frozenset(
+    (
+        "ArrayFeatureExtractor", "CategoryMapper", "Compress", "Concat", "ConcatFromSequence", "DepthToSpace", "Equal", "Expand", "Flatten",
+        "Gather", "GatherElements", "GatherND", "Identity", "If", "LabelEncoder", "Loop", "NonZero", "OneHot", "OneHotEncoder", "Pad",
+        "Reshape", "ReverseSequence", "Scan", "Scatter", "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split",
+        "Squeeze", "TfIdfVectorizer", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
+    )
+)  # fmt: skip
+
+
+def is_text(value: SSAValue) -> bool:
+    """Whether a value is a tensor of strings."""
+    type = as_tensor(value.type)
+    return type is not None and type.element_type == string
+
+
+def function_of(op: OnnxOp) -> str | None:
+    """The host function that an op is; None if it is one for tiles."""
+    if not op.DOMAIN and op.OP_TYPE in FUNCTIONS:
+        return FUNCTIONS[op.OP_TYPE]
+    if not op.DOMAIN and op.OP_TYPE in ("Cast", "CastLike") and op.operands and is_text(op.operands[0]) != is_text(op.results[0]):
+        return "text.to_numbers" if is_text(op.operands[0]) else "text.from_numbers"
+    return None
+
+
+def check_strings(op: OnnxOp) -> None:
+    """Raises PopulusError, naming the op, if it looks into strings."""
+    if op.OP_TYPE not in MOVING and any(map(is_text, op.operands)):
+        raise PopulusError(f"{where(op)}: {op.title()}: on strings it is not supported; tiles move and compare them, and do not order them")
+
+
+def handled(type: Attribute) -> Attribute:
+    """The type with handles where it has strings."""
+    if isinstance(type, SequenceType):
+        return SequenceType(handled(type.element))
+    found = as_tensor(type)
+    return TensorType(HANDLE, found.get_shape()) if found is not None and found.element_type == string else type
+
+
+def params_of(op: OnnxOp) -> dict[str, Attribute]:
+    """The parameters of an op's host function: its attributes, which of its operands are strings, and a cast's dtype."""
+    found = {name: value for name, value in {**op.DEFAULTS, **op.properties}.items() if name not in SEGMENTS}
+    found["texts_in"] = DenseArrayBase.from_list(i64, [int(is_text(v)) for v in op.operands])
+    if function_of(op) == "text.to_numbers":
+        found["dtype"] = StringAttr(dtype_of(element_type_of(op.results[0].type)).name)
+    return found
+
+
+def host_results(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[NDArray[Any]] | None:
+    """What an op whose results' shapes depend on the values gives, where these are known; None for any other op.
+
+    Raises PopulusError where they are not known.
+    """
+    if op.DOMAIN or op.OP_TYPE not in ("ImageDecoder", "StringNormalizer", "StringSplit"):
+        return None
+    from populus.runtime.host import function_named
+
+    arrays = [known(v) for v in op.operands]
+    given = [a for a in arrays if a is not None]
+    if len(given) < len(arrays):
+        if op.OP_TYPE == "StringNormalizer" and not op.property("stopwords"):
+            return None
+        raise PopulusError(
+            "the size of its result depends on the values that it reads; they have to be known when compiling "
+            "(populus.onnx_backend compiles for those that arrive)"
+        )
+    return function_named(FUNCTIONS[op.OP_TYPE])({name: plain(value) for name, value in params_of(op).items()}, given)

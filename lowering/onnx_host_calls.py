@@ -1,0 +1,95 @@
+"""`onnx-host-calls`: strings become handles, and what only the host can do becomes calls of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from populus.dialects.data import constant
+from populus.dialects.host import CallOp
+from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.onnx.structure import StringsOp
+from populus.dialects.texts import Texts, handles, set_texts, texts
+from populus.lowering.onnx_host import check_strings, function_of, handled, is_text, params_of
+from populus.lowering.onnx_inference import set_function_type, set_type
+
+
+@dataclass(frozen=True)
+class OnnxHostCallsPass(ModulePass):
+    """Ops that no tile can do become `host.call`; what is left of strings are handles, which tiles move and compare.
+
+    A handle is the number of a string in a table of the host's: the function notes those of constants, and which of its inputs and
+    outputs are strings. Raises PopulusError for an op that strings would have to be ordered for.
+    """
+
+    name = "onnx-host-calls"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in op.ops:
+            if isinstance(function, FuncOp) and function.body.blocks:
+                _function(function)
+
+
+def _function(function: FuncOp) -> None:
+    ops = [op for op in function.body.walk() if isinstance(op, OnnxOp | StringsOp)]
+    if not any(isinstance(op, StringsOp) or function_of(op) or any(map(is_text, (*op.operands, *op.results))) for op in ops) and not any(
+        map(is_text, function.body.block.args)
+    ):
+        return
+    _note_streams(function)
+    params = {op: params_of(op) for op in ops if isinstance(op, OnnxOp) and function_of(op)}  # while what is a string can be seen
+    names = {op: function_of(op) for op in params}
+    for op in ops:
+        if isinstance(op, StringsOp):
+            import numpy as np
+
+            found = handles(function, (s.data for s in op.value))
+            new: Operation = constant(np.array(found, np.int32).reshape(op.array().shape))
+        elif (name := names.get(op)) is not None:
+            new = CallOp(name, list(op.operands), [handled(r.type) for r in op.results], params[op])
+        else:
+            check_strings(op)
+            continue
+        new.location = op.location
+        for old, result in zip(op.results, new.results):
+            result.name_hint = old.name_hint
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        for old, result in zip(list(op.results), new.results):
+            old.replace_all_uses_with(result)
+        Rewriter.erase_op(op)
+    _retype(function)
+
+
+def _note_streams(function: FuncOp) -> None:
+    """Records which inputs and outputs are strings."""
+    last = function.body.block.last_op
+    assert isinstance(last, ReturnOp), last
+    inputs = _named(function, "input_names", list(function.body.block.args))
+    outputs = _named(function, "output_names", list(last.operands))
+    set_texts(function, Texts(texts(function).table or ("",), inputs, outputs))
+
+
+def _named(function: FuncOp, key: str, values: list[SSAValue]) -> tuple[str, ...]:
+    """The names of those among a function's arguments or results that are strings."""
+    found = function.attributes.get(key)
+    stated = cast("ArrayAttr[Attribute]", found).data if isinstance(found, ArrayAttr) else ()
+    names = [n.data for n in stated if isinstance(n, StringAttr)] or [v.name_hint or "" for v in values]
+    return tuple(name for name, value in zip(names, values) if is_text(value))
+
+
+def _retype(function: FuncOp) -> None:
+    for region in [function.body, *(r for op in function.body.walk() for r in op.regions)]:
+        for block in region.blocks:
+            for argument in list(block.args):
+                set_type(argument, handled(argument.type))
+            for op in block.ops:
+                for result in list(op.results):
+                    set_type(result, handled(result.type))
+    set_function_type(function)
