@@ -199,12 +199,12 @@ def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operati
 
 
 def _lower_constants(function: FuncOp, machine: Target) -> None:
-    """Constants become `poplar.const`, checks host calls."""
+    """Constants become `poplar.const`, checks and what is for the host host calls."""
+    tiles = Tiles(machine)
     for op in list(function.walk()):
         if isinstance(op, ConstantOp):
             _constant(op, machine)
         elif isinstance(op, CloseOp):
-            tiles = Tiles(machine)
             tiles.at(op)
             tiles.insert(HostCallOp("check.close", [tiles.view(op.x)], [], dict(op.properties)))
             Rewriter.erase_op(op)
