@@ -26,6 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError, named
 from populus.dialects.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
+from populus.dialects.mapped import Mapped, mapped
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,17 +34,37 @@ if TYPE_CHECKING:
 
 Dense: TypeAlias = "DenseIntOrFPElementsAttr[Any]"
 
+PIECE = 4 << 20  # bytes of a file that are hashed at a time
 INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
 
 
 class Blob:
-    """Bytes outside the IR, equal when their content hash is. `bytes` is None while only the hash was read from a text."""
+    """Bytes outside the IR, equal when their content hash is.
 
-    __slots__ = ("__weakref__", "bytes", "key")
+    `bytes` is None while only the hash was read from a text. They may be a mapped file's.
+    """
+
+    __slots__ = ("__weakref__", "_bytes", "_file", "key")
 
     def __init__(self, key: str, bytes: NDArray[np.uint8] | None):
         self.key = key
         self.bytes = bytes
+
+    @property
+    def bytes(self) -> NDArray[np.uint8] | None:
+        """The content. Raises PopulusError if it was a file's that has changed."""
+        if self._file is not None and self._bytes is not None:
+            self._file.touch(self._bytes.size)
+        return self._bytes
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether only the hash is there."""
+        return self._bytes is None or (self._file is not None and self._file.changed)
+
+    @bytes.setter
+    def bytes(self, bytes: NDArray[np.uint8] | None) -> None:
+        self._bytes, self._file = bytes, None if bytes is None else mapped(bytes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and self.key == other.key
@@ -56,11 +77,11 @@ _BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()
 
 
 def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
-    """The one blob of this key, with its bytes filled in if they were missing."""
+    """The one blob of this key, with its bytes filled in if they were missing, or those of a file that has changed."""
     blob = _BLOBS.get(key)
     if blob is None:
         blob = _BLOBS[key] = Blob(key, bytes)
-    elif blob.bytes is None:
+    elif blob.is_gone:
         blob.bytes = bytes
     return blob
 
@@ -70,12 +91,19 @@ def store(array: NDArray[Any]) -> Blob:
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return _blob(_key(flat), flat)
+    return _blob(_key(flat, mapped(flat)), flat)
 
 
-def _key(bytes: NDArray[np.uint8]) -> str:
+def _key(bytes: NDArray[np.uint8], file: Mapped | None = None) -> str:
     """The name of a content."""
-    return hashlib.sha256(bytes.data).hexdigest()[:16]
+    if file is None:
+        return hashlib.sha256(bytes.data).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for first in range(0, bytes.size, PIECE):
+        piece = bytes[first : first + PIECE]
+        file.touch(piece.size)
+        digest.update(piece.data)
+    return digest.hexdigest()[:16]
 
 
 @irdl_attr_definition
@@ -177,11 +205,12 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
 
     dtype, shape = dtype_of(element_type_of(type)), shape_of(type)
     if isinstance(value, StoredAttr):
-        if value.data.bytes is None:
+        content = value.data.bytes
+        if content is None:
             raise PopulusError(
                 f"the constant {value.data.key} is not loaded; give the file of weights that was written beside the module (--weights)"
             )
-        array = value.data.bytes.view(dtype).reshape(shape)
+        array = content.view(dtype).reshape(shape)
     else:
         assert is_dense(value), value
         data = value.data.data

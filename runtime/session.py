@@ -27,6 +27,7 @@ class Options:
     sample: int | None = None
     seed: int = 0
     threads: int | None = None
+    views: bool = False
 
 
 def _numpy(graph: GraphOp, options: Options) -> Program:
@@ -36,7 +37,7 @@ def _numpy(graph: GraphOp, options: Options) -> Program:
         return SampledProgram(graph, options.sample, options.seed)
     from populus.runtime.engine.numpy import NumpyProgram
 
-    return NumpyProgram(graph)
+    return NumpyProgram(graph, options.views)
 
 
 def _strict(graph: GraphOp, options: Options) -> Program:
@@ -52,7 +53,7 @@ def _native(graph: GraphOp, options: Options) -> Program:
         raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
     from populus.runtime.engine.native.program import NativeProgram
 
-    return NativeProgram(graph, threads=options.threads)
+    return NativeProgram(graph, threads=options.threads, views=options.views)
 
 
 ENGINES: dict[str, Callable[[GraphOp, Options], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
@@ -65,16 +66,23 @@ class Session:
     `strict`, which runs vertex by vertex and checks each. `sample`: run on the numpy engine, and check so many vertices of
     each family as `strict` would, in each execute; None or 0: no sample. `seed`: of the order of vertices and of the sample.
     `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process. Results do
-    not depend on it. Raises PopulusError for an engine or an op that there is not.
+    not depend on it. `views`: outputs are views of the program's memory, which the next run overwrites, rather than new arrays (not on
+    `strict`). Raises PopulusError for an engine or an op that there is not.
     """
 
     def __init__(
-        self, module: ModuleOp | GraphOp, engine: str = "numpy", sample: int | None = None, seed: int = 0, threads: int | None = None
+        self,
+        module: ModuleOp | GraphOp,
+        engine: str = "numpy",
+        sample: int | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        views: bool = False,
     ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)
-        self._program = ENGINES[engine](self.graph, Options(sample, seed, threads))
+        self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views))
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -90,7 +98,7 @@ class Session:
         return dict(self._program.fallbacks)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
-        """The outputs by name, as new arrays; inputs are left as they are.
+        """The outputs by name, as new arrays unless the session gives views; inputs are left as they are.
 
         `observe(step, written)` is called after each execute, copy, stream in and host call with [(view, copy of its content)].
         Raises PopulusError for inputs that are missing, unknown, or of another shape or dtype, and for what a step refuses.

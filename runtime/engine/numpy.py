@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.element_types import dtype_of
+from populus.dialects.mapped import mapped
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
-from populus.dialects.poplar.program import GraphOp
+from populus.dialects.poplar.program import GraphOp, StreamOutOp
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Run, Task, Workspace
-from populus.runtime.engine.arena import place
+from populus.runtime.engine.arena import memory, place
 from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
 from populus.runtime.engine.program import Program, StepNode
 from populus.runtime.liveness import Span, liveness
@@ -27,15 +28,15 @@ Array = NDArray[Any]
 class NumpyProgram(Program):
     """A graph whose families run whole, each as one kernel call for each part of its contracted axes."""
 
-    def __init__(self, graph: GraphOp):
+    def __init__(self, graph: GraphOp, views: bool = False):
         super().__init__(graph)
+        self.views = views
         self.workspace = Workspace()
         spans = self.spans()
         sizes = {var: _bytes(var) for var in spans}
         offsets, total = place(sizes, spans)
         self.arena_bytes = total
-        # Zeros come as untouched pages; a variable that nothing wrote is then at least the same in every run.
-        arena = np.zeros(total, np.uint8)
+        arena = memory(total)
         self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}
         self._memory: dict[StorageOp, Array] = {
             var: np.ndarray(sizes[var] // dtype_of(var.type.element).itemsize, dtype_of(var.type.element), arena, offset)
@@ -47,7 +48,13 @@ class NumpyProgram(Program):
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
         """The steps at which each variable needs its memory."""
-        return {op: spans for op, spans in liveness(self.graph, shared=True).spans.items() if isinstance(op, VarOp)}
+        found = liveness(self.graph, shared=True)
+        spans = {op: spans for op, spans in found.spans.items() if isinstance(op, VarOp)}
+        if self.views:
+            for step in found.steps:
+                if isinstance(step, StreamOutOp) and isinstance(storage := storage_of(step.src), VarOp):
+                    spans[storage] = ((spans[storage][0][0], len(found.steps)),)
+        return spans
 
     def array(self, value: SSAValue) -> Array:
         return view_array(self.memory(value), view_of(value))
@@ -57,7 +64,7 @@ class NumpyProgram(Program):
         storage = storage_of(value)
         if storage not in self._memory:
             assert isinstance(storage, ConstOp), storage
-            array = storage.array()
+            array = self.constant(storage)
             uniform = array.size > 1 and not any(array.strides)
             self._memory[storage] = np.broadcast_to(array.reshape(-1)[:1], array.size) if uniform else array.reshape(-1)
         return self._memory[storage]
@@ -70,6 +77,11 @@ class NumpyProgram(Program):
         begin = view_of(value).offset
         self._memory[parameter] = self.memory(value)[begin : begin + math.prod(parameter.type.shape)]
         (self._constants.add if self.is_constant(value) else self._constants.discard)(parameter)
+
+    def constant(self, storage: ConstOp) -> Array:
+        """The elements of a constant, in memory that is no file's: a program runs as it was loaded, whatever becomes of its file."""
+        array = storage.array()
+        return array if mapped(array) is None else np.array(array)
 
     # -- steps
 

@@ -209,8 +209,11 @@ def _raise_located(op: Operation, error: Exception) -> None:
 class Program(ABC):
     """A graph, loaded into an engine; runs any number of times.
 
-    `inputs` and `outputs`: (shape, dtype) of each stream by name. Raises PopulusError for what the engine cannot run.
+    `inputs` and `outputs`: (shape, dtype) of each stream by name. `views`: results are the program's own memory where that
+    has their type. Raises PopulusError for what the engine cannot run.
     """
+
+    views = False
 
     def __init__(self, graph: GraphOp):
         self.graph = graph
@@ -319,10 +322,11 @@ class Program(ABC):
             stream, write, dtype = op.stream.data, self.write(op, op.dst), dtype_of(element_of(op.dst))
             return StepNode(op, [lambda: write(_converted(self.given[stream], dtype, stream))], [(op.dst, self.array(op.dst))])
         if isinstance(op, StreamOutOp):
-            name, read, host = op.stream.data, self.read(op, op.src), dtype_of(op.host_element)
+            name, read, host, views = op.stream.data, self.read(op, op.src), dtype_of(op.host_element), self.views
 
             def take() -> None:
-                self.results[name] = read().astype(host)
+                found = read()
+                self.results[name] = unwritable(found) if views and found.dtype == host else found.astype(host)
 
             return StepNode(op, [take])
         count = op.inputs.value.data
@@ -336,6 +340,13 @@ class Program(ABC):
                 write(result)
 
         return StepNode(op, [call], [(v, self.array(v)) for v in op.views[count:]])
+
+
+def unwritable(array: Array) -> Array:
+    """A view that may only be read."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _host_function(op: HostCallOp) -> Callable[[list[Array]], Sequence[Array]]:

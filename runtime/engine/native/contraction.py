@@ -9,6 +9,7 @@ element is one sum in the order of k, from 0, whatever the blocks are; where the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from populus.dialects import mapped
 from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch, run
 from populus.runtime.engine.native.machine import Machine
 from populus.runtime.engine.native.text import Function
 
+PIECE = 32 << 20  # bytes of a constant that are packed at a time
 TYPES = {"float32": "float", "float64": "double"}
 SUFFIX = {"float": "f32", "double": "f64"}
 
@@ -209,13 +212,14 @@ BLOCKS = Kernel("blocks", _blocks)
 
 
 def _packer(type: str, name: str, machine: Machine) -> str:
-    """b[k, n] at depth[k] + columns[n] into panels, zeros beyond n. Units are panels."""
+    """Rows `low` to `high` of b[k, n], at depth[k] + columns[n], into panels, zeros beyond n. Units are panels behind `skipped`."""
     item = 4 if type == "float" else 8
     lanes = machine.vector_bytes // item
     f = Function(name)
-    b, depth, columns, panels, k, n, wide, broad, side = f.args("ppppiiiii")
+    b, depth, columns, panels, k, n, wide, broad, side, low, high, skipped = f.args("ppppiiiiiiii")
 
-    def panel(j: str) -> None:
+    def panel(unit: str) -> None:
+        j = f.add(unit, skipped)
         start = _before(f, j, wide, broad)
         vectors = f.sub(broad, f.let(f"zext i1 {f.let(f'icmp sge i64 {j}, {wide}')} to i64"))
         width = f.mul(vectors, lanes)
@@ -250,7 +254,7 @@ def _packer(type: str, name: str, machine: Machine) -> str:
             f.when(contiguous, straight, scattered)
             f.each(valid, width, lambda q: f.store(type, "0.0", f.at(target, q, type)))
 
-        f.loop(0, k, row)
+        f.loop(low, high, row)
 
     f.loop("%first", "%end", panel)
     return f.done()
@@ -328,17 +332,38 @@ class Product:
         host = self.library.host
         return Panels.of(self.n, lanes_of(host, self.c.dtype), host.block[1])
 
-    def pack(self, b: Array, depth: Table, columns: Table, room: Array) -> Launch:
-        """The launch that packs b, element (k, n) of which is at depth[k] + columns[n], into `room`."""
+    def pack(
+        self,
+        b: Array,
+        depth: Table,
+        columns: Table,
+        room: Array,
+        rows: tuple[int, int] | None = None,
+        panels: tuple[int, int] | None = None,
+    ) -> Launch:
+        """The launch that packs b, element (k, n) of which is at depth[k] + columns[n], into `room`: all, or these rows and panels."""
         p = self.panels
+        (low, high), (first, end) = rows or (0, len(depth)), panels or (0, p.parts)
         side = bool(np.all(np.diff(columns) == b.itemsize))
-        args: Sequence[int | Array | Kernel] = [b, depth, columns, room, len(depth), p.n, p.wide, p.broad, int(side)]
-        return Launch(self.library, pack_kernel(self.c.dtype.name), args, p.parts, room.nbytes // 8)
+        args: Sequence[int | Array | Kernel] = [b, depth, columns, room, len(depth), p.n, p.wide, p.broad, int(side), low, high, first]
+        work = room.nbytes * (high - low) // len(depth) * (end - first) // p.parts // 8
+        return Launch(self.library, pack_kernel(self.c.dtype.name), args, end - first, work)
 
     def packed(self, b: Array, depth: Table, columns: Table) -> Array:
-        """b packed now, in memory of its own."""
+        """b packed now, in memory of its own; what is a file's is given back by and by."""
         room = np.empty(len(depth) * self.panels.columns, b.dtype)
-        run(self.library, [self.pack(b, depth, columns, room)])
+        pieces = -(-b.nbytes // PIECE)
+        if pieces == 1:
+            run(self.library, [self.pack(b, depth, columns, room)])
+            return room
+        if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows lie one after the other
+            for low, high in itertools.pairwise(len(depth) * i // pieces for i in range(pieces + 1)):
+                run(self.library, [self.pack(b, depth, columns, room, rows=(low, high))])
+                mapped.release()
+            return room
+        for first, end in itertools.pairwise(self.panels.parts * i // pieces for i in range(pieces + 1)):
+            run(self.library, [self.pack(b, depth, columns, room, panels=(first, end))])
+            mapped.release()
         return room
 
     def launch(self, packed: Array) -> Launch:

@@ -6,17 +6,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
-from xdsl.ir import Block, Operation
+from numpy.typing import NDArray
+from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.mapped import mapped
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import StorageOp, VarOp, ViewOp, storage_of
+from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
 from populus.dialects.poplar.program import FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
-from populus.runtime.engine.binding import collapsed, params_of, piece_of
+from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
 from populus.runtime.engine.native.assembly import assembled
 from populus.runtime.engine.native.copies import copy
 from populus.runtime.engine.native.jit import library
@@ -29,6 +32,8 @@ from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
 from populus.runtime.liveness import Span, liveness
 
+Array = NDArray[Any]
+
 
 class NativeProgram(NumpyProgram):
     """A graph whose steps between two of the host's, loops and branches among them, are one native call.
@@ -37,14 +42,15 @@ class NativeProgram(NumpyProgram):
     `cpu`: as `machine.machine` takes it; `threads`: as `threads_of` does. Raises PopulusError if llvmlite is not installed.
     """
 
-    def __init__(self, graph: GraphOp, cpu: str | None = None, threads: int | None = None):
+    def __init__(self, graph: GraphOp, cpu: str | None = None, threads: int | None = None, views: bool = False):
         try:
             self.library = library(cpu)
         except ImportError:
             raise PopulusError("the native engine needs llvmlite, which is not installed; install xdsl[llvm], or use numpy") from None
         self._touching: dict[StorageOp, set[Operation]] | None = None
+        self._filed: dict[StorageOp, SSAValue] = {}  # arguments that show a mapped constant
         self.team = team(self.library, threads_of(threads))
-        super().__init__(graph)
+        super().__init__(graph, views)
 
     def load(self) -> None:
         super().load()
@@ -67,7 +73,7 @@ class NativeProgram(NumpyProgram):
         if native is None:
             return None
         params = params_of(family.params)
-        fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
+        fields = [(field, self.glance(value), self.is_constant(value)) for field, value in family.connections()]
         launches: list[Launch] = []
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
@@ -75,7 +81,60 @@ class NativeProgram(NumpyProgram):
             if found is None:
                 return None
             launches += found
+        return self.settled(family, launches)
+
+    # -- constants that are still a file's
+
+    def bind(self, parameter: ParamOp, value: SSAValue) -> None:
+        self._memory.pop(parameter, None)
+        self._filed.pop(parameter, None)
+        if self.file(value) is None:
+            super().bind(parameter, value)
+        else:
+            self._filed[parameter] = value
+            self._constants.add(parameter)
+
+    def file(self, value: SSAValue) -> Array | None:
+        """The memory of a view's constant, or argument that is one, while that is a mapped file's: [elements]."""
+        storage = storage_of(value)
+        if storage in self._memory:
+            return None
+        if storage in self._filed:
+            behind = self._filed[storage]
+            whole = self.file(behind)
+            return None if whole is None else whole[view_of(behind).offset :]
+        assert isinstance(storage, ConstOp), storage
+        array = storage.array()
+        return None if mapped(array) is None else array.reshape(-1)
+
+    def memory(self, value: SSAValue) -> Array:
+        storage = storage_of(value)
+        if storage not in self._filed:
+            return super().memory(value)
+        behind = self._filed[storage]
+        return self.memory(behind)[view_of(behind).offset :]
+
+    def glance(self, value: SSAValue) -> Array:
+        """A view's memory while steps are bound: what is a file's may be packed, and is not kept."""
+        file = self.file(value)
+        return self.array(value) if file is None else view_array(file, view_of(value))
+
+    def settled(self, family: FamilyOp, launches: list[Launch]) -> list[Launch]:
+        """The launches, with memory of their own where they would read a file's when they run."""
+        for value in family.operands:
+            if (file := self.file(value)) is None:
+                continue
+            begin, end = file.ctypes.data, file.ctypes.data + file.nbytes
+            for launch in launches:
+                if any(isinstance(a, np.ndarray) and begin <= a.ctypes.data < end for a in launch.args):
+                    own = self.memory(value).view(np.uint8)
+                    launch.args = [
+                        own[a.ctypes.data - begin :] if isinstance(a, np.ndarray) and begin <= a.ctypes.data < end else a
+                        for a in launch.args
+                    ]
         return launches
+
+    # -- steps
 
     def copy(self, op: CopyOp) -> StepNode:
         source, target = self.array(op.src), self.array(op.dst)
@@ -116,12 +175,13 @@ class NativeProgram(NumpyProgram):
             if field is out[0]:
                 pieces[field.name] = Piece(target, tuple(a for a in field.access if not a.part), ((0, 0),) * target.ndim)
                 continue
-            array = self.array(value)
+            array = self.glance(value)
             if np.may_share_memory(array, y):
                 return None
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         made = conv if family.codelet.data == "conv" else matmul
-        return made(self.library, Task(params_of(family.params), box, pieces, self.workspace), found.slices())
+        launches = made(self.library, Task(params_of(family.params), box, pieces, self.workspace), found.slices())
+        return None if launches is None else self.settled(family, launches)
 
     def _users(self, storage: StorageOp) -> set[Operation]:
         """The ops that touch a variable, through whatever views."""
@@ -144,14 +204,17 @@ class NativeProgram(NumpyProgram):
         for step in steps:
             if isinstance(step, ExecuteOp) and any(family in instead for family in step.families()):
                 runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
-                nodes.append(_Sums(step, runs, apart=cache(partial(self._apart, step))))
+                bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._filed)
+                nodes.append(_Sums(step, runs, apart=cache(partial(self._apart, step, *bound))))
             else:
                 nodes += self._nodes(step)
         return BlockNode(nodes)
 
-    def _apart(self, step: ExecuteOp) -> StepNode:
-        """The step as stated, for who observes it. What it leaves to NumPy is not counted: it does not run else."""
+    def _apart(self, step: ExecuteOp, arguments: dict[StorageOp, Array], filed: dict[StorageOp, SSAValue]) -> StepNode:
+        """The step as stated, with these arguments, for who observes it. What it leaves to NumPy is not counted: it does not run else."""
         counted = dict(self.fallbacks)
+        self._filed = filed
+        self._memory = {s: m for s, m in self._memory.items() if not isinstance(s, ParamOp)} | arguments
         node = self.execute(step)
         self.fallbacks = counted
         return node

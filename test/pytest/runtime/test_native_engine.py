@@ -252,3 +252,17 @@ def test_a_product_in_slices_and_its_sum_are_one_launch_with_the_same_bits(also)
     assert len(seen) == 5 + bool(also)  # streams out are steps too
     np.testing.assert_array_equal(found["y"], stepwise["y"])
     agrees(found, Session(parsed, "numpy").run(inputs), 1e-6)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_outputs_are_views_on_request_and_nothing_overwrites_them_in_a_run(engine):
+    case = next(c for c in RUN if c.name == "test_operator_addmm")
+    program = populus.compile(case.path, target="host", tiles=16)
+    inputs = program.signature.checked(case.inputs())
+    expected = Session(program.module("poplar"), engine).run(inputs)
+    session = Session(program.module("poplar"), engine, views=True)
+    found = session.run(inputs)
+    for name, e in expected.items():
+        np.testing.assert_array_equal(found[name], e)
+        assert not found[name].flags.writeable
+    assert all(np.shares_memory(array, found[name]) for name, array in session.run(inputs).items())

@@ -1,0 +1,76 @@
+"""Memory that is a file's, mapped: it counts as this process's only while it is read, and is checked to be the file that it was."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from populus.dialects.diagnostics import PopulusError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RESIDENT = 8 << 20  # bytes read from mapped files after which their pages are given back
+
+
+class Mapped:
+    """The file behind an array that `np.memmap` made."""
+
+    __slots__ = ("__weakref__", "_map", "_path", "_stamp")
+
+    def __init__(self, path: str, map: mmap.mmap):
+        self._path, self._map = path, map
+        self._stamp = _stamp(path)
+        _MAPPED.add(self)
+
+    def touch(self, bytes: int) -> None:
+        """To be said before so many bytes are read. Raises PopulusError if the file is not what it was."""
+        if self.changed:
+            raise PopulusError(f"{self._path}: the file has changed since it was read; compile the model again")
+        _read[0] += bytes
+        if _read[0] > RESIDENT:
+            release()
+            _read[0] = bytes
+
+    @property
+    def changed(self) -> bool:
+        """Whether the file is another one, or has been written."""
+        return _stamp(self._path) != self._stamp
+
+    def release(self) -> None:
+        """Gives the pages back; they come again when they are read."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+_MAPPED: WeakSet[Mapped] = WeakSet()
+_read = [0]
+
+
+def release() -> None:
+    """Gives back the pages of all mapped files."""
+    for mapped in _MAPPED:
+        mapped.release()
+
+
+def mapped(array: NDArray[Any]) -> Mapped | None:
+    """The file that an array's memory is; None if it is none."""
+    import numpy as np
+
+    path: str | None = None
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        file: Any = base
+        path = str(file.filename) if isinstance(base, np.memmap) and file.filename is not None else path
+        base = getattr(file, "base", None)
+    return None if base is None or path is None else Mapped(path, base)
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

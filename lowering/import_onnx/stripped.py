@@ -1,0 +1,122 @@
+"""A model's file without its large tensors: they become external data of the file itself, which is mapped and not read.
+
+ONNX files are protocol buffers: fields of a tag, a length and so many bytes. Only the lengths on the way to the graph's
+initializers are looked at. What is not as expected is left to the ordinary reader, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LARGE = 1 << 16  # bytes of a tensor that are worth leaving in the file
+GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of ModelProto, GraphProto, TensorProto
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
+
+
+class _Odd(Exception):
+    """The bytes are not what a model's are."""
+
+
+def stripped(path: Path) -> ModelProto | None:
+    """The model, its initializers of 64 KiB or more as external data of its own file; None if that cannot be."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    if path.is_symlink() or not path.is_file() or path.stat().st_size < LARGE:
+        return None
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            content = _model(data, path.name)
+        except (_Odd, IndexError):
+            return None
+    model = ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError:
+        return None
+    return model if model.HasField("graph") else None
+
+
+def _model(data: mmap.mmap, name: str) -> bytes:
+    parts: list[bytes] = []
+    for number, wire, begin, start, end in _fields(data, 0, len(data)):
+        if (number, wire) == (GRAPH, LENGTH):
+            graph = b"".join(
+                _tensor(data, b, s, e, name) if (n, w) == (INITIALIZER, LENGTH) and e - s >= LARGE else data[b:e]
+                for n, w, b, s, e in _fields(data, start, end)
+            )
+            parts.append(_field(GRAPH, graph))
+        else:
+            parts.append(data[begin:end])
+    return b"".join(parts)
+
+
+def _tensor(data: mmap.mmap, begin: int, start: int, end: int, name: str) -> bytes:
+    """An initializer's field, with where its raw data is instead of the data."""
+    from onnx import TensorProto
+
+    kept: list[bytes] = []
+    entry = TensorProto()
+    for number, wire, b, s, e in _fields(data, start, end):
+        if (number, wire) == (RAW_DATA, LENGTH) and not entry.external_data:
+            for key, value in (("location", name), ("offset", str(s)), ("length", str(e - s))):
+                entry.external_data.add(key=key, value=value)
+        else:
+            kept.append(data[b:e])
+    if not entry.external_data:
+        return data[begin:end]
+    entry.data_location = TensorProto.EXTERNAL
+    return _field(INITIALIZER, b"".join(kept) + entry.SerializeToString())
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | LENGTH) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    digits = bytearray()
+    while value > 127:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+def _fields(data: mmap.mmap, at: int, end: int) -> list[tuple[int, int, int, int, int]]:
+    """The fields between two places: number, wire type, where the field, its content and it all begin and end."""
+    found: list[tuple[int, int, int, int, int]] = []
+    while at < end:
+        begin = at
+        tag, at = _read(data, at)
+        number, wire = tag >> 3, tag & 7
+        start = at
+        if wire == VARINT:
+            _, at = _read(data, at)
+        elif wire == LENGTH:
+            length, start = _read(data, at)
+            at = start + length
+        elif wire in (FIXED64, FIXED32):
+            at += 8 if wire == FIXED64 else 4
+        else:
+            raise _Odd
+        if at > end or number == 0:
+            raise _Odd
+        found.append((number, wire, begin, start, at))
+    return found
+
+
+def _read(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at += 1
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise _Odd

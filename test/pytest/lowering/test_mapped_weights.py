@@ -1,0 +1,115 @@
+"""Large initializers stay in the model's file: they are mapped, given back when read, and packed or copied when a program is loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import populus
+from benchmarks.models import Graph
+from populus.dialects import mapped
+from populus.dialects.data import blobs_of
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.import_onnx.stripped import LARGE, stripped
+
+
+def model(path, seed=0):
+    """Gather from a table, a product, an addition of a large constant."""
+    g = Graph(seed)
+    table = g.weight(300, 128, scale=1.0)
+    rows = g.op("Gather", table, g.constant(np.arange(0, 260, 2), np.int64))
+    y = g.op("Add", g.op("MatMul", g.op("Add", rows, "x"), g.weight(128, 256, scale=1.0)), g.weight(130, 256, scale=1.0))
+    made = g.model("stored", y, [130, 256], inputs=[128])
+    onnx.save(made, path)
+    return made
+
+
+X = {"x": np.linspace(-1, 1, 128, dtype="f4")}
+
+
+def expected(made):
+    table, indices, w, b = (numpy_helper.to_array(i) for i in made.graph.initializer)
+    return ((table[indices] + X["x"]).astype("f8") @ w + b).astype("f4")
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_a_loaded_program_needs_its_file_no_more(tmp_path, engine):
+    path = tmp_path / "m.onnx"
+    made = model(path)
+    program = populus.compile(path, tiles=4, engine=engine)
+    found = program.run(X)["y"]
+    np.testing.assert_allclose(found, expected(made), rtol=1e-4, atol=1e-3)
+    model(path, seed=1)  # in place: the mapped pages are other numbers now
+    np.testing.assert_array_equal(program.run(X)["y"], found)
+    path.write_bytes(b"")
+    np.testing.assert_array_equal(program.run(X)["y"], found)
+
+
+@pytest.mark.parametrize("change", [lambda p: model(p, seed=1), lambda p: p.write_bytes(b""), lambda p: p.unlink()])
+def test_a_file_that_changed_before_its_program_was_loaded_is_refused(tmp_path, change):
+    path = tmp_path / "m.onnx"
+    model(path)
+    program = populus.compile(path, tiles=4)
+    change(path)
+    with pytest.raises(PopulusError, match=r"m.onnx: the file has changed since it was read; compile the model again"):
+        program.run(X)
+
+
+def test_large_tensors_are_mapped_and_small_ones_are_not(tmp_path):
+    path = tmp_path / "m.onnx"
+    made = model(path)
+    found = stripped(path)
+    assert found is not None
+    for a, b in zip(made.graph.initializer, found.graph.initializer, strict=True):
+        assert (a.name, a.dims, a.data_type) == (b.name, b.dims, b.data_type)
+        assert b.HasField("raw_data") == (len(a.raw_data) < LARGE), a.name
+    module = populus.compile(path, tiles=4).module("popart")
+    stored = sorted(mapped.mapped(blob.bytes) is not None for blob in blobs_of(module).values())
+    assert stored == [False, True, True]  # what was gathered is new
+
+
+def test_what_is_no_model_is_left_to_the_reader_that_says_why(tmp_path):
+    path = tmp_path / "m.onnx"
+    model(path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[: len(whole) // 2], b"\xff" * LARGE, b"\x0b" + whole, whole[5:]):
+        path.write_bytes(damaged)
+        with pytest.raises(PopulusError, match="not an ONNX model"):
+            populus.compile(path)
+    link = tmp_path / "link.onnx"
+    model(path)
+    link.symlink_to(path)
+    assert stripped(link) is None
+    assert populus.compile(link, tiles=4).run(X)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_native_program_of_large_weights_takes_little_more_than_them(tmp_path):
+    """64 MiB of weights in two products; neither the file nor the packed originals stay."""
+    g = Graph()
+    side = 2048
+    y = "x"
+    for _ in range(4):
+        y = g.op("MatMul", y, g.constant(np.ones((side, side), np.float32) + np.arange(side, dtype=np.float32)))
+    path = tmp_path / "large.onnx"
+    onnx.save(g.model("large", y, [1, side]), path)
+    code = f"""
+import resource, numpy as np, populus
+from benchmarks.models import Graph
+g = Graph()
+program = populus.compile(g.model("small", g.op("MatMul", "x", g.weight(64, 64)), [1, 64]), tiles=4, engine="native")
+program.run({{"x": np.ones((1, 64), "f4")}})
+base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+program = populus.compile({str(path)!r}, tiles=4, engine="native")
+program.run({{"x": np.ones((1, {side}), "f4")}})
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 1024)
+"""
+    env = {**os.environ, "POPULUS_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert float(done.stdout) < 1.5 * 64
