@@ -53,7 +53,10 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
     stated = op.version.value.data
     if not (fitting := [v for v in versions if v <= stated]):
         raise PopulusError(f"the model states version {stated} of '{domain}'; {kind} is there from version {min(versions)}")
-    return build(versions[max(fitting)], op.inputs, op.node_attributes.data)
+    chosen = versions[max(fitting)]
+    if chosen.INTERNAL:
+        raise PopulusError(f"{chosen.name} is internal: passes make it, such as for a gradient, and a model does not; leave the node out")
+    return build(chosen, op.inputs, op.node_attributes.data)
 
 
 def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: Mapping[str, Attribute]) -> Operation:

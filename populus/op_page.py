@@ -1,16 +1,27 @@
-"""The documentation page of an op, from its definition."""
+"""The documentation page of an op, from its definition: `populus docs-op leaky_relu` prints one."""
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import TensorType, f32, i1, i32
+from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.test_value import create_ssa_value
+
 from populus.builder import signature_of
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.expr import derivative
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, Operand, definition_of, plain
+from populus.latex import latex
 
 
 def page(definition: Definition) -> str:
-    """Markdown: name, docstring, call, operands and results, attributes, ONNX identity, gradient."""
+    """Markdown: name, docstring, formulas, call, operands and results, attributes, ONNX identity, gradient."""
     d = definition
-    text = [f"# {d.op.name}", "", d.doc, "", f"`{d.name}{signature_of(d.op)}`", "", "| operand | type |", "|---|---|"]
+    text = [f"# {d.op.name}", "", d.doc, ""]
+    for formula in formulas(d):
+        text += [f"$${formula}$$", ""]
+    text += [f"`{d.name}{signature_of(d.op)}`", "", "| operand | type |", "|---|---|"]
     text += [f"| {_named(o)} | {_type(o)} |" for o in d.operands]
     text += ["", "| result | type |", "|---|---|", *(f"| {_named(r)} | {_type(r)} |" for r in d.results)]
     if d.properties:
@@ -21,6 +32,8 @@ def page(definition: Definition) -> str:
     if d.identity is not None:
         domain, kind, versions = d.identity
         text += ["", f"ONNX: `{kind}` of `{domain or 'ai.onnx'}`, version {', '.join(map(str, versions))}."]
+    if d.op.INTERNAL:
+        text += ["", "It is made by passes alone."]
     text += ["", "It has a gradient." if d.has_gradient else "It has no gradient.", ""]
     return "\n".join(text)
 
@@ -28,6 +41,33 @@ def page(definition: Definition) -> str:
 def page_of(op: type[PopartOp]) -> str:
     """The page of an op's class. Raises PopulusError for a class that lacks a part."""
     return page(definition_of(op))
+
+
+def formulas(d: Definition) -> list[str]:
+    """LaTeX of an element-wise op with its attributes at their defaults: the result, then the gradient of each operand (`g`: that of the
+    result). Nothing for ops that are no formula, or that need attributes."""
+    if not issubclass(d.op, ElementwiseOp) or any(p.required for p in d.properties.values()):
+        return []
+    names = [o.name for o in d.operands]
+    for element in (f32, i1, i32):
+        try:
+            op = d.op(*(create_ssa_value(_sample(o, element)) for o in d.operands))
+            formula = op.formula()
+            slopes = op.derivatives() if any(derivative(formula, i + 1) is not None for i in range(len(names))) else []
+        except (PopulusError, VerifyException):  # its operands are of other elements
+            continue
+        except KeyError:  # a function without a derivative
+            slopes = []
+        found = [f"{d.results[0].name} = {latex(formula, names)}"]
+        for name, slope in zip(names, slopes):
+            if slope is not None:
+                found.append(rf"\frac{{\partial L}}{{\partial {name}}} = {latex(slope, [*names, d.results[0].name, 'g'])}")
+        return found
+    return []
+
+
+def _sample(o: Operand, element: Attribute) -> TensorType[Attribute]:
+    return TensorType(i1 if o.name == "condition" else element if not o.elements or element in o.elements else o.elements[0], [2])
 
 
 def _named(o: Operand) -> str:

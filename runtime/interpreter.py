@@ -64,7 +64,7 @@ def _host(op: CallOp, *arrays: Array) -> list[Array]:
 
 
 def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:
-    """The results of one op. An op without a row here is evaluated by its formula, or else through its `lower`.
+    """The results of one op. An op without a row here is evaluated by its formula or its own `evaluate`, or else through its `lower`.
 
     Raises PopulusError for an op of another level.
     """
@@ -72,6 +72,8 @@ def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:
         return function(op, *arrays)
     if isinstance(op, ElementwiseOp):
         return [evaluate(op.formula(), arrays)]
+    if isinstance(op, PopartOp) and type(op).evaluate is not PopartOp.evaluate:
+        return list(op.evaluate(*arrays))
     if isinstance(op, PopartOp):
         return _through_lowering(op, arrays)
     raise PopulusError(f"{where(op)}: {op.name} has no value at this level; run the module after the passes that lower it, or before")

@@ -87,7 +87,7 @@ class AtanhOp(UnaryOp):
 
 @irdl_op_definition
 class BitwiseNotOp(UnaryOp):
-    """Each bit of an integer inverted. Source: ONNX BitwiseNot-18."""
+    """`y = ~x`: each bit of an integer inverted. Source: ONNX BitwiseNot-18."""
 
     name = "popart.bitwise_not"
 
@@ -97,7 +97,7 @@ class BitwiseNotOp(UnaryOp):
 
 @irdl_op_definition
 class CeilOp(UnaryOp):
-    """The smallest integer not below x. Source: ONNX Ceil-13."""
+    """`y = ceil(x)`, the smallest integer not below x. Source: ONNX Ceil-13."""
 
     name = "popart.ceil"
 
@@ -147,7 +147,7 @@ class ExpOp(UnaryOp):
 
 @irdl_op_definition
 class FloorOp(UnaryOp):
-    """The largest integer not above x. Source: ONNX Floor-13."""
+    """`y = floor(x)`, the largest integer not above x. Source: ONNX Floor-13."""
 
     name = "popart.floor"
 
@@ -157,7 +157,7 @@ class FloorOp(UnaryOp):
 
 @irdl_op_definition
 class LogOp(UnaryOp):
-    """The natural logarithm. Source: ONNX Log-13."""
+    """`y = log(x)`, the natural logarithm. Source: ONNX Log-13."""
 
     name = "popart.log"
 
@@ -197,7 +197,7 @@ class ReciprocalOp(UnaryOp):
 
 @irdl_op_definition
 class RoundOp(UnaryOp):
-    """The nearest integer, a half to the even one. Source: ONNX Round-22."""
+    """`y = round(x)`, the nearest integer, a half to the even one. Source: ONNX Round-22."""
 
     name = "popart.round"
 
@@ -207,7 +207,7 @@ class RoundOp(UnaryOp):
 
 @irdl_op_definition
 class SignOp(UnaryOp):
-    """-1, 0 or 1; NaN stays NaN. Source: ONNX Sign-13."""
+    """`y = sign(x)`: -1, 0 or 1; NaN stays NaN. Source: ONNX Sign-13."""
 
     name = "popart.sign"
 
@@ -288,7 +288,7 @@ class BitCastOp(ElementwiseOp):
 
 @irdl_op_definition
 class IsNanOp(ElementwiseOp):
-    """True where x is not a number. Source: ONNX IsNaN-20."""
+    """`y = isnan(x)`: true where x is not a number. Source: ONNX IsNaN-20."""
 
     name = "popart.is_nan"
     x = operand_def(TensorType)
@@ -299,7 +299,7 @@ class IsNanOp(ElementwiseOp):
 
 @irdl_op_definition
 class IsInfOp(ElementwiseOp):
-    """True where x is an infinity of a sign that is to be detected. Source: ONNX IsInf-20."""
+    """`y = x is inf or -inf`, of a sign that is to be detected. Source: ONNX IsInf-20."""
 
     name = "popart.is_inf"
     x = operand_def(TensorType)
@@ -360,7 +360,7 @@ class DivOp(BinaryOp):
 
 @irdl_op_definition
 class MaxOp(BinaryOp):
-    """The larger; NaN if either is NaN. At a tie the gradient goes to a. Source: ONNX Max-13."""
+    """`y = max(a, b)`; NaN if either is NaN. At a tie the gradient goes to a. Source: ONNX Max-13."""
 
     name = "popart.max"
 
@@ -370,7 +370,7 @@ class MaxOp(BinaryOp):
 
 @irdl_op_definition
 class MinOp(BinaryOp):
-    """The smaller; NaN if either is NaN. At a tie the gradient goes to a. Source: ONNX Min-13."""
+    """`y = min(a, b)`; NaN if either is NaN. At a tie the gradient goes to a. Source: ONNX Min-13."""
 
     name = "popart.min"
 
@@ -380,7 +380,7 @@ class MinOp(BinaryOp):
 
 @irdl_op_definition
 class AndOp(BinaryOp):
-    """Both, of booleans. Source: ONNX And-7."""
+    """`y = a and b`, of booleans. Source: ONNX And-7."""
 
     name = "popart.and"
 
@@ -390,7 +390,7 @@ class AndOp(BinaryOp):
 
 @irdl_op_definition
 class OrOp(BinaryOp):
-    """Either, of booleans. Source: ONNX Or-7."""
+    """`y = a or b`, of booleans. Source: ONNX Or-7."""
 
     name = "popart.or"
 
@@ -400,7 +400,7 @@ class OrOp(BinaryOp):
 
 @irdl_op_definition
 class XorOp(BinaryOp):
-    """Either but not both, of booleans. Source: ONNX Xor-7."""
+    """`y = a xor b`, of booleans. Source: ONNX Xor-7."""
 
     name = "popart.xor"
 
@@ -460,7 +460,7 @@ class LessOrEqualOp(BinaryOp):
 
 @irdl_op_definition
 class BitwiseAndOp(BinaryOp):
-    """Bit by bit, of integers. Source: ONNX BitwiseAnd-18."""
+    """`y = a & b`, bit by bit, of integers. Source: ONNX BitwiseAnd-18."""
 
     name = "popart.bitwise_and"
 
@@ -470,7 +470,7 @@ class BitwiseAndOp(BinaryOp):
 
 @irdl_op_definition
 class BitwiseOrOp(BinaryOp):
-    """Bit by bit, of integers. Source: ONNX BitwiseOr-18."""
+    """`y = a | b`, bit by bit, of integers. Source: ONNX BitwiseOr-18."""
 
     name = "popart.bitwise_or"
 
@@ -480,7 +480,7 @@ class BitwiseOrOp(BinaryOp):
 
 @irdl_op_definition
 class BitwiseXorOp(BinaryOp):
-    """Bit by bit, of integers. Source: ONNX BitwiseXor-18."""
+    """`y = a ^ b`, bit by bit, of integers. Source: ONNX BitwiseXor-18."""
 
     name = "popart.bitwise_xor"
 

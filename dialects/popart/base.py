@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i64
@@ -34,6 +34,9 @@ from populus.dialects.expr import Arg, Expr
 from populus.dialects.ops import Plain, TensorOp, ints
 from populus.dialects.popart import calls
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Examples: TypeAlias = "Sequence[tuple[Sequence[tuple[int, ...]], Mapping[str, Plain]]]"
 
 
@@ -45,9 +48,18 @@ class PopartOp(TensorOp):
     """An op on immutable tensors of static shape, with what passes may ask of it.
 
     `EXAMPLES`: operand shapes and attributes with which `populus check-op` tries the op; without it, all operands have one shape.
+    `INTERNAL`: made by passes alone, as a gradient that is an op of its own is; a node of a model that names it is refused.
     """
 
     EXAMPLES: ClassVar[Examples] = ()
+    INTERNAL: ClassVar[bool] = False
+
+    def evaluate(self, *arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
+        """The results for the operands' arrays, by NumPy: what the op is at this level, apart from any lowering.
+
+        Not for element-wise ops, whose formula says it. Without it, the values are those of what `lower` gives.
+        """
+        raise NotImplementedError
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         """The gradient of each operand (None: nothing flows to it), given those of the results; inserts ops at `b`.

@@ -33,7 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.constraints import OneOf, TensorOf, WholeWithin, Within
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.ops import Plain, attribute
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
 
 RESERVED_DOMAINS = frozenset(
     ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training", "ai.graphcore")
@@ -130,6 +130,15 @@ class Definition:
         """What follows `Source:` in the docstring; empty if nothing does."""
         found = re.search(r"Source:\s*(.+?)\s*$", self.doc, re.DOTALL)
         return " ".join(found.group(1).split()) if found else ""
+
+    @property
+    def has_evaluate(self) -> bool:
+        """Whether its values are known without lowering it."""
+        return self.op.evaluate is not PopartOp.evaluate or issubclass(self.op, ElementwiseOp)
+
+    @property
+    def has_lowering(self) -> bool:
+        return self.op.lower is not PopartOp.lower
 
     @property
     def has_gradient(self) -> bool:

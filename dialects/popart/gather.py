@@ -143,7 +143,7 @@ class ScatterOp(PopartOp):
 
 @irdl_op_definition
 class TopKOp(PopartOp):
-    """Where the k largest (or smallest) elements of each row of x stand, in order; of equal ones the first comes first.
+    """`y = argsort(x)[..., :k]`: where the k largest (or smallest) elements of each row stand, in order; the first of equals first.
 
     x: [.., n]; y: [.., k], i32. Source: ONNX TopK-24.
     """

@@ -66,7 +66,7 @@ class _WindowOp(PopartOp):
 
 @irdl_op_definition
 class MaxPoolOp(_WindowOp):
-    """The largest element of each window; padding never is. The gradient goes to the first of equals. Source: ONNX MaxPool-22."""
+    """`y[o] = max over window o of x`; padding never is the largest. The gradient goes to the first of equals. Source: ONNX MaxPool-22."""
 
     name = "popart.max_pool"
 

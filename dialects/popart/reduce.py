@@ -85,7 +85,7 @@ class _ExtremeOp(ReduceOp):
 
 @irdl_op_definition
 class ReduceMaxOp(_ExtremeOp):
-    """The largest; NaN if there is one. Of booleans: whether any is true. Source: ONNX ReduceMax-20."""
+    """`y = max over axes of x`; NaN if there is one. Of booleans: whether any is true. Source: ONNX ReduceMax-20."""
 
     name = "popart.reduce_max"
 
@@ -96,7 +96,7 @@ class ReduceMaxOp(_ExtremeOp):
 
 @irdl_op_definition
 class ReduceMinOp(_ExtremeOp):
-    """The smallest; NaN if there is one. Of booleans: whether all are true. Source: ONNX ReduceMin-20."""
+    """`y = min over axes of x`; NaN if there is one. Of booleans: whether all are true. Source: ONNX ReduceMin-20."""
 
     name = "popart.reduce_min"
 

@@ -33,7 +33,7 @@ class _ViewOp(PopartOp):
 
 @irdl_op_definition
 class ReshapeOp(_ViewOp):
-    """The same elements in row-major order under another shape. Source: ONNX Reshape-24."""
+    """`y[flat i] = x[flat i]`: the same elements in row-major order under another shape. Source: ONNX Reshape-24."""
 
     name = "popart.reshape"
     shape = prop_def(DenseArrayBase.constr(i64))
@@ -50,7 +50,7 @@ class ReshapeOp(_ViewOp):
 
 @irdl_op_definition
 class TransposeOp(_ViewOp):
-    """Dimension i of y is dimension permutation[i] of x. Source: ONNX Transpose-24."""
+    """`y[i[permutation]] = x[i]`: dimension d of y is dimension permutation[d] of x. Source: ONNX Transpose-24."""
 
     name = "popart.transpose"
     permutation = prop_def(DenseArrayBase.constr(i64))
@@ -263,7 +263,7 @@ class PadOp(PopartOp):
 
 @irdl_op_definition
 class TileOp(PopartOp):
-    """x repeated repeats[i] times in dimension i. Source: ONNX Tile-13."""
+    """`y[i] = x[i mod shape of x]`, repeats[d] times in dimension d. Source: ONNX Tile-13."""
 
     name = "popart.tile"
     x = operand_def(TensorType)

@@ -1,0 +1,102 @@
+"""print the documentation page of an op, built in or your own; or of all that ops can say about themselves"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import populus
+from populus.builder import built_in
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.dialects.popart.definition import definition_of
+from populus.lowering import extensions
+from populus.op_page import page
+
+ROOT = Path(populus.__file__).parent
+
+CONSTANTS = {  # what a class states rather than does
+    "ONNX": "(domain, op type, version): which node of a model it is",
+    "OVERRIDES": "it takes the place of an op of ONNX's own domain",
+    "INTERNAL": "passes alone make it; a model that names it is refused",
+    "NOT_HASHED": "names of attributes that change nothing of what is computed",
+    "EXAMPLES": "operand shapes and attributes with which `populus check-op` tries it",
+}
+METHODS = {
+    **dict.fromkeys(("infer", "lower", "evaluate", "gradient", "aliases"), PopartOp),
+    **dict.fromkeys(("formula", "derivatives"), ElementwiseOp),
+}
+SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "NOT_HASHED"}  # a file without any of these asks no op
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus docs-op`."""
+    add = parser.add_argument
+    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a file given with --load")
+    add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that defines ops")
+    add("--interface", action="store_true", help="print what a class of an op can state, and what reads it")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if args.interface:
+        print(interface(), end="")
+        return 0
+    if args.name is None:
+        raise PopulusError("an op is expected, such as relu; --interface prints what ops can state")
+    own = {n: d for path in args.load for d in extensions.load(path).definitions() for n in (d.name, d.op.name)}
+    name = args.name.removeprefix("popart.")
+    if name not in own and args.load:
+        try:
+            built_in(name)
+        except PopulusError:
+            raise PopulusError(f"there is no op '{args.name}' in {', '.join(args.load)}{did_you_mean(args.name, own)}") from None
+    print(page(own[name] if name in own else definition_of(built_in(name))), end="")
+    return 0
+
+
+def interface() -> str:
+    """A page of what an op's class can state: from the base classes' own texts, and the files that ask for it."""
+    text = ["# What an op's class can state", "", "`populus docs-op --interface` makes this page from the code.", ""]
+    text += ["| it states | meaning | read by |", "|---|---|---|"]
+    for name, meaning in CONSTANTS.items():
+        text.append(f"| `{name}` | {meaning} | {', '.join(readers(name))} |")
+    for name, of in METHODS.items():
+        doc = inspect.cleandoc(getattr(of, name).__doc__ or "").partition("\n\n")[0].partition("\n")[0].replace("|", "\\|")
+        text.append(f"| `{name}` | {doc} | {', '.join(readers(name))} |")
+    return "\n".join([*text, ""])
+
+
+def readers(name: str) -> list[str]:
+    """The passes, and files beside them, that ask an op for `name`."""
+    return sorted({place for found, place in _asked() if found == name})
+
+
+@cache
+def _asked() -> tuple[tuple[str, str], ...]:
+    return tuple(_questions())
+
+
+def _questions() -> Iterator[tuple[str, str]]:
+    for folder in ("dialects", "lowering", "runtime", "tools", "."):
+        for path in sorted((ROOT / folder).rglob("*.py") if folder != "." else ROOT.glob("*.py")):
+            source = path.read_text()
+            if (folder == "dialects" and path.name != "ops.py") or SUBJECTS.isdisjoint(re.findall(r"\w+", source)):
+                continue
+            place = f"`{path.stem.replace('_', '-')}`" if folder == "lowering" and "(ModulePass)" in source else f"{folder}/{path.name}"
+            place = place.removeprefix("./")
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Attribute) and node.attr in CONSTANTS:
+                    yield node.attr, place
+                elif isinstance(node, ast.Constant) and node.value in CONSTANTS and path.name != "docs_op.py":
+                    yield str(node.value), place
+                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+                    # `text.lower()` is of a string, `expr.infer(..)` of an expression
+                    module = isinstance(node.func.value, ast.Name) and node.func.value.id in ("expr", "calls")
+                    if not module and (node.args or node.func.attr != "lower"):
+                        yield node.func.attr, place
