@@ -2,7 +2,8 @@
 
     onnx.save(export_onnx(module), "model.onnx")
 
-Every op of the `onnx` dialect is one node; constants are initializers, or nodes where they stand behind others. What a model's functions were is written out, as importing did.
+Every op of the `onnx` dialect is one node; constants are initializers, or nodes where they stand behind others.
+What a model's functions were is written out, as importing did.
 """
 
 from __future__ import annotations

@@ -29,5 +29,6 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "poplar-map": lazily("populus.lowering.poplar_map:PoplarMapPass"),
     "poplar-merge": lazily("populus.lowering.poplar_merge:PoplarMergePass"),
     "poplar-allocate": lazily("populus.lowering.poplar_allocate:PoplarAllocatePass"),
+    "poplar-emit": lazily("populus.lowering.poplar_emit:PoplarEmitPass"),
     "codelet-to-llvm": lazily("populus.lowering.codelet_to_llvm:CodeletToLlvmPass"),
 }

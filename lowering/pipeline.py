@@ -21,30 +21,25 @@ from xdsl.utils.hints import type_repr
 
 from populus.dialects.data import Blob, blobs_of, save_blobs
 from populus.dialects.diagnostics import PopulusError, did_you_mean, verify
+from populus.lowering.content_hash import content_hash
 from populus.lowering.files import decode, read_bytes, replacing, text_of
 from populus.lowering.passes import PASSES
+from populus.lowering.phases import LEVELS, PHASES, check_order, depths, phases_of
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
 
 FOLDER = Path(__file__).with_name("pipelines")
 
-LEVELS: dict[str, tuple[str, ...]] = {  # from the top, with the dialects of each
-    "onnx": ("onnx",),
-    "popart": ("popart",),
-    "popops": ("popops", "poplin", "popnn", "poprand"),
-    "poplar": ("poplar",),
-}
-_DEPTH = {dialect: depth for depth, dialects in enumerate(LEVELS.values()) for dialect in dialects}
-
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a pass took, and how many ops it was given and left."""
+    """How long a pass took, and how many ops it was given and left. `changed`: whether the module is another; None if not asked."""
 
     name: str
     seconds: float
     ops_before: int
     ops_after: int
+    changed: bool | None = None
 
 
 def names() -> list[str]:
@@ -56,14 +51,16 @@ def names() -> list[str]:
 class Pipeline:
     """Passes in order. Every method that changes something gives another pipeline.
 
-        Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
+    Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
     """
 
     passes: tuple[ModulePass, ...]
 
     @staticmethod
     def named(name: str, passes: PassTable = PASSES) -> Pipeline:
-        """The pipeline `lowering/pipelines/<name>.txt`. Raises PopulusError if there is none."""
+        """The pipeline `lowering/pipelines/<name>.txt`, or a phase of `inference`. Raises PopulusError if there is none."""
+        if name in PHASES and name not in names():
+            return Pipeline.named("inference", passes).phase(name)
         if name not in names():
             raise PopulusError(f"no pipeline '{name}'{did_you_mean(name, names())}")
         return Pipeline.from_text((FOLDER / f"{name}.txt").read_text(), passes, f"pipeline '{name}'")
@@ -133,11 +130,42 @@ class Pipeline:
         open = {k: v for k, v in options.items() if v is not None and all(getattr(p, k) is None for p in having[k])}
         return Pipeline(tuple(replace(p, **{k: v for k, v in open.items() if p in having[k]}) for p in self.passes))
 
+    def phase(self, name: str) -> Pipeline:
+        """The passes of a phase: `select`, `schedule`, `allocate` or `emit`. Raises PopulusError for another."""
+        _check_phase(name)
+        return Pipeline(tuple(p for p, phase in zip(self.passes, phases_of(self.passes)) if phase == name))
+
+    def replace_phase(self, name: str, phase: Pipeline) -> Pipeline:
+        """With other passes in place of those of a phase. Raises PopulusError for no phase's name."""
+        _check_phase(name)
+        of = phases_of(self.passes)
+        before = [i for i, found in enumerate(of) if PHASES.index(found) < PHASES.index(name)]
+        at = max(before, default=-1) + 1
+        kept = [(i, p) for i, p in enumerate(self.passes) if of[i] != name]
+        return Pipeline((*(p for i, p in kept if i < at), *phase.passes, *(p for i, p in kept if i >= at)))
+
+    def until(self, name: str) -> Pipeline:
+        """The passes up to the last of a phase, or up to the first pass called `name`. Raises PopulusError if there is neither."""
+        if name in PHASES:
+            ends = [i for i, found in enumerate(phases_of(self.passes)) if PHASES.index(found) <= PHASES.index(name)]
+            return Pipeline(self.passes[: max(ends, default=-1) + 1])
+        return Pipeline(self.passes[: self.index(name) + 1])
+
+    def since(self, name: str) -> Pipeline:
+        """The passes from the first of a phase on, or from the first pass called `name`. Raises PopulusError if there is neither."""
+        if name in PHASES:
+            return Pipeline(self.passes[len(self.until(PHASES[i - 1])) :] if (i := PHASES.index(name)) else self.passes)
+        return Pipeline(self.passes[self.index(name) :])
+
+    def check(self, source: str = "pipeline") -> None:
+        """Raises PopulusError for a pass that stands before what it needs."""
+        check_order(self.passes, source)
+
     def down_to(self, level: str) -> Pipeline:
         """The passes that leave a module at `level` (`onnx`, `popart`, `popops` or `poplar`), and none below it."""
         deepest = list(LEVELS).index(level)
         for i, p in enumerate(self.passes):
-            if max(_depths(p), default=0) > deepest:
+            if max(depths(p), default=0) > deepest:
                 return Pipeline(self.passes[:i])
         return self
 
@@ -145,7 +173,7 @@ class Pipeline:
         """The passes that a module at `level` still needs: without those that read a level above it."""
         depth = list(LEVELS).index(level)
         for i, p in enumerate(self.passes):
-            if min(_depths(p), default=depth) >= depth:
+            if min(depths(p), default=depth) >= depth:
                 return Pipeline(self.passes[i:])
         return Pipeline(())
 
@@ -157,12 +185,14 @@ class Pipeline:
         verify_each: bool = False,
         dump: str | os.PathLike[str] | None = None,
         timings: list[Timing] | None = None,
+        statistics: bool = False,
         progress: Callable[[int, str], None] | None = None,
     ) -> None:
         """Runs the passes on `module`, in place.
 
         `verify_each`: check the module after every pass, not only where a pass does itself. `dump`: a folder for a numbered file of text
-        after every pass, with one `weights.safetensors` for all. `timings`: filled as the passes end. `progress`: told the number and
+        after every pass, with one `weights.safetensors` for all. `timings`: filled as the passes end; with `statistics`, they
+        say which changed something. `progress`: told the number and
         name of the pass that begins.
         Raises PopulusError naming the pass.
         """
@@ -174,6 +204,7 @@ class Pipeline:
                 if progress is not None:
                     progress(i, p.name)
                 ops_before = _count(module) if timings is not None else 0
+                hash_before = content_hash(module) if statistics else ""
                 start = perf_counter()
                 with _named(p.name):
                     p.apply(ctx, module)
@@ -181,9 +212,22 @@ class Pipeline:
                     if verify_each:
                         verify(module)
                 if timings is not None:
-                    timings.append(Timing(p.name, seconds, ops_before, _count(module)))
+                    changed = content_hash(module) != hash_before if statistics else None
+                    timings.append(Timing(p.name, seconds, ops_before, _count(module), changed))
                 if dumper is not None:
                     dumper.write(p.name, module)
+
+    def run_until_nothing_changes(self, ctx: Context, module: ModuleOp, limit: int = 16) -> int:
+        """Runs the passes again and again until a round changes nothing; how many rounds that took, the last included.
+
+        Raises PopulusError if `limit` rounds are not enough.
+        """
+        for turn in range(limit):
+            timings: list[Timing] = []
+            self.run(ctx, module, timings=timings, statistics=True)
+            if not any(t.changed for t in timings):
+                return turn + 1
+        raise PopulusError(f"{', '.join(p.name for p in self.passes)} still change the module after {limit} rounds; leave one of them out")
 
 
 class _Dumper:
@@ -207,6 +251,11 @@ class _Dumper:
         with replacing(self.folder / f"{self.count:02}-{name}.mlir") as partial:
             partial.write_text(text_of(module, locations=True))
         self.count += 1
+
+
+def _check_phase(name: str) -> None:
+    if name not in PHASES:
+        raise PopulusError(f"no phase '{name}'{did_you_mean(name, PHASES)}")
 
 
 @contextmanager
@@ -238,13 +287,6 @@ def _named(name: str) -> Generator[None, None, None]:
 
 def _count(module: ModuleOp) -> int:
     return sum(1 for _ in module.walk()) - 1
-
-
-def _depths(p: ModulePass) -> list[int]:
-    """How deep the levels are that a pass reads and writes, by its name; none for a pass of no level, such as `cse`."""
-    source, to, destination = p.name.partition("-to-")
-    parts = [source, destination] if to else [source.partition("-")[0]]
-    return [_DEPTH[part] for part in parts if part in _DEPTH]
 
 
 def _items(text: str) -> list[str]:

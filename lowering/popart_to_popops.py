@@ -22,27 +22,29 @@ class PopartToPopopsPass(ModulePass):
     """Each `popart` op (and custom op of its kind) is replaced by what its `lower` inserts, at the op's location.
 
     An op may lower to other ops of this level, which are lowered in turn. Constants that nothing reads any more are dropped.
+    `target`: the machine, for messages.
     Raises PopulusError for an op without a lowering, or one whose lowering gives other types than its results'.
     """
 
     name = "popart-to-popops"
+    target: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for region in op.regions:
             for block in region.blocks:
-                _lower_block(block)
+                _lower_block(block, self.target)
 
 
-def _lower_block(block: Block) -> None:
+def _lower_block(block: Block, target: str | None) -> None:
     # A plain loop: a pattern rewriter's walk costs as much again as the lowering itself.
     op = block.first_op
     while op is not None:
         if isinstance(op, PopartOp):
-            op = _replace(op, block)
+            op = _replace(op, block, target)
             continue
         for region in op.regions:
             for inner in region.blocks:
-                _lower_block(inner)
+                _lower_block(inner, target)
         op = op.next_op
     for op in list(block.ops):
         if isinstance(op, ConstantOp) and not op.result.first_use:
@@ -50,8 +52,11 @@ def _lower_block(block: Block) -> None:
             op.erase()
 
 
-def _replace(op: PopartOp, block: Block) -> Operation | None:
+def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None:
     """Lowers `op`; the first op after what stands before it, where the walk goes on."""
+    if type(op).lower is PopartOp.lower:
+        on = f" on target {target}" if target is not None else ""
+        raise PopulusError(f"{where(op)}: no tile lowering for {op.name}{on}; give its class `lower`, or `forward` if it is element-wise")
     before = op.prev_op
     try:
         values = op.lower(Builder(InsertPoint.before(op)))

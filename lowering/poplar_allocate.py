@@ -11,11 +11,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.poplar import GraphOp, StorageOp
 from populus.dialects.poplar.target import KIB, Target
 from populus.runtime.memory import ALIGNMENT, Tenant, Usage, tenants, usage
 
+FITS = ("first", "best")
 NAMED = 4  # of the largest tenants, in the message of a model that does not fit
 
 
@@ -23,22 +24,26 @@ NAMED = 4  # of the largest tenants, in the message of a model that does not fit
 class PoplarAllocatePass(ModulePass):
     """Gives each variable and constant an address that is the same on all of its tiles.
 
-    Two that are needed at one step and share a tile do not overlap; nor does what the step brings from other tiles. First
-    fit: constants, then the largest first; where that is too much, in the order of their first use.
+    Two that are needed at one step and share a tile do not overlap; nor does what the step brings from other tiles. Constants
+    first, then the largest; where that is too much, in the order of their first use. `fit`: `first`, the lowest gap that has room, or
+    `best`, the smallest.
 
     Raises PopulusError for a variable without layout, and for a model that does not fit.
     """
 
     name = "poplar-allocate"
+    fit: str = "first"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
-                allocate(graph)
+                allocate(graph, self.fit)
 
 
-def allocate(graph: GraphOp) -> None:
-    """Sets the addresses of a graph. Raises PopulusError where it does not fit the target."""
+def allocate(graph: GraphOp, fit: str = "first") -> None:
+    """Sets the addresses of a graph. Raises PopulusError where it does not fit the target, and for an unknown `fit`."""
+    if fit not in FITS:
+        raise PopulusError(f"fit = '{fit}'{did_you_mean(fit, FITS)}")
     target = graph.machine
     found, steps = tenants(graph)
     used = usage(found, steps, target)
@@ -49,7 +54,7 @@ def allocate(graph: GraphOp) -> None:
     by_birth = sorted(found, key=lambda t: (not t.is_constant, t.first, -t.largest))
     best: list[int] = []
     for order in (by_size, by_birth):
-        addresses = first_fit(order, target.tiles)
+        addresses = fitted(order, target.tiles, fit)
         placed = [addresses[tenant] for tenant in found]
         if not best or _top(found, placed) < _top(found, best):
             best = placed
@@ -64,8 +69,11 @@ def allocate(graph: GraphOp) -> None:
             tenant.op.address = IntegerAttr(address, i64)
 
 
-def first_fit(found: Sequence[Tenant], tiles: int) -> dict[Tenant, int]:
-    """The lowest address at which each tenant, in this order, overlaps none before it. O(tenants^2), whatever the tiles."""
+def fitted(found: Sequence[Tenant], tiles: int, fit: str = "first") -> dict[Tenant, int]:
+    """An address for each tenant, in this order, at which it overlaps none before it. O(tenants^2), whatever the tiles.
+
+    `fit`: `first`, the lowest such; `best`, the smallest gap that has room, the lowest of several.
+    """
     n = len(found)
     begin = np.cumsum([0, *(len(t.spans) for t in found)])  # of each tenant's spans among all
     first = np.array([first for t in found for first, _ in t.spans], np.int64)
@@ -87,7 +95,8 @@ def first_fit(found: Sequence[Tenant], tiles: int) -> dict[Tenant, int]:
         others = others[np.argsort(address[others], kind="stable")]
         ends = np.maximum.accumulate(np.concatenate([[0], address[others] + size[others]]))
         gaps = np.concatenate([address[others], [np.iinfo(np.int64).max]]) - ends
-        address[i] = ends[int((gaps >= size[i]).argmax())]
+        room = gaps >= size[i]
+        address[i] = ends[int(room.argmax() if fit == "first" else np.where(room, gaps, np.iinfo(np.int64).max).argmin())]
     return {tenant: int(a) for tenant, a in zip(found, address)}
 
 

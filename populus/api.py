@@ -87,6 +87,7 @@ def compile(
     chosen = pipeline if isinstance(pipeline, Pipeline) else Pipeline.read(pipeline, passes)
     if narrow:
         chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
+    chosen.check()
     source = Source(model, dict(dims or {}), tuple(loaded))
     if sample is not None and engine == "native":
         raise PopulusError(f"sample = {sample} with engine native, which runs whole families; engine strict looks at a sample of vertices")

@@ -20,7 +20,9 @@ from populus.dialects.diagnostics import LocatingParser, PopulusError, did_you_m
 from populus.dialects.table import DIALECTS
 from populus.lowering import extensions
 from populus.lowering.files import decode, in_file, parse_message, replacing, text_of, weights_beside, write_module
+from populus.lowering.legality import verify_legal
 from populus.lowering.passes import PASSES
+from populus.lowering.phases import PHASES
 from populus.lowering.pipeline import Pipeline, Timing
 from populus.tools.command import ArgumentParser, dims_of, reporting
 
@@ -81,6 +83,12 @@ class PopulusOpt(xDSLOptMain):
         add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,... of ours ({passes}) or of xDSL")
         add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file that holds one")
         add("--list-passes", action=ListPasses, help="print our passes, a line for each, and end")
+        add("--start-at", metavar="PHASE|PASS", help=f"leave out the passes before a phase ({', '.join(PHASES)}) or a pass")
+        add("--stop-after", metavar="PHASE|PASS", help="leave out the passes behind a phase or a pass")
+        add("--replace-phase", action="append", default=[], metavar="PHASE=PIPELINE", help="other passes for a phase, as for -p")
+        add("--verify-legal", metavar="TARGET", help="fail unless the module that results is of ops that a target runs")
+        add("--audit-op", metavar="NAME", help="print what each pass and engine does with an op, and end")
+        add("--pass-statistics", action="store_true", help="print to standard error which passes changed something, and the ops left")
         add("--print-pipeline", action="store_true", help="print the passes that would run, and end")
         add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
         add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension of an ONNX model its size")
@@ -159,12 +167,21 @@ class PopulusOpt(xDSLOptMain):
 
     def _apply_passes(self, prog: ModuleOp) -> None:
         verify(prog)
-        self.passes.run(self.ctx, prog, verify_each=self.args.verify_each, dump=self.args.dump_dir, timings=self.timings)
+        self.passes.run(
+            self.ctx,
+            prog,
+            verify_each=self.args.verify_each,
+            dump=self.args.dump_dir,
+            timings=self.timings,
+            statistics=self.args.pass_statistics,
+        )
         try:
             verify(prog)
         except PopulusError as error:
             ran = ", ".join(p.name for p in self.passes.passes)
             raise PopulusError(f"{error}" + (f" (after {ran}; --verify-each says which)" if ran else "")) from error
+        if self.args.verify_legal is not None:
+            verify_legal(prog, self.args.verify_legal)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self.modules.append(prog)
@@ -182,13 +199,27 @@ class PopulusOpt(xDSLOptMain):
                 save_blobs(stored, path)
         if self.args.time_passes:
             print(times(self.timings), file=sys.stderr)
+        if self.args.pass_statistics:
+            print(statistics(self.timings), file=sys.stderr)
 
     def _pipeline(self) -> Pipeline:
         if self.args.passes is not None and self.args.pipeline is not None:
             raise PopulusError("both -p and --pipeline are given; write the passes into one of them")
         if self.args.pipeline is not None:
-            return Pipeline.read(self.args.pipeline, self.available_passes)
-        return Pipeline.from_text(self.args.passes or "", self.available_passes, "-p")
+            passes = Pipeline.read(self.args.pipeline, self.available_passes)
+        else:
+            passes = Pipeline.from_text(self.args.passes or "", self.available_passes, "-p")
+        for text in self.args.replace_phase:
+            phase, equals, other = text.partition("=")
+            if not equals:
+                raise PopulusError(f"--replace-phase {text}: expected PHASE=PIPELINE, such as allocate=poplar-map,poplar-allocate")
+            passes = passes.replace_phase(phase, Pipeline.from_text(other, self.available_passes, "--replace-phase"))
+        if self.args.stop_after is not None:
+            passes = passes.until(self.args.stop_after)
+        if self.args.start_at is not None:
+            passes = passes.since(self.args.start_at)
+        passes.check("-p" if self.args.pipeline is None else f"pipeline '{self.args.pipeline}'")
+        return passes
 
 
 def times(timings: Sequence[Timing]) -> str:
@@ -201,6 +232,13 @@ def times(timings: Sequence[Timing]) -> str:
     return "\n".join([*lines, f"{'all':{width}} {total:8.3f}"])
 
 
+def statistics(timings: Sequence[Timing]) -> str:
+    """A table of passes as they ran: whether they changed something, ops before and after."""
+    width = max([len(t.name) for t in timings], default=4)
+    rows = [f"{t.name:{width}}  {'yes' if t.changed else 'no':7}  {t.ops_before} -> {t.ops_after}" for t in timings]
+    return "\n".join([f"{'pass':{width}}  changed  ops", *rows])
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command; 0 if all went well, 1 with one line on stderr if not."""
     args = sys.argv[1:] if argv is None else argv
@@ -209,6 +247,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: Sequence[str]) -> int:
     tool = PopulusOpt(args)
+    if tool.args.audit_op is not None:
+        from populus.tools.audit_op import audit, table
+
+        passes = tool.passes if len(tool.passes) else Pipeline.named("inference", tool.available_passes)
+        print(table(audit(tool.ctx, tool.args.audit_op, passes)))
+        return 0
     if tool.args.print_pipeline:
         print(tool.passes)
         return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "seeds.md"
+POPXL = PAGE.with_name("popxl-ops.md")
 
 PARTS = {
     "P": ("PopART custom operators", "test_popart.py"),
@@ -71,5 +72,39 @@ def page() -> str:
     return "\n".join(text)
 
 
+@dataclass(frozen=True)
+class PopxlOp:
+    """An op of PopXL: ours that compute it (none: `note` says what stands for it, or that nothing does)."""
+
+    name: str
+    ours: tuple[str, ...]
+    note: str
+
+
+def popxl_ops() -> list[PopxlOp]:
+    """Those of `popxl_ops.tsv`. Source: the functions of `popxl.ops`."""
+    lines = (HERE / "popxl_ops.tsv").read_text().splitlines()[1:]
+    return [PopxlOp(name, tuple(ours.split()), note) for name, ours, note in (line.split("\t") for line in lines)]
+
+
+def popxl_page() -> str:
+    """The text of docs/popxl-ops.md."""
+    rows = popxl_ops()
+    one, several = (sum(test(len(r.ours)) for r in rows) for test in ((1).__eq__, (1).__lt__))
+    text = [
+        "# PopXL's ops and ours",
+        "",
+        "`test/seeds/page.py` makes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has every op of ours under our name.",
+        "",
+        f"by one op: {one}, by several: {several}, by no op: {len(rows) - one - several}; {len(rows)} in all.",
+        "",
+        "| `popxl.ops` | ours | |",
+        "|---|---|---|",
+        *(f"| {r.name} | {' '.join(f'`{o}`' for o in r.ours)} | {r.note} |" for r in rows),
+    ]
+    return "\n".join([*text, ""])
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    POPXL.write_text(popxl_page())

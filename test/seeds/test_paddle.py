@@ -15,9 +15,12 @@ from xdsl.utils.exceptions import VerifyException
 import populus
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import dtype_of, element_type_of, shape_of
-from populus.dialects.popart import PopartOp
+from populus.dialects.popart import POPART, PopartOp
+from populus.dialects.popart.base import ElementwiseOp
+from populus.dialects.popart.definition import definition_of
 from populus.dialects.table import context
 from populus.lowering import extensions
+from populus.op_page import formulas, page
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
@@ -245,3 +248,13 @@ def test_F31_inputs_come_first_and_the_name_last(example):
         positional = [k for _, k in kinds].count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         assert [k for _, k in kinds[:positional]] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * positional
         assert kinds[-1] == ("name", inspect.Parameter.KEYWORD_ONLY)
+
+
+def test_F30_every_op_has_a_formula_and_its_page_shows_it(tool):
+    ops = [definition_of(op) for op in POPART.operations if issubclass(op, PopartOp)]
+    assert not [d.op.name for d in ops if not d.formula]
+    for d in ops:
+        assert f"`{d.formula}`" in " ".join(page(d).split()) or d.formula in page(d), d.op.name
+    elementwise = [d for d in ops if issubclass(d.op, ElementwiseOp) and not any(p.required for p in d.properties.values())]
+    assert not [d.op.name for d in elementwise if not formulas(d)]
+    assert r"$$y = \max(x, 0)$$" in tool("main", "docs-op", "relu")[1]

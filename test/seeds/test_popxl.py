@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 
 import numpy as np
 import onnx
+import page
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from texts import PAIR
 from xdsl.dialects.builtin import TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 import populus
 from populus import popxl
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg
-from populus.dialects.popart import NoGradient, PopartOp, calls
+from populus.dialects.popart import POPART, NoGradient, PopartOp, calls
 from populus.dialects.popart.definition import definition_of, plain
 from populus.lowering import extensions
 from populus.popxl import ops
@@ -243,3 +246,70 @@ def test_X17_the_device_is_a_model_of_the_machine(example):
     session = popxl.Session(ir, "ipu_model")
     assert session.program.profile().target.name == "gc200"
     assert session.expected_inputs() == [stream]
+
+
+def test_X2_forward_and_gradient_print_the_same_parameters(changed):
+    module = built(extensions.load(changed(more=PAIR)).module.soft_clip, limit=0.5)
+    text = str(populus.vjp(module, ["x"]).program.module("popart"))
+    assert re.findall(r"acme.(soft_clip\w*) .*\{limit = 5.000000e-01 : f32\}", text) == ["soft_clip", "soft_clip_grad"]
+
+
+def built(function, **attributes):
+    with populus.Builder() as b:
+        b.output("y", function(b.input("x", (3,)), **attributes))
+    return b.module()
+
+
+def test_X6_the_shape_rule_may_be_asked_again_after_every_pass(example):
+    """`setup` may run at any time: PopART calls it again when an input's shape changes."""
+    module = built(example.leaky_relu, alpha=0.5)
+    op = next(o for o in module.walk() if isinstance(o, example.LeakyReluOp))
+    op.x.owner.insert_arg(TensorType(op.x.type.element_type, [5]), 1)
+    op.operands[0] = op.parent.args[1]
+    assert [t.get_shape() for t in op.infer()] == [(5,)]
+    assert [t.get_shape() for t in op.infer()] == [(5,)]
+    program = populus.compile(built(example.leaky_relu, alpha=0.5), level="popart")
+    program.pipeline.run(program.source.context(), program.module("popart").clone(), verify_each=True)
+
+
+def test_X8_the_page_of_what_ops_state_is_made_from_the_code(tool, root):
+    status, out, _ = tool("main", "docs-op", "--interface")
+    assert status == 0
+    assert (root / "docs/op-interface.md").read_text() == out
+    rows = {line.split("|")[1].strip(" `"): line.split("|")[3] for line in out.splitlines() if line.startswith("| `")}
+    assert "`popart-autodiff`" in rows["gradient"]
+    assert "`popart-to-popops`" in rows["lower"]
+    stated = {name for name, value in vars(PopartOp).items() if callable(value) and not name.startswith("_")}
+    assert stated - {"get_irdl_definition", "irdl_definition"} <= rows.keys()
+
+
+def test_X9_a_lowering_is_grown_once_at_the_op_s_place(example):
+    """`grow` is called for each op of its kind, in order, with its inputs there and its outputs to be set."""
+    with populus.Builder() as b:
+        one = example.leaky_relu(b.input("x", (3,)), alpha=0.5, name="one")
+        b.output("y", example.leaky_relu(one, alpha=0.25, name="two"))
+    module = populus.compile(b.module(), level="popops", pipeline="inference-plain").module("popops")
+    assert [where(op) for op in module.walk() if op.name == "popops.map"] == ["'one'", "'two'"]
+
+
+def test_X10_a_gradient_op_has_a_definition_a_page_and_the_right_values(changed, tool):
+    path = changed(more=PAIR)
+    status, out, _ = tool("main", "docs-op", "soft_clip_grad", "--load", path)
+    assert status == 0
+    assert r"$$y = 1 \, a \, (1 - \operatorname{tanh}(b) \, \operatorname{tanh}(b))$$" in out
+    assert "It is made by passes alone." in out
+    assert r"\frac{\partial L}{\partial x}" in tool("main", "docs-op", "leaky_relu")[1]
+    module = built(extensions.load(path).module.soft_clip, limit=0.5)
+    gradients = populus.vjp(module, ["x"]).run({"x": X}, {"y": np.ones(3, np.float32)})[1]["x"]
+    assert gradients == pytest.approx(0.5 * (1 - np.tanh(X) ** 2), rel=1e-5)
+    assert tool("main", "check-op", path)[0] == 0
+
+
+def test_X19_the_page_compares_every_op_of_popxl_with_ours(root):
+    assert (root / "docs/popxl-ops.md").read_text() == page.popxl_page()
+    rows = page.popxl_ops()
+    assert len(rows) >= 127
+    names = {op.name.removeprefix("popart.") for op in POPART.operations}
+    for row in rows:
+        assert row.ours or row.note, row.name
+        assert set(row.ours) <= names, row.name

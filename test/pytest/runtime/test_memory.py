@@ -17,7 +17,7 @@ from populus.dialects.poplar import CallOp, ExecuteOp, GraphOp, RepeatOp, Storag
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.table import context
 from populus.lowering.files import parse_text
-from populus.lowering.poplar_allocate import allocate, first_fit
+from populus.lowering.poplar_allocate import allocate, fitted
 from populus.runtime.liveness import liveness
 from populus.runtime.memory import Tenant, summary, tenants, usage
 
@@ -311,12 +311,12 @@ def tenant(bytes: int, first: int, last: int, start: int = 0, cells: int = 16) -
     return Tenant("t", ModuleOp([]), np.full(cells, bytes, np.int64), start, ((first, last),))
 
 
-def test_first_fit_fills_a_gap_and_round_the_ring_of_tiles():
+def test_fitted_fills_a_gap_and_round_the_ring_of_tiles():
     a, b, c = tenant(64, 0, 9), tenant(32, 0, 2), tenant(64, 3, 9)
     d, e = tenant(32, 3, 5), tenant(8, 0, 9, 14, 4)
-    assert list(first_fit([a, b, c, d, e], 16).values()) == [0, 64, 64, 128, 160]
+    assert list(fitted([a, b, c, d, e], 16).values()) == [0, 64, 64, 128, 160]
     ring = [tenant(8, 0, 9, 14, 4), tenant(8, 0, 9, 2, 4), tenant(8, 0, 9, 1, 1)]
-    assert list(first_fit(ring, 16).values()) == [0, 0, 8]
+    assert list(fitted(ring, 16).values()) == [0, 0, 8]
 
 
 def test_a_model_that_does_not_fit_is_told_in_one_line():
@@ -339,5 +339,5 @@ def test_many_variables_on_many_tiles_are_placed_in_no_time():
     births = [rng.randint(0, 700) for _ in range(800)]
     found = [tenant(8 * rng.randint(1, 500), b, b + rng.randint(0, 60), rng.randint(0, 5887), 5888) for b in births]
     begin = perf_counter()
-    first_fit(found, 5888)
+    fitted(found, 5888)
     assert perf_counter() - begin < 0.5

@@ -10,7 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PARTS = ("definition", "inference", "text", "levels", "gradient", "ties and zeros", "inputs kept", "hash", "strict", "tiles", "ONNX schema", "docs")
+PARTS = (
+    "definition", "inference", "text", "levels", "gradient", "ties and zeros", "inputs kept", "hash", "strict", "tiles",
+    "ONNX schema", "docs",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)

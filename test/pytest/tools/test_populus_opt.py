@@ -75,7 +75,7 @@ BAD_ARGUMENTS = {
     ),
     "an unknown argument": (
         ["--verify"],
-        "populus-opt: ambiguous option: --verify could match --verify-each, --verify-diagnostics (--help lists the options)",
+        "populus-opt: ambiguous option: --verify could match --verify-legal, --verify-each, --verify-diagnostics",
     ),
     "an unknown format": (["-t", "lvm"], "populus-opt: no output format 'lvm'; did you mean 'llvm'?"),
     "a file to load that is not there": (["--load", "no.py"], "populus-opt: no.py: no such file; --load takes a Python file"),

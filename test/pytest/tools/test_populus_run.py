@@ -120,7 +120,7 @@ def arguments(folder):
         "more tiles than anything": ([*b, "--tiles", "9999999"], "9999999 tiles are more than"),
         "an unknown engine": ([*b, "--engine", "fast"], "argument --engine: invalid choice: 'fast'"),
         "an unknown level": ([*b, "--level", "popnn"], "argument --level: invalid choice: 'popnn'"),
-        "an unknown pipeline": ([*b, "--pipeline", "fast"], "no pipeline 'fast'; there are inference, inference-plain"),
+        "an unknown pipeline": ([*b, "--pipeline", "fast"], "no pipeline 'fast'; there are emit, inference, inference-plain"),
         "a pipeline with an unknown pass": (
             [*b, "--pipeline", folder / "pipe.txt"],
             "no pass 'onnx-infer-shape'; did you mean 'onnx-infer-shapes'?",

@@ -1,0 +1,74 @@
+"""`poplar-emit`: the code that the vertices of a program run, as functions beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass
+
+from populus.dialects.element_types import dtype_of
+from populus.dialects.expr import ExprAttr
+from populus.dialects.poplar import FamilyOp, TensorType
+from populus.dialects.poplar.tile_mlir import function_of
+from populus.dialects.table import context
+
+
+@dataclass(frozen=True)
+class PoplarEmitPass(ModulePass):
+    """Adds a function of `scf`, `arith`, `math` and `memref` for each formula and each codelet written in Python.
+
+    It takes the vectors of one vertex; of families that run the same code there is one function, whose `families` counts them.
+    Codelets of the machine's library (products, pools, ..) have no code here. `codelet-to-llvm` lowers the functions further.
+    """
+
+    name = "poplar-emit"
+    PHASE = "emit"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        made: dict[str, FuncOp] = {}
+        for family in [f for f in op.walk() if isinstance(f, FamilyOp)]:
+            for key, text_or_module in _code(family):
+                if key not in made:
+                    module = Parser(context(), text_or_module).parse_module() if isinstance(text_or_module, str) else text_or_module
+                    function = next(f for f in module.body.block.ops if isinstance(f, FuncOp))
+                    function.detach()
+                    function.properties["sym_name"] = StringAttr(f"{family.codelet.data}_{len(made)}")
+                    function.attributes["families"] = IntegerAttr(0, i64)
+                    function.location = family.location
+                    op.body.block.add_op(function)
+                    made[key] = function
+                count = made[key].attributes["families"]
+                assert isinstance(count, IntegerAttr), count
+                made[key].attributes["families"] = IntegerAttr(count.value.data + 1, i64)
+
+
+def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
+    """What tells the family's code from other code, and the code; nothing for a codelet of the library."""
+    from populus.runtime.engine.native.elementwise import Pattern, module_of
+    from populus.runtime.engine.native.formulas import Unsupported
+    from populus.runtime.tape import tape_of
+
+    code = family.declaration.code
+    if code is not None:
+        sizes = {axis: max(b - a for a, b in zip(s.bounds(), s.bounds()[1:])) for axis, s in family.space.axes}
+        elements = {f.name: _element(v.type) for f, v in family.connections()}
+        fields = {v: (tuple(sizes[a] for a in axes), elements[v]) for v, axes in code.axes.items()}
+        yield f"{code.name} {fields}", function_of(code, fields)
+    elif isinstance(formula := family.params.data.get("expr"), ExprAttr):
+        operands = tuple(dtype_of(_element(v.type)) for f, v in family.connections() if f.name != "y")
+        pattern = Pattern(tape_of(formula.data, operands), 1, ("one",) * (len(operands) + 1), ())
+        try:
+            yield pattern.key, module_of(pattern, "map")
+        except Unsupported:
+            return
+
+
+def _element(type: Attribute) -> Attribute:
+    assert isinstance(type, TensorType), type
+    return type.element

@@ -1,0 +1,71 @@
+"""Python files that several rows' tests load, behind the text of `examples/leaky_relu.py`."""
+
+# A gradient that is an op of its own: X2, X10, P13.
+PAIR = '''
+
+from populus.dialects.popart.base import BinaryOp
+
+
+@irdl_op_definition
+class SoftClipGradOp(BinaryOp):
+    """`y = a (1 - limit tanh(b)^2)`, the gradient of soft_clip: a that of its result, b its operand. Source: a test."""
+
+    name = "acme.soft_clip_grad"
+    ONNX: ClassVar = ("com.acme", "SoftClipGrad", 1)
+    INTERNAL: ClassVar = True
+    T: ClassVar = tensors("T", f16, f32, f64)
+    a = operand_def(T)
+    b = operand_def(T)
+    y = result_def(T)
+    limit = number(1.0, low=0, high=8)
+
+    def forward(self, a: Expr, b: Expr) -> Expr:
+        return self.limit.value.data * a * (1 - tanh(b) * tanh(b))
+
+
+@irdl_op_definition
+class SoftClipOp(UnaryOp):
+    """`y = limit tanh(x)`. Source: a test."""
+
+    name = "acme.soft_clip"
+    ONNX: ClassVar = ("com.acme", "SoftClip", 1)
+    T: ClassVar = tensors("T", f16, f32, f64)
+    x = operand_def(T)
+    y = result_def(T)
+    limit = number(1.0, low=0, high=8)
+
+    def forward(self, x: Expr) -> Expr:
+        return self.limit.value.data * tanh(x)
+
+    def gradient(self, b, grads):
+        return [b.insert(SoftClipGradOp(grads[0], self.x, limit=self.limit)).y]
+
+
+soft_clip = function_of(SoftClipOp)
+from populus.dialects.expr import tanh
+'''
+
+# An op that says what it is, and not how tiles compute it: P1.
+NO_LOWERING = '''
+
+from populus.dialects.popart.base import PopartOp
+
+
+@irdl_op_definition
+class ReverseOp(PopartOp):
+    """`y[i] = x[n - 1 - i]`. Source: a test."""
+
+    name = "acme.reverse"
+    T: ClassVar = tensors("T", f16, f32, f64)
+    x = operand_def(T)
+    y = result_def(T)
+
+    def infer(self):
+        return [self.x.type]
+
+    def evaluate(self, x):
+        return [x[::-1].copy()]
+
+
+reverse = function_of(ReverseOp)
+'''

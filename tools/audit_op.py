@@ -1,0 +1,173 @@
+"""What each pass and each engine does with an op: `populus-opt --audit-op leaky_relu`.
+
+| verdict | meaning |
+|---|---|
+| handled | the pass (or engine) does something of the op's own, which the word beside it tells |
+| passes through | the op is there before and after, or its library calls are |
+| refused | one line says why |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.builder import Builder as OpBuilder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.exceptions import VerifyException
+
+from populus.api import ENGINES, compile
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.onnx.structure import CustomOp
+from populus.dialects.popart import POPART
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.dialects.popart.definition import Definition, definition_of
+from populus.lowering.onnx_custom import custom_ops
+from populus.lowering.pipeline import Pipeline
+from populus.tools.op_model import OpModel, function_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LIBRARIES = ("popops", "poplin", "popnn", "poprand")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A pass or an engine, and what it does."""
+
+    place: str
+    verdict: str
+    word: str = ""
+
+
+def audit(ctx: Context, name: str, pipeline: Pipeline) -> list[Finding]:
+    """What happens to an op on its way down. Raises PopulusError for an op that there is not, or that cannot be built alone."""
+    definition = definition_of(_found(ctx, name))
+    model = OpModel(definition)
+    try:
+        module = model.module(model.examples[0])
+    except (PopulusError, VerifyException, AssertionError) as error:
+        raise PopulusError(
+            f"{definition.op.name} cannot be tried: {' '.join(str(error).split())}; state EXAMPLES, operand shapes and attributes"
+        ) from error
+    return [*_passes(ctx, definition, model, module, pipeline), _values(definition), _gradient(model), *_engines(model, module)]
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """A line for each, in columns."""
+    width = max(len(f.place) for f in findings)
+    return "\n".join(f"{f.place:{width}}  {f.verdict:14}  {f.word}".rstrip() for f in findings)
+
+
+def _found(ctx: Context, name: str) -> type[PopartOp]:
+    ops = {op.name: op for op in (*POPART.operations, *ctx.loaded_ops) if issubclass(op, PopartOp)}
+    short = {n.partition(".")[2]: n for n in sorted(ops, key=lambda n: not n.startswith("popart."))}  # your own goes before a built-in
+    full = name if name in ops else short.get(name, name)
+    if full not in ops:
+        raise PopulusError(f"there is no op '{name}'{did_you_mean(name, [*ops, *short])}")
+    return ops[full]
+
+
+def _passes(ctx: Context, definition: Definition, model: OpModel, built: ModuleOp, pipeline: Pipeline) -> Iterator[Finding]:
+    module = built.clone()
+    above = pipeline.down_to("onnx")
+    if definition.identity is None:
+        yield from (Finding(p.name, "passes through", "no ONNX identity: models do not have it") for p in above.passes)
+        below = pipeline.from_level("popart")
+    else:
+        from populus.lowering.import_onnx import import_onnx
+
+        module, below = import_onnx(_model(definition, built), customs=custom_ops(ctx)), pipeline
+    kinds = (definition.op, CustomOp)
+    for p in below.passes:
+        before, names = _count(module, kinds), {op.name for op in module.walk()}
+        try:
+            p.apply(ctx, module)
+        except (PopulusError, VerifyException) as error:
+            yield Finding(p.name, "refused", " ".join(str(error).split()))
+            return
+        if before and _count(module, kinds[:1]) != _count_was(before):
+            became = sorted({op.name for op in module.walk()} - names)
+            yield Finding(p.name, "handled", f"becomes {', '.join(became)}" if became else "is replaced by its operand")
+        elif gone := sorted(n for n in names - {op.name for op in module.walk()} if n.partition(".")[0] in LIBRARIES):
+            yield Finding(p.name, "passes through", f"{', '.join(gone)} of it becomes a part of the tile program")
+        else:
+            yield Finding(p.name, "passes through")
+
+
+def _count(module: ModuleOp, kinds: tuple[type, ...]) -> tuple[int, ...]:
+    found = tuple(sum(isinstance(op, kind) for op in module.walk()) for kind in kinds)
+    return found if any(found) else ()
+
+
+def _count_was(before: tuple[int, ...]) -> tuple[int, ...]:
+    return before[:1] if before[0] else ()
+
+
+def _values(definition: Definition) -> Finding:
+    from populus.runtime.interpreter import functions
+
+    if definition.op in functions():
+        return Finding("popart evaluator", "handled", "by NumPy")
+    if issubclass(definition.op, ElementwiseOp):
+        return Finding("popart evaluator", "handled", "by its formula")
+    if definition.has_evaluate:
+        return Finding("popart evaluator", "handled", "by its evaluate")
+    return Finding("popart evaluator", "passes through", "by its lowering")
+
+
+def _gradient(model: OpModel) -> Finding:
+    module = model.module(model.examples[0])
+    op = model.op(module)
+    last = function_of(module).body.block.last_op
+    assert last is not None
+    try:
+        found = op.gradient(OpBuilder(InsertPoint.before(last)), list(op.results))
+    except (PopulusError, VerifyException) as error:
+        return Finding("popart-autodiff", "refused", " ".join(str(error).split()))
+    flows = [o.name for o, g in zip(model.definition.operands, found) if g is not None]
+    return Finding("popart-autodiff", "handled", f"to {', '.join(flows)}" if flows else "nothing flows")
+
+
+def _engines(model: OpModel, module: ModuleOp) -> Iterator[Finding]:
+    for engine in ENGINES:
+        try:
+            program = compile(module, engine=engine, tiles=4)
+            program.run(model.inputs(model.examples[0]))
+        except PopulusError as error:
+            yield Finding(f"engine {engine}", "refused", " ".join(str(error).split()))
+            continue
+        left = ", ".join(program.session.fallbacks)
+        yield Finding(f"engine {engine}", "passes through" if left else "handled", f"left to NumPy: {left}" if left else "")
+
+
+def _model(definition: Definition, module: ModuleOp) -> ModelProto:
+    """The op's model as ONNX would have it."""
+    from onnx import helper
+
+    from populus.dialects.onnx.types import to_proto
+    from populus.dialects.popart.definition import plain
+
+    assert definition.identity is not None
+    domain, kind, versions = definition.identity
+    function = function_of(module)
+    op = next(o for o in module.walk() if isinstance(o, definition.op))
+    names = [f"x{i}" for i in range(len(op.operands))]
+    given = {n: plain(v) for n, v in op.properties.items() if n in definition.properties}
+    attributes = {n: int(v) if isinstance(v, bool) else v for n, v in given.items()}
+    results = [f"y{i}" for i in range(len(op.results))]
+    values = [
+        [helper.make_value_info(n, to_proto(v.type)) for n, v in zip(*pair)] for pair in ((names, op.operands), (results, op.results))
+    ]
+    assert function is not None
+    node = helper.make_node(kind, names, results, name=definition.name, domain=domain, **attributes)
+    opsets = {"": 20, domain: max(versions)}
+    return helper.make_model(
+        helper.make_graph([node], definition.name, *values),
+        ir_version=10,
+        opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
+    )
