@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.builder import Builder as OpBuilder
 from xdsl.context import Context
@@ -154,20 +154,14 @@ def _model(definition: Definition, module: ModuleOp) -> ModelProto:
 
     assert definition.identity is not None
     domain, kind, versions = definition.identity
-    function = function_of(module)
     op = next(o for o in module.walk() if isinstance(o, definition.op))
     names = [f"x{i}" for i in range(len(op.operands))]
     given = {n: plain(v) for n, v in op.properties.items() if n in definition.properties}
-    attributes = {n: int(v) if isinstance(v, bool) else v for n, v in given.items()}
+    attributes: dict[str, Any] = {n: int(v) if isinstance(v, bool) else v for n, v in given.items()}
     results = [f"y{i}" for i in range(len(op.results))]
-    values = [
-        [helper.make_value_info(n, to_proto(v.type)) for n, v in zip(*pair)] for pair in ((names, op.operands), (results, op.results))
-    ]
-    assert function is not None
+    inputs = [helper.make_value_info(n, to_proto(v.type)) for n, v in zip(names, op.operands)]
+    outputs = [helper.make_value_info(n, to_proto(v.type)) for n, v in zip(results, op.results)]
     node = helper.make_node(kind, names, results, name=definition.name, domain=domain, **attributes)
-    opsets = {"": 20, domain: max(versions)}
-    return helper.make_model(
-        helper.make_graph([node], definition.name, *values),
-        ir_version=10,
-        opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
-    )
+    graph = helper.make_graph([node], definition.name, inputs, outputs)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(domain, max(versions))]
+    return helper.make_model(graph, ir_version=10, opset_imports=opsets)
