@@ -95,7 +95,7 @@ class _Writer:
         return graph
 
     def node(self, op: Operation) -> NodeProto:
-        from onnx import NodeProto
+        from onnx import AttributeProto, NodeProto
 
         node = NodeProto(name=op.location.desc.data if isinstance(op.location, NameLoc) else "")
         if isinstance(op, CustomOp):
@@ -118,7 +118,7 @@ class _Writer:
         for key, region in zip(op.GRAPHS if isinstance(op, OnnxOp) else (), op.regions):
             if region.blocks:
                 attribute = node.attribute.add()
-                attribute.name, attribute.type = key, 5  # GRAPH
+                attribute.name, attribute.type = key, AttributeProto.GRAPH
                 attribute.g.CopyFrom(self.graph(region.block, (), f"{node.name}_{key}"))
         return node
 

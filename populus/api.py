@@ -26,7 +26,8 @@ from populus.dialects.texts import NO_TEXTS, Texts, texts
 from populus.lowering import extensions
 from populus.lowering.files import in_file, read_module
 from populus.lowering.passes import PASSES
-from populus.lowering.pipeline import LEVELS, Pipeline, Timing
+from populus.lowering.phases import LEVELS
+from populus.lowering.pipeline import Pipeline, Timing
 
 if TYPE_CHECKING:
     import numpy as np

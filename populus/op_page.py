@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import TensorType, f32, i1, i32
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
@@ -9,7 +11,7 @@ from xdsl.utils.test_value import create_ssa_value
 
 from populus.builder import signature_of
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.expr import derivative
+from populus.dialects.expr import Expr, derivative
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, Operand, definition_of, plain
 from populus.latex import latex
@@ -53,17 +55,24 @@ def formulas(d: Definition) -> list[str]:
         try:
             op = d.op(*(create_ssa_value(_sample(o, element)) for o in d.operands))
             formula = op.formula()
-            slopes = op.derivatives() if any(derivative(formula, i + 1) is not None for i in range(len(names))) else []
+            slopes = _slopes(op, formula)
         except (PopulusError, VerifyException):  # its operands are of other elements
             continue
-        except KeyError:  # a function without a derivative
-            slopes = []
         found = [f"{d.results[0].name} = {latex(formula, names)}"]
         for name, slope in zip(names, slopes):
             if slope is not None:
                 found.append(rf"\frac{{\partial L}}{{\partial {name}}} = {latex(slope, [*names, d.results[0].name, 'g'])}")
         return found
     return []
+
+
+def _slopes(op: ElementwiseOp, formula: Expr) -> Sequence[Expr | None]:
+    """The gradients of the operands; none of a formula through which nothing flows."""
+    try:
+        flows = any(derivative(formula, i + 1) is not None for i in range(len(op.operands)))
+    except KeyError:  # a function without a derivative
+        return []
+    return op.derivatives() if flows else []
 
 
 def _sample(o: Operand, element: Attribute) -> TensorType[Attribute]:

@@ -19,7 +19,8 @@ from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.poplar import GraphOp
 from populus.dialects.table import context
-from populus.lowering.pipeline import LEVELS, Pipeline, Timing
+from populus.lowering.phases import LEVELS
+from populus.lowering.pipeline import Pipeline, Timing
 from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays
 from populus.tools.progress import stages, working
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from populus.api import ENGINES, Program, compile
 from populus.dialects.diagnostics import PopulusError
 from populus.levels import compare_levels
-from populus.lowering.pipeline import LEVELS
+from populus.lowering.phases import LEVELS
 from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays, write_npz
 from populus.tools.command import dims_of
 from populus.tools.progress import stages, working

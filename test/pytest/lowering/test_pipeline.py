@@ -14,7 +14,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.pipeline import LEVELS, Pipeline, Timing
+from populus.lowering.phases import LEVELS
+from populus.lowering.pipeline import Pipeline, Timing
 
 RAN: list[str] = []
 
