@@ -55,6 +55,7 @@ class Blob:
         """The content. Raises PopulusError if it was a file's that has changed."""
         if self._file is not None and self._bytes is not None:
             self._file.touch(self._bytes.size)
+            self._file.fetch()
         return self._bytes
 
     @property

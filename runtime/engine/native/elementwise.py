@@ -17,6 +17,7 @@ import numpy as np
 from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.copies import copy as copies
+from populus.runtime.engine.native.forms import has_form
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
@@ -59,7 +60,7 @@ class Pattern:
 
 
 def module_of(pattern: Pattern, name: str) -> ModuleOp:
-    """The codelet in `func`, `scf`, `arith`, `math` and `memref`. Raises Unsupported."""
+    """The codelet in `func`, `scf`, `arith`, `math` and `memref`."""
     from xdsl.builder import Builder
     from xdsl.dialects import arith, func, memref, scf
     from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, ModuleOp, i1
@@ -164,28 +165,6 @@ def caller(name: str, callee: str, pointers: int, numbers: int) -> str:
     )
 
 
-_known: dict[str, bool] = {}
-
-
-def _expressible(pattern: Pattern) -> bool:
-    """Whether the formula has native steps only. Known by trying, once for each tape."""
-    from populus.runtime.engine.native.formulas import Formula, Unsupported, element_type
-
-    tape = pattern.tape
-    key = Pattern(tape, 1, (), ()).key
-    if key not in _known:
-        from xdsl.dialects.test import TestOp
-
-        try:
-            operands: list[SSAValue] = [TestOp(result_types=[element_type(d)]).results[0] for d in tape.operands]
-            element_type(tape.dtype)
-            Formula(lambda op: None).run(tape, operands)
-            _known[key] = True
-        except Unsupported:
-            _known[key] = False
-    return _known[key]
-
-
 def map(library: Library, task: Task) -> list[Launch] | None:
     """`y = expr(x1, x2, ...)`, inputs stretched to y; an `inout` input is y."""
     expr = task.params["expr"]
@@ -197,6 +176,8 @@ def map(library: Library, task: Task) -> list[Launch] | None:
     tape = tape_of(expr, tuple(a.dtype for a in inputs))
     if tape.result < len(tape.operands):
         return copies(library, inputs[tape.result], out)
+    if not has_form(tape):
+        return None
     inputs = [np.broadcast_to(a, out.shape) for a in inputs]
     same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
     if any(i not in same and np.may_share_memory(a, out) for i, a in enumerate(inputs)):
@@ -206,8 +187,6 @@ def map(library: Library, task: Task) -> list[Launch] | None:
         return None
     elements = [[s // a.itemsize for s in steps] for a, steps in zip((*inputs, out), strides)]
     pattern = Pattern(tape, len(shape), tuple(STRIDE.get(s[-1], "any") for s in elements), same)
-    if not _expressible(pattern):
-        return None
     args: list[int | Array | Kernel] = [a for i, a in enumerate(inputs) if i not in same]
     args += [out, *shape[1:]]
     for i, (steps, kind) in enumerate(zip(elements, pattern.strides)):

@@ -13,31 +13,30 @@ from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, f64, i1, i32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, f64, i1, i8, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from populus.runtime.engine.native.forms import COMPARES, FLOATS, HALVES, INTEGERS
 from populus.runtime.tape import Step, Tape
 
 DType = np.dtype[Any]
 
 
-class Unsupported(Exception):
-    """A step that has no native form."""
-
-
 def element_type(dtype: DType) -> Attribute:
-    """The type of a value in a register: booleans are i1, integers have no sign. Raises Unsupported."""
+    """The type of a value in a register: booleans are i1, integers have no sign, floats of 16 bits are those bits."""
     match dtype.kind, dtype.name:
         case "b", _:
             return i1
         case "i" | "u", _ if dtype.isbuiltin == 1:
             return IntegerType(8 * dtype.itemsize)
+        case _, name if name in HALVES:
+            return i16
         case _, "float32":
             return f32
         case _, "float64":
             return f64
         case _:
-            raise Unsupported(dtype.name)
+            raise AssertionError(dtype)
 
 
 def as_integer(type: Attribute) -> IntegerType | None:
@@ -55,7 +54,7 @@ class Formula:
         return op.results[0]
 
     def constant(self, value: float, type: Attribute) -> SSAValue:
-        """A number. Raises Unsupported for what text cannot say."""
+        """A number."""
         if (integer := as_integer(type)) is not None:
             n = integer.bitwidth
             bits = int(value) & ((1 << n) - 1)
@@ -92,14 +91,15 @@ class Formula:
     # -- whole tapes
 
     def run(self, tape: Tape, operands: list[SSAValue]) -> SSAValue:
-        """The value of a tape. Raises Unsupported."""
+        """The value of a tape that has a form."""
         values = list(operands)
         dtypes: list[DType] = list(tape.operands)
         literals: set[int] = set()
         for literal in tape.literals:
             if not pymath.isnan(float(literal.item())):
                 literals.add(len(values))
-            values.append(self.constant(literal.item(), element_type(literal.dtype)))
+            number = literal.view(np.int16) if literal.dtype.name in HALVES else literal
+            values.append(self.constant(number.item(), element_type(literal.dtype)))
             dtypes.append(literal.dtype)
         for step in tape.steps:
             args = [values[i] for i in step.args]
@@ -116,53 +116,145 @@ class Formula:
                 return self.select(args[2], args[0], args[1])
             case "convert":
                 return self.convert(args[0], dtype, step.dtype)
+            case "bits":
+                return self.bits(args[0], dtype, step.dtype)
             case "max" | "min" if kind == "f":
                 return self.extreme(name, args[0], args[1], literal)
             case "signum" if kind == "f":
                 return self.signum(args[0])
             case _:
                 pass
-        if kind == "f" and name in _COMPARES:
+        if name in COMPARES and kind == "f":
             return self.compare(args[0], args[1], _COMPARES[name][0])
-        if kind in "iub" and name in _COMPARES:
+        if name in COMPARES:
             return self.op(arith.CmpiOp(args[0], args[1], _COMPARES[name][1 if kind == "i" else 2]))
-        if kind == "f" and name in _FLOATS:
+        if kind == "f" and name in FLOATS:
             return self.op(_FLOATS[name](*args))
         if kind == "f" and name in _TESTS:
             return _TESTS[name](self, args[0])
-        if dtype.name == "float32" and name in _ROUNDED:
+        if kind == "f":
             return _ROUNDED[name](self, args[0])
-        if kind in "iu" and name in _INTEGERS:
+        if kind == "b":
+            return self.op(arith.XOrIOp(args[0], self.constant(1, i1)) if name == "logical_not" else _LOGICAL[name](*args))
+        if name in INTEGERS:
             return self.op(_INTEGERS[name](*args))
-        if kind in "iu" and name in ("max", "min"):
-            return self.op(_EXTREMES[name, kind](*args))
-        if kind == "i" and name in ("neg", "abs"):
-            negative = self.op(arith.SubiOp(self.constant(0, args[0].type), args[0]))
-            if name == "neg":
+        return self.of_integers(name, kind == "i", *args)
+
+    def of_integers(self, name: str, signed: bool, a: SSAValue, *rest: SSAValue) -> SSAValue:
+        """What LLVM leaves open is here as NumPy has it: division by 0 is 0, bits that are shifted out are gone."""
+        zero, one, minus = (self.constant(n, a.type) for n in (0, 1, -1))
+        negative = self.op(arith.SubiOp(zero, a))
+        match name:
+            case "neg":
                 return negative
-            return self.select(self.op(arith.CmpiOp(args[0], self.constant(0, args[0].type), "slt")), negative, args[0])
-        if kind == "b" and name in _LOGICAL:
-            return self.op(_LOGICAL[name](*args))
-        if kind == "b" and name == "logical_not":
-            return self.op(arith.XOrIOp(args[0], self.constant(1, i1)))
-        raise Unsupported(f"{name} of {dtype}")
+            case "abs":
+                return self.select(self.op(arith.CmpiOp(a, zero, "slt")), negative, a) if signed else a
+            case "bitwise_not":
+                return self.op(arith.XOrIOp(a, minus))
+            case "signum":
+                positive = self.select(self.op(arith.CmpiOp(a, zero, "sgt" if signed else "ugt")), one, zero)
+                return self.select(self.op(arith.CmpiOp(a, zero, "slt")), minus, positive) if signed else positive
+            case _:
+                pass
+        (b,) = rest
+        if name in ("max", "min"):
+            return self.op(_EXTREMES[name, "i" if signed else "u"](a, b))
+        if name in ("shift_left", "shift_right"):
+            width = as_integer(a.type)
+            assert width is not None, a.type
+            fits = self.op(arith.CmpiOp(b, self.constant(width.bitwidth, a.type), "ult"))
+            by = self.select(fits, b, zero)
+            if name == "shift_left":
+                return self.select(fits, self.op(arith.ShLIOp(a, by)), zero)
+            if not signed:
+                return self.select(fits, self.op(arith.ShRUIOp(a, by)), zero)
+            last = self.constant(width.bitwidth - 1, a.type)
+            return self.op(arith.ShRSIOp(a, self.select(fits, b, last)))
+        none = self.op(arith.CmpiOp(b, zero, "eq"))
+        divisor = self.select(none, one, b)
+        if signed:  # the least number by -1
+            turned = self.op(arith.CmpiOp(b, minus, "eq"))
+            divisor = self.select(turned, one, divisor)
+            if name == "rem":
+                value = self.op(arith.RemSIOp(a, divisor))
+            else:
+                value = self.select(turned, negative, self.op(arith.DivSIOp(a, divisor)))
+        else:
+            value = self.op(arith.RemUIOp(a, divisor) if name == "rem" else arith.DivUIOp(a, divisor))
+        return self.select(none, zero, value)
+
+    def bits(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
+        """The same bits; of a byte that becomes a boolean, any."""
+        if to.kind == "b":
+            return x if source.kind == "b" else self.op(arith.CmpiOp(x, self.constant(0, x.type), "ne"))
+        if source.kind == "b":
+            return self.op(arith.ExtUIOp(x, i8))
+        return x if x.type == element_type(to) else self.op(arith.BitcastOp(x, element_type(to)))
+
+    # -- floats of 16 bits
+
+    def widened(self, x: SSAValue, dtype: DType) -> SSAValue:
+        """In f32, exactly."""
+        bits = self.op(arith.ExtUIOp(x, i32))
+
+        def shifted(value: SSAValue, by: int) -> SSAValue:
+            return self.op(arith.ShLIOp(value, self.constant(by, i32)))
+
+        if dtype.name == "bfloat16":
+            return self.op(arith.BitcastOp(shifted(bits, 16), f32))
+        sign = shifted(self.op(arith.AndIOp(bits, self.constant(0x8000, i32))), 16)
+        size = shifted(self.op(arith.AndIOp(bits, self.constant(0x7FFF, i32))), 13)
+        # The product moves the exponent, of numbers without a leading one too.
+        finite = self.op(arith.BitcastOp(self.mul(self.op(arith.BitcastOp(size, f32)), self.constant(2.0**112, f32)), i32))
+        beyond = self.op(arith.OrIOp(size, self.constant(0x7F800000, i32)))
+        large = self.op(arith.CmpiOp(size, self.constant(0x7C00 << 13, i32), "uge"))
+        return self.op(arith.BitcastOp(self.op(arith.OrIOp(self.select(large, beyond, finite), sign)), f32))
+
+    def narrowed(self, x: SSAValue, dtype: DType) -> SSAValue:
+        """To the nearest, to the even one of two."""
+        bits = self.op(arith.BitcastOp(x, i32))
+
+        def number(n: int) -> SSAValue:
+            return self.constant(n, i32)
+
+        def down(value: SSAValue, by: int) -> SSAValue:
+            return self.op(arith.ShRUIOp(value, number(by)))
+
+        def rounded(value: SSAValue, by: int, bias: int) -> SSAValue:
+            odd = self.op(arith.AndIOp(down(value, by), number(1)))
+            return down(self.op(arith.AddiOp(self.op(arith.AddiOp(value, number(bias))), odd)), by)
+
+        nan = self.compare(x, x, "uno")
+        if dtype.name == "bfloat16":
+            quiet = self.op(arith.OrIOp(down(bits, 16), number(0x40)))
+            return self.op(arith.TruncIOp(self.select(nan, quiet, rounded(bits, 16, 0x7FFF)), i16))
+        size = self.op(arith.AndIOp(bits, number(0x7FFFFFFF)))
+        sign = down(self.op(arith.AndIOp(bits, number(-0x80000000))), 16)
+        normal = rounded(size, 13, 0xFFF - (112 << 23))
+        # 0.5 has its last bit where the least number of 16 bits has: the addition rounds.
+        moved = self.add(self.op(arith.BitcastOp(size, f32)), self.constant(0.5, f32))
+        small = self.op(arith.SubiOp(self.op(arith.BitcastOp(moved, i32)), number(0x3F000000)))
+        value = self.select(self.op(arith.CmpiOp(size, number(0x38800000), "ult")), small, normal)
+        value = self.select(self.op(arith.CmpiOp(size, number(0x47800000), "uge")), number(0x7C00), value)
+        value = self.select(nan, number(0x7E00), value)
+        return self.op(arith.TruncIOp(self.op(arith.OrIOp(value, sign)), i16))
 
     def convert(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
+        if source.name in HALVES:
+            return self.convert(self.widened(x, source), np.dtype(np.float32), to)
+        if to.name in HALVES:
+            return self.narrowed(self.convert(x, source, np.dtype(np.float32)), to)
         type = element_type(to)
         if to.kind == "b":
             zero = self.constant(0, x.type)
             return self.compare(x, zero, "une") if source.kind == "f" else self.op(arith.CmpiOp(x, zero, "ne"))
         if source.kind == "f":
-            if not isinstance(type, AnyFloat):  # what NumPy makes of numbers beyond the integers is the C compiler's affair
-                raise Unsupported(f"{source} to {to}")
             if source.itemsize == to.itemsize:
                 return x
             return self.op(arith.ExtFOp(x, type) if to.itemsize > source.itemsize else arith.TruncFOp(x, type))
         if isinstance(type, AnyFloat):
             if source.kind == "i":
                 return self.op(arith.SIToFPOp(x, type))
-            if source.itemsize == 8:
-                raise Unsupported(f"{source} to {to}")
             return self.op(arith.SIToFPOp(self.op(arith.ExtUIOp(x, IntegerType(32 if source.itemsize < 4 else 64))), type))
         narrow, wide = as_integer(x.type), as_integer(type)
         assert narrow is not None, x.type

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from conftest import Command
 from wheel import LEFT_OUT, Case, cases
+from xdsl.dialects.builtin import bf16
 
 import populus
 from populus.dialects.diagnostics import LocatingParser, verify
-from populus.dialects.element_types import element_of
+from populus.dialects.element_types import dtype_of, element_of
 from populus.dialects.table import context
 from populus.runtime.engine.native import cache
 from populus.runtime.engine.native.jit import Library
@@ -127,9 +128,48 @@ def test_integers_wrap_around_and_compare_by_their_sign(dtype):
         "max(_1, _2)",
         "min(_1, _2)",
         "bitwise_xor(_1, _2)",
+        "bitwise_not(_1)",
+        "divide(_1, _2)",
+        "rem(_1, _2)",
+        "shift_left(_1, _2)",
+        "shift_right(_1, _2)",
+        "signum(_1)",
+        "neg(_1)",
+        "abs(_1)",
+        "inv(_1)",
         "select(_1, _2, lt(_1, _2))",
     ):
         np.testing.assert_array_equal(mapped(expression, a, b, out=name), mapped(expression, a, b, out=name, engine="numpy"))
+
+
+HALVES = (np.dtype(np.float16), dtype_of(bf16))
+
+
+@pytest.mark.parametrize("half", HALVES, ids=str)
+@pytest.mark.parametrize("cpu", [None, "x86-64"])
+def test_floats_of_16_bits_are_computed_in_f32_and_rounded_to_the_nearest(half, cpu):
+    if cpu is not None and platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the CPU without vectors is an x86-64")
+    name = str(element_of(half))
+    every = np.arange(1 << 16, dtype=np.uint16).view(half)
+    a, b = np.random.default_rng(0).permutation(1 << 16).astype(np.uint16).view(half), every
+    wide = every.astype(np.float32)
+    between = np.concatenate([np.nextafter(wide, side) for side in (np.float32(np.inf), np.float32(-np.inf))])
+    halfway = (wide[:-1].astype("f8") + wide[1:]).astype("f4") / 2
+    programs = [
+        ("cast(_1, f32)", [every], "f32"),
+        (f"cast(_1, {name})", [np.concatenate([wide, between, halfway, SPECIAL])], name),
+        ("add(mul(_1, _2), _1)", [a, b], name),
+        ("max(_1, _2)", [a, b], name),
+        ("select(_1, neg(_2), lt(_1, _2))", [a, b], name),
+        ("sqrt(abs(_1))", [a], name),
+        ("divide(_1, 3.0)", [a], name),
+        ("cast(_1, f64)", [a], "f64"),
+        (f"cast(_1, {name})", [np.arange(-128, 128).astype("i1")], name),
+    ]
+    for expression, arrays, out in programs:
+        found, expected = mapped(expression, *arrays, out=out, cpu=cpu), mapped(expression, *arrays, out=out, engine="numpy")
+        np.testing.assert_array_equal(found.astype("f8"), expected.astype("f8"), err_msg=expression)
 
 
 @pytest.mark.parametrize(

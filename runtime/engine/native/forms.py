@@ -1,0 +1,73 @@
+"""Which steps of a tape have a native form: known from a table, so that a program whose kernels are compiled already needs no builder.
+
+`formulas.py` has the forms, by the same names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from populus.runtime.tape import Step, Tape
+
+DType = np.dtype[Any]
+
+HALVES = frozenset(("float16", "bfloat16"))  # in registers as 16 bits; computed in f32
+COMPARES = frozenset(("equal", "gt", "gte", "lt", "lte"))
+FLOATS = frozenset(("abs", "add", "ceil", "divide", "floor", "mul", "nearbyint", "neg", "sqrt", "sub", "trunc"))
+TESTS = frozenset(("isfinite", "isinf", "isnan"))
+ROUNDED = frozenset(("exp", "log", "tanh"))
+INTEGERS = frozenset(("add", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "sub"))
+COMPOSED = frozenset(("abs", "bitwise_not", "int_divide", "max", "min", "neg", "rem", "shift_left", "shift_right", "signum"))  # of integers
+LOGICAL = frozenset(("logical_and", "logical_not", "logical_or", "logical_xor"))
+
+
+def held(dtype: DType) -> bool:
+    """Whether a register holds values of the type."""
+    plain = dtype.kind == "b" or (dtype.kind in "iu" and dtype.isbuiltin == 1)
+    return plain or dtype.name in ("float32", "float64") or dtype.name in HALVES
+
+
+def has_form(tape: Tape) -> bool:
+    """Whether all of a tape can be native code."""
+    if not all(held(d) for d in (*tape.operands, *(x.dtype for x in tape.literals), *(s.dtype for s in tape.steps))):
+        return False
+    dtypes = [*tape.operands, *(x.dtype for x in tape.literals)]
+    for step in tape.steps:
+        if not _step(step, dtypes[step.args[0]]):
+            return False
+        dtypes.append(step.dtype)
+    return True
+
+
+def _step(step: Step, dtype: DType) -> bool:
+    name, kind = step.name, dtype.kind
+    if name in ("mask", "blend"):
+        return True
+    if name == "convert":
+        return _converts(dtype, step.dtype)
+    if name == "bits":
+        return True
+    if dtype.name in HALVES:
+        return False
+    if name in COMPARES:
+        return True
+    if kind == "f":
+        return name in FLOATS or name in TESTS or name in ("max", "min", "signum") or (dtype.name == "float32" and name in ROUNDED)
+    if kind == "b":
+        return name in LOGICAL
+    return name in INTEGERS or name in COMPOSED
+
+
+def _converts(source: DType, to: DType) -> bool:
+    float_source, float_to = (d.kind == "f" or d.name in HALVES for d in (source, to))
+    if to.kind == "b":
+        return True
+    if float_source:  # what NumPy makes of numbers beyond the integers is the C compiler's affair
+        return float_to and not (source.name == "float64" and to.name in HALVES)  # rounded once, not through f32
+    if not float_to:
+        return True
+    if to.name in HALVES:
+        return source.itemsize <= 2
+    return source.kind in "ib" or source.itemsize < 8
