@@ -24,6 +24,7 @@ from populus.dialects.texts import KEY
 from populus.lowering.onnx_custom import custom_ops
 from populus.lowering.onnx_host import is_text
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
+from populus.lowering.onnx_structure import is_control
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def _fold(block: Block, inference: Inference) -> None:
         if not isinstance(op, OnnxOp):
             continue
         try:
-            if op.OP_TYPE == "If" and not op.DOMAIN:
+            if is_control(op):
                 for region in op.regions:
                     _fold(region.block, inference)
             elif (arrays := _arrays(op, inference)) is not None:

@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
 from populus.lowering.onnx_custom import custom_ops
-from populus.lowering.onnx_inference import Inference, set_function_type, set_type
+from populus.lowering.onnx_inference import WRITE_OUT, Inference, set_function_type, set_type
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,19 @@ class OnnxInferShapesPass(ModulePass):
     """Types for all values, by ONNX's own inference; what computes shapes is evaluated on the way.
 
     dims: sizes of symbolic dimensions, as `batch=1`, for those that were left open when the model was read.
+    write_out: how many ops a loop's iterations may make to be written out in a row; 0 keeps all loops that can be kept.
     """
 
     name = "onnx-infer-shapes"
     dims: tuple[str, ...] = ()
+    write_out: int = WRITE_OUT
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         customs = custom_ops(ctx)
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 bind_dims(function, _sizes(self.dims))
-                inference = Inference(customs)
+                inference = Inference(customs, self.write_out)
                 inference.block(function.body.block)
                 _flatten_results(function, inference)
                 inference.finish()

@@ -21,11 +21,12 @@ from populus.lowering.onnx_bounds import largest_types
 from populus.lowering.onnx_custom import Customs, build_custom
 from populus.lowering.onnx_host import MOVING, host_results
 from populus.lowering.onnx_shape_arithmetic import evaluate
-from populus.lowering.onnx_structure import Elements, resolve
+from populus.lowering.onnx_structure import Elements, is_control, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+WRITE_OUT = 128  # ops that the iterations of a loop may make, to be written out in a row
 KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
 
 
@@ -62,8 +63,11 @@ def set_function_type(function: FuncOp) -> None:
 
 
 def erase_unused(block: Block) -> None:
-    """Erases the `onnx` ops and constants whose results nothing reads."""
+    """Erases the `onnx` ops and constants whose results nothing reads, inside loops and branches too."""
     for op in reversed(list(block.ops)):
+        for region in op.regions:
+            for inner in region.blocks:
+                erase_unused(inner)
         if (isinstance(op, ConstantOp | CustomOp) or is_onnx(op)) and op.results and not any(r.uses for r in op.results):
             op.detach()
             op.erase()
@@ -72,8 +76,9 @@ def erase_unused(block: Block) -> None:
 class Inference:
     """One walk over a function: types, and the values of what is small and known."""
 
-    def __init__(self, customs: Customs):
+    def __init__(self, customs: Customs, write_out: int = WRITE_OUT):
         self.customs = customs
+        self.write_out = write_out
         self.values: dict[SSAValue, NDArray[Any]] = {}
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
         self.resolved: list[Operation] = []
@@ -142,8 +147,7 @@ class Inference:
             if resolve(op, self):
                 self.resolved.append(op)
                 return
-            if op.OP_TYPE == "If" and not op.DOMAIN:
-                self.branches(op)
+            if is_control(op):
                 return
             if op.GRAPHS and any(region.blocks for region in op.regions):
                 raise PopulusError(f"{op.OP_TYPE} is not supported: of the ops with subgraphs, If, Loop, Scan and SequenceMap are")
@@ -200,22 +204,6 @@ class Inference:
             if _disagree(stated, type):
                 raise PopulusError(f"its result '%{result.name_hint or result.index}' is stated to be {stated}, and is {type}")
             set_type(result, type)
-
-    def branches(self, op: OnnxOp) -> None:
-        """An If whose condition is known when the model runs: both branches give the same types."""
-        found: list[list[Attribute]] = []
-        for name in ("then_branch", "else_branch"):
-            block = op.region(name).block
-            self.block(block)
-            last = block.last_op
-            assert isinstance(last, YieldOp), last
-            found.append([v.type for v in last.operands])
-        if found[0] != found[-1]:
-            then, other = (", ".join(map(str, types)) for types in found)
-            raise PopulusError(
-                f"its branches give {then} and {other}; which one is taken is decided when the model runs, so they have to agree"
-            )
-        self.assign(op, found[0])
 
 
 def _disagree(stated: Attribute, found: Attribute) -> bool:

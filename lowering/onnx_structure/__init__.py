@@ -1,8 +1,8 @@
-"""Sequences, optionals, loops and branches that are decided while compiling: nothing of them is left behind shape inference.
+"""Sequences, optionals, loops and branches, as far as they are decided while compiling.
 
-The elements of a sequence are values, and its ops say which ones; a loop of known length is its body that often; an If with a
-known condition is its branch. What only the running model decides is refused, except a position among elements of one type,
-which becomes a selection.
+The elements of a sequence are values, and its ops say which ones; a short loop of known length is its body that often; an If with a
+known condition is its branch. Other loops and branches stay, with typed regions. What only the running model decides about
+sequences is refused, except a position among elements of one type, which becomes a selection.
 """
 
 from __future__ import annotations
@@ -13,11 +13,19 @@ from populus.lowering.onnx_structure.place import Elements, Place, Rules, Walk
 
 RULES: Rules = {**control.RULES, **optionals.RULES, **sequences.RULES}
 
-__all__ = ["Elements", "Walk", "resolve"]
+CONTROL = frozenset(control.RULES)
+"""The op types that may stay, as loops and branches."""
+
+__all__ = ["CONTROL", "Elements", "Walk", "is_control", "resolve"]
 
 
 def resolve(op: OnnxOp, walk: Walk) -> bool:
-    """Replaces an op of this folder's kind by what it stands for; False for any other op."""
+    """Replaces an op of this folder's kind by what it stands for; False for any other op, and for loops and branches that stay."""
     if op.DOMAIN or op.OP_TYPE not in RULES:
         return False
     return RULES[op.OP_TYPE](Place(op, walk))
+
+
+def is_control(op: OnnxOp) -> bool:
+    """Whether an op is a branch or a loop."""
+    return not op.DOMAIN and op.OP_TYPE in CONTROL

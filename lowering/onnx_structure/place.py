@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import constant
 from populus.dialects.diagnostics import PopulusError
@@ -26,6 +28,10 @@ class Walk(Protocol):
     """What resolving asks of the walk that it is a part of."""
 
     lists: dict[SSAValue, Elements]
+    values: dict[SSAValue, NDArray[Any]]
+    resolved: list[Operation]
+    bounded: set[SSAValue]
+    write_out: int
 
     def known(self, value: SSAValue) -> NDArray[Any] | None: ...
 
@@ -34,6 +40,10 @@ class Walk(Protocol):
     def operation(self, op: Operation) -> None: ...
 
     def placed_operation(self, op: Operation) -> None: ...
+
+    def block(self, block: Block) -> None: ...
+
+    def assign(self, op: Operation, types: list[Attribute]) -> None: ...
 
 
 class Place:
@@ -93,14 +103,18 @@ class Place:
     def make(self, op_type: str, *inputs: SSAValue, **attributes: int) -> SSAValue:
         """The result of another ONNX op, typed."""
         op = op_class("", op_type, OPSET).make(inputs, [unknown], {name: attribute(value) for name, value in attributes.items()})
+        return self.made(op)[0]
+
+    def made(self, op: OnnxOp) -> list[SSAValue]:
+        """The results of an op that is put in place, typed."""
         self.insert(op)
-        marker = YieldOp(op.results[0])  # typing an op replaces its results; what reads them is kept up to date
+        marker = YieldOp(*op.results)  # typing an op replaces its results; what reads them is kept up to date
         self.insert(marker)
         self.walk.operation(op)
-        result = marker.operands[0]
+        results = list(marker.operands)
         marker.detach()
         marker.erase()
-        return result
+        return results
 
     def inline(self, region: Region, arguments: Sequence[SSAValue]) -> list[SSAValue]:
         """A copy of a region's ops with these arguments in front of the op; what it yields."""
@@ -121,6 +135,48 @@ class Place:
         end.erase()
         return results
 
+    def typed(self, region: Region, arguments: Sequence[Attribute], known: Mapping[int, NDArray[Any]]) -> Region:
+        """A copy of a region whose arguments have these types, and all that follows from them. `known`: values of arguments."""
+        if len(region.block.args) != len(arguments):
+            raise PopulusError(f"its body takes {len(region.block.args)} inputs and is given {len(arguments)}")
+        copy = region.clone()
+        for argument, type in zip(list(copy.block.args), arguments):
+            Rewriter.replace_value_with_new_type(argument, type)
+        self.walk.values.update({copy.block.args[i]: array for i, array in known.items()})
+        self.walk.block(copy.block)
+        return copy
+
+    def keep(self, regions: Mapping[str, Region], types: Sequence[Attribute], bounded: Container[int] = ()) -> None:
+        """The op stays, with typed regions; `types` are of all its outputs, of those in `bounded` the data say how much is valid."""
+        for name, typed in regions.items():
+            region = self.op.region(name)
+            for block in list(region.blocks):
+                region.erase_block(block, safe_erase=False)
+            typed.move_blocks(region)
+        self.walk.assign(self.op, [t for o, t in zip(self.op.outputs, types) if o is not None])
+        self.walk.bounded.update(o for i, o in enumerate(self.op.outputs) if o is not None and i in bounded)
+
+    def either(self, first: Callable[[], bool], second: Callable[[], bool], reason: int = 0) -> bool:
+        """What `first` gives; if it cannot, nothing of it stays, and it is what `second` gives.
+
+        `reason`: whose error is raised if neither can, that of the first (0) or the second.
+        """
+        before, resolved = self.op.prev_op, len(self.walk.resolved)
+        try:
+            return first()
+        except (PopulusError, VerifyException) as error:
+            del self.walk.resolved[resolved:]
+            while (made := self.op.prev_op) is not before:
+                assert made is not None
+                made.detach()
+                made.erase(safe_erase=False)
+            try:
+                return second()
+            except (PopulusError, VerifyException):
+                if reason == 0:
+                    raise error from None
+                raise
+
 
 def alike(values: Sequence[SSAValue | None]) -> list[SSAValue]:
     """The values, which have one type. Raises PopulusError if not."""
@@ -138,4 +194,4 @@ def there(value: SSAValue | None) -> SSAValue:
 
 
 Rules: TypeAlias = "Mapping[str, Callable[[Place], bool]]"
-"""What resolves an op of each type; False where it does not."""
+"""What resolves an op of each type: False where it stays, typed if it has subgraphs."""

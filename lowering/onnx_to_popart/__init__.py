@@ -25,14 +25,15 @@ from populus.dialects.onnx.protos import function_attributes, function_body, new
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
-from populus.dialects.popart import WhereOp
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
+from populus.lowering.onnx_structure import is_control
 from populus.lowering.onnx_to_popart import (
     bounded,
     cast,
+    control,
     einsum,
     fourier,
     lookup,
@@ -146,8 +147,8 @@ class Converter:
     def outputs(self, op: OnnxOp) -> list[Output]:
         """What replaces the outputs of an op: constants, what its rule gives, or what the function that it is gives."""
         builder = Builder(InsertPoint.before(op))
-        if op.OP_TYPE == "If" and not op.DOMAIN:
-            return self.branches(op, builder)
+        if is_control(op):
+            return control.RULES[op.OP_TYPE](Conversion(op, builder), self.block)
         if (own := self.overriding(op)) is not None:
             return list(builder.insert(own).results)
         arrays = self.inference.arrays(op)
@@ -208,14 +209,14 @@ class Converter:
         end.erase()  # it would count as a use of them
         return values
 
-    def branches(self, op: OnnxOp, builder: Builder) -> list[Output]:
-        """An If: both branches, of which the condition selects elements."""
-        found: list[list[SSAValue]] = []
-        for name in ("then_branch", "else_branch"):
-            block = op.region(name).block
-            last = block.last_op
-            assert isinstance(last, YieldOp), last
-            found.append(self.inline(block, op, last))
-        conversion = Conversion(op, builder)
-        condition = conversion.reshape(op.operands[0], ())
-        return [conversion.insert(WhereOp(condition, a, b)) for a, b in zip(*found)]
+    def block(self, block: Block) -> list[SSAValue]:
+        """Converts the ops of a region where they stand; what it gives, without the op that gives it."""
+        end = block.last_op
+        assert isinstance(end, YieldOp), end
+        for op in list(block.ops):
+            if op is not end:
+                self.operation(op)
+        values = list(end.operands)
+        end.detach()
+        end.erase()
+        return values

@@ -1,0 +1,173 @@
+"""If, Loop and Scan as `popart.if` and `popart.loop`: what `onnx-infer-shapes` has typed and left as branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects import popart, shapes
+from populus.dialects.control import INDEX
+from populus.dialects.data import ConstantOp
+from populus.dialects.element_types import element_type_of, tensor
+from populus.dialects.onnx.schema import OnnxOp
+from populus.lowering.onnx_to_popart.bounded import counted
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, shape
+from populus.lowering.onnx_to_popart.tensor import sliced
+
+Convert: TypeAlias = "Callable[[Block], list[SSAValue]]"
+"""Converts the ops of a block where they stand; what the block gives, without the op that gives it."""
+
+
+def branch(c: Conversion, convert: Convert) -> list[Output]:
+    """A `popart.if`; a selection where neither branch computes anything."""
+    blocks = [c.op.region(name).block for name in ("then_branch", "else_branch")]
+    given = [convert(block) for block in blocks]
+    condition = c.reshape(c.input(0), ())
+    if all(isinstance(op, ConstantOp | OnnxOp) for block in blocks for op in block.ops):  # ops of ONNX are converted, and go in the end
+        for block in blocks:
+            _emptied(block, c)
+        return [c.insert(popart.WhereOp(condition, a, b)) for a, b in zip(*given)]
+    for block, values in zip(blocks, given):
+        _end(c, block, values)
+    made = popart.IfOp(condition, *(_moved(c.op.region(name)) for name in ("then_branch", "else_branch")))
+    return _results(c, made)
+
+
+def _emptied(block: Block, c: Conversion) -> None:
+    for op in list(block.ops):
+        op.detach()
+        assert c.op.parent is not None
+        c.op.parent.insert_op_before(op, c.op)
+
+
+def _end(c: Conversion, block: Block, values: Sequence[SSAValue]) -> None:
+    end = popart.YieldOp(*values)
+    end.location = c.op.location
+    block.add_op(end)
+
+
+def _moved(region: Region) -> Region:
+    new = Region()
+    region.move_blocks(new)
+    return new
+
+
+def _results(c: Conversion, op: popart.IfOp | popart.LoopOp) -> list[Output]:
+    op.location = c.op.location
+    return list(c.builder.insert(op).results)
+
+
+class _Body:
+    """The region of a `popart.loop`, made of that of an ONNX op: its arguments first, then its ops, converted."""
+
+    def __init__(self, c: Conversion, states: Sequence[SSAValue], rows: Sequence[Attribute] = ()):
+        self.old = c.op.region("body").block
+        self.block = Block(arg_types=[INDEX, *(v.type for v in states), *rows])
+        self.region = Region(self.block)
+        self.c = Conversion(c.op, Builder(InsertPoint.at_end(self.block)))
+        self.index, *self.given = self.block.args
+
+    @property
+    def number(self) -> SSAValue:
+        """The number of the iteration as ONNX has it."""
+        return self.c.cast(self.index, i64)
+
+    def fill(self, arguments: Sequence[Callable[[], SSAValue]], convert: Convert) -> list[SSAValue]:
+        """Puts values for the old arguments and converts the ops; what they give. An argument that is not read is not made."""
+        for old, make in zip(self.old.args, arguments, strict=True):
+            if old.uses:
+                old.replace_all_uses_with(make())
+        for op in list(self.old.ops):
+            op.detach()
+            self.block.add_op(op)
+        return convert(self.block)
+
+
+def loop(c: Conversion, convert: Convert) -> list[Output]:
+    """It runs `trips` times, `trips` at most, or as long as conditions hold and fewer than input M have run. Source: ONNX Loop-25."""
+    import numpy as np
+
+    trips = c.op.attributes.get("trips")
+    most = trips.value.data if isinstance(trips, IntegerAttr) else None
+    always = "counted" in c.op.attributes
+    limit = c.reshape(c.input(0), ()) if most is None and c.has(0) else None
+    states = [v for v in c.inputs[2:] if v is not None]
+    collects = [i for i in range(len(states), len(c.op.outputs)) if c.used(i)]
+    go = None
+    if not always:
+        go = c.reshape(c.input(1), ()) if c.has(1) else c.constant(np.array(True))
+    if limit is not None:
+        some = c.insert(popart.LessOp(c.scalar(0, limit), limit))
+        go = some if go is None else c.insert(popart.AndOp(go, some))
+    counts = bool(collects) and go is not None
+    body = _Body(c, [*states, c.constant(np.array(0, np.int64))] if counts else states)
+    number, flag = body.old.args[:2]
+
+    def value(v: SSAValue) -> Callable[[], SSAValue]:
+        return lambda: v
+
+    given = body.fill(
+        [
+            lambda: body.c.reshape(body.number, shape(number)),
+            lambda: body.c.reshape(body.c.constant(np.array(True)), shape(flag)),
+            *map(value, body.given[: len(states)]),
+        ],
+        convert,
+    )
+    following, inner = given[1 : 1 + len(states)], body.c
+    rows = [given[1 + i] for i in collects]
+    first: list[SSAValue] = []
+    if go is not None:
+        goes_on = None if always else inner.reshape(given[0], ())
+        if limit is not None:
+            more = inner.insert(popart.LessOp(inner.insert(popart.AddOp(body.number, inner.scalar(1, limit))), limit))
+            goes_on = more if goes_on is None else inner.insert(popart.AndOp(goes_on, more))
+        assert goes_on is not None
+        first = [goes_on]
+    if counts:
+        following = [*following, inner.insert(popart.AddOp(body.number, inner.constant(np.array(1, np.int64))))]
+    _end(c, body.block, [*first, *following, *rows])
+    carried = [*states, c.constant(np.array(0, np.int64))] if counts else states
+    results = _results(c, popart.LoopOp(carried, body.region, trips=most, go=go))
+    if counts:
+        count = results.pop(len(states))
+        assert count is not None
+        for i in collects:
+            counted(c, i, 0, count)
+    found: dict[int, Output] = dict(zip([*range(len(states)), *collects], results))
+    return [found.get(i) for i in range(len(c.op.outputs))]
+
+
+def scan(c: Conversion, convert: Convert) -> list[Output]:
+    """Tables are seen with the scanned axis first, backwards where they are read so; so are results. Source: ONNX Scan-25."""
+    count = c.get("num_scan_inputs")
+    given = [v for v in c.inputs if v is not None]
+    states, inputs = given[: len(given) - count], given[len(given) - count :]
+    axes = [shapes.axis(a, len(shape(v))) for a, v in zip(c.get("scan_input_axes") or [0] * count, inputs)]
+    backwards = c.get("scan_input_directions") or [0] * count
+    tables = [_along(c, v, a, 0, back) for v, a, back in zip(inputs, axes, backwards)]
+    body = _Body(c, states, [tensor(shape(t)[1:], element_type_of(t.type)) for t in tables])
+    _end(c, body.block, body.fill([lambda v=v: v for v in body.given], convert))
+    results = _results(c, popart.LoopOp(states, body.region, trips=shape(tables[0])[0], scanned=tables))
+    rows = results[len(states) :]
+    axes = c.get("scan_output_axes") or [0] * len(rows)
+    backwards = c.get("scan_output_directions") or [0] * len(rows)
+    for i, (row, axis, back) in enumerate(zip(rows, axes, backwards), len(states)):
+        assert row is not None
+        results[i] = _along(c, row, 0, shapes.axis(axis, len(shape(row))), back) if i < len(c.op.outputs) and c.used(i) else row
+    return results
+
+
+def _along(c: Conversion, x: SSAValue, axis: int, to: int, backwards: int) -> SSAValue:
+    """x with an axis in another place, backwards along it where asked."""
+    rest = [d for d in range(len(shape(x))) if d != axis]
+    x = c.transpose(x, [*rest[:to], axis, *rest[to:]])
+    return sliced(c, x, {to: (shape(x)[to] - 1, -1, -1)}) if backwards and shape(x)[to] > 1 else x
+
+
+RULES: Mapping[str, Callable[[Conversion, Convert], list[Output]]] = {"If": branch, "Loop": loop, "Scan": scan}
