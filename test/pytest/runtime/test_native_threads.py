@@ -108,6 +108,7 @@ def test_a_forked_process_has_workers_of_its_own(shared):
     session = Session(parsed(DOUBLED), "native", threads=2)
     session.run({"x": X})
     if (child := os.fork()) == 0:
+        right = False
         try:
             again = Session(parsed(DOUBLED), "native", threads=2)
             right = all((s.run({"x": X})["y"] == 302 * X).all() for s in (session, again))
