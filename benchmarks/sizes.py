@@ -1,3 +1,4 @@
+# pyright: basic
 """How the size and the compile time of programs depend on the number of tiles: the second table of docs/performance.md.
 
     python -m benchmarks.sizes
@@ -35,7 +36,7 @@ def row(name: str, model: onnx.ModelProto) -> str:
     seconds = dict.fromkeys(TILES, float("inf"))
     for _ in range(ROUNDS):
         for tiles in TILES:
-            contraction.plan.cache_clear()
+            contraction.options.cache_clear()
             partition.linear.cache_clear()
             began = time.perf_counter()
             program = populus.compile(model, target="gc200", tiles=tiles, pipeline=passes)

@@ -12,9 +12,10 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.poplar import GraphOp, StorageOp
+from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, StorageOp
 from populus.dialects.poplar.target import KIB, Target
-from populus.runtime.memory import ALIGNMENT, Tenant, Usage, tenants, usage
+from populus.lowering.poplar_map import spread
+from populus.runtime.memory import ALIGNMENT, PEAK, Tenant, Usage, layout, tenants, usage
 
 FITS = ("first", "best")
 NAMED = 4  # of the largest tenants, in the message of a model that does not fit
@@ -26,8 +27,9 @@ class PoplarAllocatePass(ModulePass):
 
     Two that are needed at one step and share a tile do not overlap; nor does what the step brings from other tiles. Constants
     first, then the largest; where that is too much, in the order of their first use. `fit`: `first`, the lowest gap that has room, or
-    `best`, the smallest.
+    `best`, the smallest. Constants that lie on several tiles are spread where memory is short, the largest first.
 
+    The highest address that is used, of the temporaries of a step too, stands on the graph as `peak_tile_bytes`.
     Raises PopulusError for a variable without layout, and for a model that does not fit.
     """
 
@@ -45,11 +47,26 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
     if fit not in FITS:
         raise PopulusError(f"fit = '{fit}'{did_you_mean(fit, FITS)}")
     target = graph.machine
-    found, steps = tenants(graph)
-    used = usage(found, steps, target)
     room = target.tile_bytes - target.reserved_bytes
-    if used.peak_bytes > room:
-        raise PopulusError(_too_much(target, used.peak_bytes, used.tile, used))
+    while True:
+        found, steps = tenants(graph)
+        used = usage(found, steps, target)
+        placed = _placed(found, target, fit) if used.peak_bytes <= room else []
+        top = _top(found, placed) if placed else used.peak_bytes
+        if top <= room:
+            break
+        if not _without_copies(found, target, top - room):
+            highest = max(range(len(placed)), key=lambda i: placed[i] + found[i].largest, default=None)
+            tile = used.tile if highest is None else (found[highest].start + int(found[highest].bytes.argmax())) % target.tiles
+            raise PopulusError(_too_much(target, top, tile, used))
+    graph.attributes[PEAK] = IntegerAttr(top, i64)
+    for tenant, address in zip(found, placed):
+        if isinstance(tenant.op, StorageOp):
+            tenant.op.address = IntegerAttr(address, i64)
+
+
+def _placed(found: Sequence[Tenant], target: Target, fit: str) -> list[int]:
+    """An address for each tenant."""
     by_size = sorted(found, key=lambda t: (not t.is_constant, -t.largest))
     by_birth = sorted(found, key=lambda t: (not t.is_constant, t.first, -t.largest))
     best: list[int] = []
@@ -58,15 +75,21 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
         placed = [addresses[tenant] for tenant in found]
         if not best or _top(found, placed) < _top(found, best):
             best = placed
-        if _top(found, best) <= room:
+        if _top(found, best) <= target.tile_bytes - target.reserved_bytes:
             break
-    if (top := _top(found, best)) > room:
-        highest = max(range(len(found)), key=lambda i: best[i] + found[i].largest)
-        tile = (found[highest].start + int(found[highest].bytes.argmax())) % target.tiles
-        raise PopulusError(_too_much(target, top, tile, used))
-    for tenant, address in zip(found, best):
-        if isinstance(tenant.op, StorageOp):
-            tenant.op.address = IntegerAttr(address, i64)
+    return best
+
+
+def _without_copies(found: Sequence[Tenant], target: Target, bytes: int) -> bool:
+    """Spreads constants that lie on several tiles, the largest first, until some bytes of a tile are free; whether there were any."""
+    several = [t for t in found if isinstance(t.op, ConstOp) and layout(t.op).copies > 1]
+    for tenant in sorted(several, key=lambda t: -t.largest):
+        if bytes <= 0:
+            break
+        assert isinstance(tenant.op, ConstOp), tenant
+        tenant.op.grid = GridAttr(spread(tenant.op, target))
+        bytes -= tenant.largest
+    return bool(several)
 
 
 def fitted(found: Sequence[Tenant], tiles: int, fit: str = "first") -> dict[Tenant, int]:

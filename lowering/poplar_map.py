@@ -13,9 +13,9 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from populus.dialects.poplar import CallOp, FamilyOp, Field, FuncOp, GraphOp, GridAttr, StorageOp, ViewOp
-from populus.dialects.poplar.memory import view_of
-from populus.dialects.poplar.partition import Grid, Split, linear
+from populus.dialects.poplar.partition import Grid, linear
 from populus.dialects.poplar.target import Target
+from populus.lowering.plan.layout import as_accessed
 
 
 @dataclass(frozen=True)
@@ -78,40 +78,6 @@ def connections(value: SSAValue) -> Iterator[tuple[FamilyOp, Field, SSAValue]]:
             yield from connections(user.y)
         elif isinstance(user, FamilyOp):
             yield user, user.fields.data[use.index], value
-
-
-def as_accessed(family: FamilyOp, field: Field, value: SSAValue) -> Grid | None:
-    """The grid in which each vertex owns just what it accesses; None where several want one element, or parts are no split.
-
-    Each dimension of the variable is one axis from end to end, cut as the axis is; or a part number; or not cut. Every cut
-    axis is in it.
-    """
-    space = family.space
-    access = view_of(value).through(field.access)
-    if access is None:
-        return None
-    cut, shape = space.cut, view_of(value).base
-    splits: list[Split] = []
-    dimension: dict[str, int] = {}
-    for d, (a, n) in enumerate(zip(access, shape)):
-        axes = [axis for axis, _ in a.terms if axis in cut]
-        if not axes:
-            splits.append(Split(n))
-            continue
-        axis = axes[0]
-        split = space[axis]
-        if axis in dimension or len(a.terms) != 1:
-            return None
-        if a.part and split.parts == n:
-            splits.append(Split(n, n))
-        elif not a.part and a.terms[0][1] == 1 and a.offset == 0 and split.n == n:
-            splits.append(split)
-        else:
-            return None
-        dimension[axis] = d
-    if cut - dimension.keys():
-        return None
-    return Grid(tuple(splits), tuple(dimension[a] for a in space.order if a in cut), space.start)
 
 
 def spread(op: StorageOp, target: Target) -> Grid:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from xdsl.dialects.builtin import DenseArrayBase, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, UnrealizedConversionCastOp, i64
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import element_type_of, shape_of, size_in_bytes
 from populus.dialects.ops import ints
+from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ViewOp
+from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
-from populus.lowering.plan.contraction import Contraction, accumulator, plan, splits_of
+from populus.dialects.popops import MapOp
+from populus.lowering.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, splits_of
+from populus.lowering.plan.layout import as_accessed
 from populus.lowering.plan.reduction import reduce_partials
+from populus.lowering.plan.residency import Residency, room
 from populus.lowering.plan.window import Windows, thinned
-from populus.lowering.tiles import Tiles
-from populus.lowering.to_poplar import ToPoplarPass
+from populus.lowering.tiles import Connection, Tiles
+from populus.lowering.to_poplar import Rule, ToPoplarPass
 
 
-def matmul(op: MatMulOp, t: Tiles) -> Sequence[SSAValue]:
+def matmul(op: MatMulOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:
     """One family over (g, m, n, k); `k` cut gives partials to reduce."""
     a, b = t.view(op.a), t.view(op.b)
     assert isinstance(a.type, TensorType)
@@ -27,7 +36,8 @@ def matmul(op: MatMulOp, t: Tiles) -> Sequence[SSAValue]:
     (g, m, k), n, element = a.type.shape, b.type.shape[2], a.type.element
     if 0 in (g, m, n):
         return [t.var((g, m, n), element)]
-    p = plan(Contraction(g, 1, n, k, (m,), (1,), (1,)), element, t.target)
+    near = _near(t, op.a, (0, 1), (g, m))
+    p, resident = how.plan(t, _matmul_shape(op), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b)
     grain = p.channel_grain
     splits = {
         "k": splits_of(k, p.in_channels, grain),
@@ -38,12 +48,12 @@ def matmul(op: MatMulOp, t: Tiles) -> Sequence[SSAValue]:
     return [
         contract(
             t, "matmul", splits, ("g", "m", "n"), ("k",), element,
-            [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", {},
+            [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", {}, resident,
         )
     ]  # fmt: skip
 
 
-def convolution(op: ConvolutionOp, t: Tiles) -> Sequence[SSAValue]:
+def convolution(op: ConvolutionOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:
     """One family over (b, g, oc, ic, o.., k..); `ic` or `k0` cut gives partials to reduce."""
     x, w = t.view(op.x), t.view(op.w)
     assert isinstance(x.type, TensorType)
@@ -57,8 +67,10 @@ def convolution(op: ConvolutionOp, t: Tiles) -> Sequence[SSAValue]:
     seen = Windows(x.type.shape[2:], ints(op.strides), ints(op.dilations), pads[: len(kernel)], pads[len(kernel) :])
     if 0 in result.get_shape():
         return [t.var(result.get_shape(), element)]
+    near = _near(t, op.x, (0, *range(2, 2 + len(windows))), (batch, *(n * s for n, s in zip(windows, ints(op.strides)))))
     x, seen = thinned(t, x, seen, windows, kernel)
-    p = plan(Contraction(groups, batch, oc, ic, tuple(windows), tuple(kernel), seen.strides), element, t.target)
+    shape = Contraction(groups, batch, oc, ic, tuple(windows), tuple(kernel), seen.strides)
+    p, resident = how.plan(t, shape, element, near, op.w)
     grain = p.channel_grain
     spatial = range(len(windows))
     outs, taps = [f"o{d}" for d in spatial], [f"k{d}" for d in spatial]
@@ -82,7 +94,7 @@ def convolution(op: ConvolutionOp, t: Tiles) -> Sequence[SSAValue]:
     y = contract(
         t, "conv", ordered, ("b", *group, "oc", *outs), ("ic", "k0"), element,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", params,
+        "y", params, resident,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 
@@ -97,10 +109,12 @@ def contract(
     inputs: Sequence[tuple[str, SSAValue, Sequence[Access]]],
     output: str,
     params: dict[str, Attribute],
+    resident: bool = False,
 ) -> SSAValue:
     """The family of a contraction, its output variable and, where a contracted axis is cut, the reduction of its partials.
 
-    Tiles are numbered with contracted axes slowest and output channels fastest, so that neighbours share inputs.
+    `resident`: the last input, a constant, lies on each tile that reads it. Tiles are numbered with contracted axes slowest
+    and output channels fastest, so that neighbours share inputs.
     """
     cut = [a for a in contracted if splits[a].parts > 1]
     channels = [a for a in ("n", "oc") if a in splits]
@@ -116,18 +130,111 @@ def contract(
     shape = [splits[a].parts for a in cut] + [splits[a].n for a in kept]
     y = t.var(shape, accumulator(element) if cut else element, grid, ".partials" if cut else "")
     access = [*(at(a) for a in cut), *map(along, kept)]
-    t.execute(codelet, domain, [*(("in", n, v, a) for n, v, a in inputs), ("out", output, y, access)], params, ".partials" if cut else "")
+    fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, y, access)]
+    family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
+    weights = root_of(inputs[-1][1]).owner
+    if resident and family is not None and isinstance(weights, ConstOp):
+        grid = as_accessed(family, family.fields.data[len(inputs) - 1], inputs[-1][1], copies=True)
+        weights.grid = None if grid is None else GridAttr(grid)
     if not cut:
         return y
     return reduce_partials(t, y, len(cut), element)
+
+
+def _matmul_shape(op: MatMulOp) -> Contraction:
+    (g, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[2]
+    return Contraction(g, 1, n, k, (m,), (1,), (1,))
+
+
+def _convolution_shape(op: ConvolutionOp) -> Contraction:
+    """As it is before what no window reads is left out."""
+    batch, _, *windows = shape_of(op.y.type)
+    out_all, ic, *kernel = shape_of(op.w.type)
+    groups = op.groups.value.data
+    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)))
+
+
+def _weights(tensor: SSAValue) -> ConstOp | None:
+    """The constant behind an operand, if nothing else reads it."""
+    value = tensor
+    while value.has_one_use():
+        owner = value.owner
+        if isinstance(owner, ConstOp):
+            return owner
+        if isinstance(owner, UnrealizedConversionCastOp):
+            value = owner.inputs[0]
+        elif isinstance(owner, ViewOp):
+            value = owner.x
+        else:
+            break
+    return None
+
+
+def _near(t: Tiles, tensor: SSAValue, dims: Sequence[int], sizes: Sequence[int]) -> Near:
+    """The parts of dimensions `dims` of an operand, of `sizes`, where only they are cut, in their order, from tile 0 on."""
+    grid = _expected(t, tensor)
+    if grid is None or grid.start or list(grid.order) != sorted(grid.order) or not set(grid.order) <= set(dims):
+        return None
+    return tuple(grid.splits[d].parts for d in dims) if all(grid.splits[d].n == n for d, n in zip(dims, sizes)) else None
+
+
+def _expected(t: Tiles, tensor: SSAValue) -> Grid | None:
+    """The layout of a tensor; of a map that is not lowered yet, that of the operand which it will follow."""
+    owner = tensor.owner
+    if isinstance(owner, UnrealizedConversionCastOp):
+        return t.layout_of(owner.inputs[0])
+    if isinstance(owner, MapOp):
+        shape = shape_of(tensor.type)
+        found = (_expected(t, operand) for operand in owner.operands if shape_of(operand.type) == shape)
+        return next((grid for grid in found if grid is not None), None)
+    return None
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What the options of the pass make of a contraction's shape."""
+
+    residency: Residency
+    agree: bool
+    traffic: float
+
+    def plan(self, t: Tiles, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
+        """The plan, and whether the weights are to lie where they are read."""
+        found = options(shape, element, t.target, near if self.agree else None, self.traffic)
+        return self.residency.choose(found, _weights(weights) is not None)
 
 
 @dataclass(frozen=True)
 class PoplinToPoplarPass(ToPoplarPass):
     """Matrix products and convolutions become families.
 
-    `target`: a preset of `dialects/poplar/target.py`; `tiles`: how many of its tiles.
+    `target`: a preset of `dialects/poplar/target.py`; `tiles`: how many of its tiles. `resident`: the share of a tile's memory
+    for constants that lie on each tile which reads them, and need not be received in every run; 0: constants are spread.
+    `agree`: a plan counts that its input lies already as the step before has left it. `traffic`: cycles that a byte of multicast
+    counts beside its time.
     """
 
     name = "poplin-to-poplar"
-    RULES = {ConvolutionOp: convolution, MatMulOp: matmul}
+    resident: float = 0.6
+    agree: bool = True
+    traffic: float = 0.125
+
+    def rules(self, graph: GraphOp, tiles: Tiles) -> Mapping[type[Operation], Rule]:
+        if not 0 <= self.resident <= 1:
+            raise PopulusError(f"resident = {self.resident}; it is a share of a tile's memory, from 0 to 1")
+        how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic)
+        return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
+
+    def _bids(self, graph: GraphOp) -> tuple[float, list[tuple[Option, ...]]]:
+        """What there is for resident weights, and what each contraction would do with it."""
+        machine, bids, spread = graph.machine, list[tuple[Option, ...]](), list[int]()
+        if self.resident == 0:
+            return 0.0, []
+        for op in graph.walk():
+            if isinstance(op, ConstOp):
+                spread.append(math.prod(op.type.shape) * size_in_bytes(op.type.element))
+            elif isinstance(op, MatMulOp | ConvolutionOp) and _weights(op.operands[1]) is not None:
+                shape = _matmul_shape(op) if isinstance(op, MatMulOp) else _convolution_shape(op)
+                if shape.macs:
+                    bids.append(options(shape, element_type_of(op.operands[0].type), machine, None, self.traffic))
+        return room(self.resident, machine.tile_bytes, spread, machine.tiles), bids

@@ -169,7 +169,7 @@ class Tiles:
         """The grid of a view's variable in terms of the view's dimensions; None where it has no such form, or none yet."""
         owner = root_of(x).owner
         grid = owner.layout if isinstance(owner, StorageOp) else None
-        if grid is None:
+        if grid is None or grid.copies > 1:
             return None
         view = view_of(x)
         accesses = view.through([along(str(d)) for d in range(len(view.shape))])
@@ -201,13 +201,14 @@ class Tiles:
 
     def execute(
         self, codelet: str, domain: Domain, fields: Sequence[Connection], params: dict[str, Attribute] | None = None, suffix: str = ""
-    ) -> None:
-        """A superstep of one family. An empty iteration space over parallel axes is no step at all."""
+    ) -> FamilyOp | None:
+        """A superstep of one family. An empty iteration space over parallel axes is no step at all: None."""
         family = FamilyOp(codelet, domain, [(Field(kind, name, tuple(access)), view) for kind, name, view, access in fields], params)
         family.location = self.op.location
         if any(s.n == 0 for a, s in domain.axes if not family.declaration.is_contracted(a)):
-            return
+            return None
         self.insert(ExecuteOp(self.label + suffix, [family]))
+        return family
 
     def fill(self, y: SSAValue, value: Attribute | None = None) -> None:
         """The same value everywhere, zero if none is given."""

@@ -59,12 +59,17 @@ class ToPoplarPass(ModulePass):
     target: str | None = None
     tiles: int | None = None
 
+    def rules(self, graph: GraphOp, tiles: Tiles) -> Mapping[type[Operation], Rule]:
+        """The table, for one graph."""
+        return self.RULES
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         graph = the_graph(op, self.target, self.tiles)
         steps = [step for step in graph.walk() if step is not graph]
         tiles = Tiles(graph.machine, {step: i for i, step in enumerate(steps)})
+        rules = self.rules(graph, tiles)
         for inner in steps:
-            rule = self.RULES.get(type(inner))
+            rule = rules.get(type(inner))
             if rule is None:
                 continue
             tiles.at(inner)

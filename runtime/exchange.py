@@ -60,6 +60,18 @@ def field_exchange(domain: Domain, accesses: tuple[Access, ...], view: View, gri
     return _moved(_boxes(domain, accesses, view.shape, tiles), view, grid, tiles)
 
 
+@lru_cache(2048)
+def shared_by_neighbours(domain: Domain, accesses: tuple[Access, ...]) -> int:
+    """How many tiles that follow one another want the same elements of an input: the last digits that it does not depend on."""
+    named = {a for access in accesses for a, _ in access.terms}
+    run = 1
+    for axis in reversed(domain.order):
+        if axis in named and domain[axis].parts > 1:
+            break
+        run *= domain[axis].parts
+    return run
+
+
 @lru_cache(512)
 def copy_exchange(source: View, source_grid: Grid, to: View, to_grid: Grid, tiles: int) -> Moved:
     """What a copy moves, as an `in` field of tiles that each work on the elements of `to` which they own."""
@@ -86,7 +98,9 @@ def owned_elements(grid: Grid) -> Counts:
     """Elements in each cell of a grid: of tile `grid.start` and those that follow it, round the end. Not to be written."""
     elements = np.full(1, math.prod(s.n for s in grid.splits if s.parts == 1), np.int64)
     for d in grid.order:
-        if grid.splits[d].parts > 1:
+        if d < 0:
+            elements = np.multiply.outer(elements, np.ones(-d, np.int64)).ravel()
+        elif grid.splits[d].parts > 1:
             elements = np.multiply.outer(elements, np.diff(grid.splits[d].bounds())).ravel()
     return elements
 
@@ -143,7 +157,7 @@ def _interval(domain: Domain, number: dict[str, Counts], access: Access, n: int)
 
 def _boxes_of_owners(view: View, grid: Grid, tiles: int) -> _Boxes | None:
     """What each owner has of a view, as boxes in the view's dimensions; None where that is no box."""
-    found = placement(view, grid)
+    found = None if grid.copies > 1 else placement(view, grid)
     if found is None or found.spans or any(len(dim.shown) > 1 and dim.split.parts > 1 for dim in found.dims):
         return None
     shown = found.dims
@@ -182,10 +196,11 @@ def _forwards(boxes: _Boxes, view: View) -> tuple[_Boxes, View]:
 
 def _as_laid_out(domain: Domain, accesses: Sequence[Access], view: View, grid: Grid) -> bool:
     """Whether each vertex touches just what its tile owns, told from the text: equal cuts in equal order on equal tiles."""
-    if not view.is_whole or view.shape != view.base:
+    through = view.through(accesses) if view.is_whole else None
+    if through is None:
         return False
     axis_of: dict[int, str] = {}
-    for d, (access, split) in enumerate(zip(accesses, grid.splits)):
+    for d, (access, split) in enumerate(zip(through, grid.splits)):
         if split.parts == 1:
             continue
         if access.whole or access.offset or len(access.terms) != 1 or access.terms[0][1] != 1:
@@ -196,8 +211,9 @@ def _as_laid_out(domain: Domain, accesses: Sequence[Access], view: View, grid: G
         if not same or axis in axis_of.values():
             return False
         axis_of[d] = axis
-    order = [axis_of[d] for d in grid.order if d in axis_of]
-    return order == [a for a in domain.order if domain[a].parts > 1] and domain.start == grid.start
+    order = [d if d < 0 else axis_of[d] for d in grid.order if d < 0 or d in axis_of]
+    placed = set(axis_of.values())
+    return order == [a if a in placed else -domain[a].parts for a in domain.order if domain[a].parts > 1] and domain.start == grid.start
 
 
 # -- counting --------------------------------------------------------------------------------------------------------
@@ -227,7 +243,7 @@ def _moved(boxes: _Boxes, view: View, grid: Grid, tiles: int) -> Moved:
         return _still(tiles)
     boxes, view = _forwards(boxes, view)
     shape, tile = boxes.tile.shape, boxes.tile
-    found = placement(view, grid)
+    found = None if grid.copies > 1 else placement(view, grid)
     if found is None:
         return _bound(boxes, view, grid, tiles)
     rank = np.full(tiles, -1, np.int64)  # of the cell that a tile owns
@@ -412,7 +428,9 @@ def _owners(index: Counts, base: Sequence[int], grid: Grid, tiles: int) -> Count
     owner = np.zeros_like(index)
     strides = row_major(base)
     for d in grid.order:
-        if grid.splits[d].parts > 1:
+        if d < 0:
+            owner = owner * -d  # of several copies, the first
+        elif grid.splits[d].parts > 1:
             at = index // strides[d] % base[d]
             owner = owner * grid.splits[d].parts + np.searchsorted(np.asarray(grid.splits[d].bounds()), at, "right") - 1
     return (grid.start + owner) % tiles

@@ -25,6 +25,7 @@ from populus.runtime.liveness import Span, liveness
 
 Bytes: TypeAlias = NDArray[np.int64]
 
+PEAK = "peak_tile_bytes"  # on an allocated graph: the bytes of a tile up to the highest address
 ALIGNMENT = 8  # of addresses and sizes: one data path
 
 
@@ -78,7 +79,10 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Usage:
-    """How full tiles get: the fullest tile at the fullest step."""
+    """How full tiles get: the fullest tile at the fullest step.
+
+    `peak_bytes`: what is alive at once there, which no allocation can be below.
+    """
 
     peak_bytes: int
     tile: int

@@ -3,7 +3,8 @@
 A compute set takes, one after the other (bulk-synchronous parallel):
 
     T = [sync + exchange in] + sync + compute + [sync + exchange out]        [..] only if it moves something
-    exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, however many want it
+    exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, however many want it;
+               tiles of one bus receive the same at twice the rate
     compute = max over tiles of the sum of its vertices, each with what it takes to start one
 
 Exchange phases of neighbouring steps are not merged, for an element that comes home in one may leave in the next. A repeat
@@ -22,6 +23,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.diagnostics import where
@@ -31,6 +33,7 @@ from populus.dialects.poplar import (
     CopyOp,
     ExecuteOp,
     FamilyOp,
+    Field,
     GraphOp,
     HostCallOp,
     IfOp,
@@ -45,8 +48,8 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.target import Target
 from populus.runtime.cycles import Vertex, flops, vertex_cycles
-from populus.runtime.exchange import copy_exchange
-from populus.runtime.memory import Usage, label_of, layout, moved_by, summary
+from populus.runtime.exchange import copy_exchange, shared_by_neighbours
+from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
 
 Cycles: TypeAlias = NDArray[np.int64]
 
@@ -93,12 +96,18 @@ class Profile:
     compute_sets: int
     memory: Usage
     tiles_used: int
+    peak_tile_bytes: int
     branches: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(place, cycles) of each branch that `cycles` leaves out, since a dearer one is counted."""
 
     @cached_property
     def summary(self) -> dict[str, int | float | bool]:
-        """The totals by name. `utilisation`: floating point operations, of those the matrix units could do in as many cycles."""
+        """The totals by name.
+
+        `peak_tile_bytes`: up to the highest address, where there are addresses; `liveness_bound`: most bytes that are alive at
+        once on a tile, below which it cannot be. `utilisation`: floating point operations, of those the matrix units could do
+        in as many cycles.
+        """
 
         def total(name: str) -> int:
             return sum(getattr(step, name) * step.count for step in self.steps)
@@ -109,15 +118,16 @@ class Profile:
             "poplar_ops": self.poplar_ops,
             "compute_sets": self.compute_sets,
             "exchange_bytes": total("bytes"),
-            "peak_tile_bytes": self.memory.peak_bytes,
+            "peak_tile_bytes": self.peak_tile_bytes,
             "cycles": cycles,
             "compute_cycles": total("compute"),
             "exchange_cycles": total("exchange"),
             "sync_cycles": total("sync"),
             "flops": total("flops"),
             "utilisation": total("flops") / peak if peak else 0.0,
-            "fits": self.memory.peak_bytes <= self.target.tile_bytes - self.target.reserved_bytes,
+            "fits": self.peak_tile_bytes <= self.target.tile_bytes - self.target.reserved_bytes,
             "tiles_used": self.tiles_used,
+            "liveness_bound": self.memory.peak_bytes,
             "host_bytes": total("host_bytes"),
             "seconds": cycles / self.target.clock_hz,
             "bounded_fields": sum(step.bounds for step in self.steps),
@@ -131,7 +141,9 @@ def profile(graph: GraphOp) -> Profile:
     inside = [op for op in graph.walk() if op is not graph]
     compute_sets = sum(isinstance(op, ExecuteOp) for op in inside)
     used = int(np.count_nonzero(walk.used))
-    return Profile(graph.machine, walk.steps, len(inside), compute_sets, summary(graph), used, walk.left_out)
+    alive, allocated = summary(graph), graph.attributes.get(PEAK)
+    peak = allocated.value.data if isinstance(allocated, IntegerAttr) else alive.peak_bytes
+    return Profile(graph.machine, walk.steps, len(inside), compute_sets, alive, used, peak, walk.left_out)
 
 
 @lru_cache(2048)
@@ -195,7 +207,7 @@ class _Walk:
 
     def execute(self, op: ExecuteOp, count: int) -> Step:
         target, tiles, families = self.target, self.target.tiles, op.families()
-        busy, received_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(5))
+        busy, received_in, arrives_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(6))
         operations = bounds = 0
         for family in families:
             cycles, own = _cost(Vertex.of(family, target))
@@ -207,12 +219,13 @@ class _Walk:
                 bounds += not moved.exact
                 if access.kind != "out":
                     received_in += moved.away * size
+                    arrives_in += moved.away * size // self.neighbours(family, access)
                     sent_in += moved.home * size
                 if access.kind != "in":
                     received_out += moved.home * size
                     sent_out += moved.away * size
         self.used |= busy > 0
-        phases = [self.transfer(received_in, sent_in), self.transfer(received_out, sent_out)]
+        phases = [self.transfer(arrives_in, sent_in), self.transfer(received_out, sent_out)]
         return Step(
             op,
             op.label.data,
@@ -228,6 +241,12 @@ class _Walk:
             codelets=tuple(dict.fromkeys(family.codelet.data for family in families)),
             bounds=bounds,
         )
+
+    def neighbours(self, family: FamilyOp, field: Field) -> int:
+        """How many tiles of one bus receive the same for a field, together, in the time of one. Source: poplin's exchange estimates."""
+        shared, bus = shared_by_neighbours(family.space, field.access), self.target.bus_tiles
+        aligned = (shared % bus == 0 and family.space.start % bus == 0) or shared == family.space.vertices
+        return bus if shared > 1 and aligned else 1
 
     def transfer(self, received: Cycles, sent: Cycles) -> int:
         """Cycles of an exchange phase; none where nothing moves."""

@@ -101,6 +101,8 @@ class VarOp(StorageOp):
 
     def verify_(self) -> None:
         self._verify_layout()
+        if self.grid is not None and self.grid.data.copies > 1:
+            raise VerifyException(f"'{self.label.data}' has {self.grid.data.copies} copies; only a constant may lie on several tiles")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

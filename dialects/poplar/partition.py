@@ -62,7 +62,9 @@ def _bounds(split: Split) -> tuple[int, ...]:
 class Grid:
     """The owner of each element of a variable: tile = start + mixed radix of part numbers in `order`, last fastest.
 
-    Dimensions that are not in `order` are whole. Text: `[64 in 8 by 8, 56] order [0, 1] start 3`.
+    Dimensions that are not in `order` are whole. Text: `[64 in 8 by 8, 56] order [0, 1] start 3`. A negative number -c in
+    `order` is a digit that selects nothing: the cells lie on the tiles c times. A constant may, so that it is where it is
+    read; of a variable each element has one owner. Text: `[64 in 8] order [4 copies, 0]`.
     """
 
     splits: tuple[Split, ...]
@@ -70,9 +72,14 @@ class Grid:
     start: int = 0
 
     @property
+    def copies(self) -> int:
+        """How many tiles have each element."""
+        return math.prod(-d for d in self.order if d < 0)
+
+    @property
     def cells(self) -> int:
         """How many tiles own something."""
-        return math.prod(s.parts for s in self.splits)
+        return math.prod(s.parts for s in self.splits) * self.copies
 
     def problem(self, shape: tuple[int, ...], tiles: int | None = None) -> str | None:
         """Why this is no layout of a variable of `shape` on `tiles` tiles, or None."""
@@ -81,14 +88,16 @@ class Grid:
         if found := next((p for s in self.splits if (p := s.problem())), None):
             return found
         cut = {d for d, s in enumerate(self.splits) if s.parts > 1}
-        if len(set(self.order)) < len(self.order) or not cut <= set(self.order) <= set(range(len(shape))):
+        named = [d for d in self.order if d >= 0]
+        if len(set(named)) < len(named) or not cut <= set(named) <= set(range(len(shape))):
             return f"order {list(self.order)} does not name each cut dimension of {[str(s) for s in self.splits]} once"
         if tiles is not None and self.cells > tiles:
             return f"{self.cells} cells on {tiles} tiles"
         return None
 
     def __str__(self) -> str:
-        order = f" order [{', '.join(map(str, self.order))}]" if self.order else ""
+        digits = ", ".join(f"{-d} copies" if d < 0 else str(d) for d in self.order)
+        order = f" order [{digits}]" if self.order else ""
         return f"[{', '.join(map(str, self.splits))}]{order}" + (f" start {self.start}" if self.start else "")
 
 

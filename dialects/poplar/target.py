@@ -36,6 +36,7 @@ class Target:
     clock_hz: float
     workers: int = 6
     exchange_bytes: int = 4  # received or sent
+    bus_tiles: int = 1  # neighbours that receive at that rate each, together, what all of them want
     exchange_setup_cycles: int = 30
     sync_cycles: int = 150
     copy_bytes: int = 8  # memcpy on a tile
@@ -77,8 +78,8 @@ PRESETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target("gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, reserved_bytes=4 * KIB),
-        Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, reserved_bytes=4 * KIB),
-        Target("bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, reserved_bytes=4 * KIB),
+        Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, bus_tiles=2, reserved_bytes=4 * KIB),
+        Target("bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, bus_tiles=2, reserved_bytes=4 * KIB),
         # A CPU: few tiles with large memories. The rates are those of one AVX2-class core shared by the tiles of a socket,
         # and a barrier costs what waking a thread does.
         Target(

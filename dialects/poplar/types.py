@@ -60,13 +60,19 @@ def parse_start(parser: AttrParser) -> int:
     return parser.parse_integer(allow_boolean=False, allow_negative=False) if parser.parse_optional_keyword("start") is not None else 0
 
 
+def parse_digit(parser: AttrParser) -> int:
+    """A dimension, or `4 copies`: -4."""
+    number = parser.parse_integer(allow_boolean=False, allow_negative=False)
+    return -number if parser.parse_optional_keyword("copies") is not None else number
+
+
 def parse_grid(parser: AttrParser) -> Grid:
-    """`[64 in 8 by 8, 56] order [0] start 3`."""
+    """`[64 in 8 by 8, 56] order [2 copies, 0] start 3`."""
     square = parser.Delimiter.SQUARE
     splits = parser.parse_comma_separated_list(square, lambda: parse_split(parser))
     order: list[int] = []
     if parser.parse_optional_keyword("order") is not None:
-        order = parser.parse_comma_separated_list(square, lambda: parser.parse_integer(allow_boolean=False))
+        order = parser.parse_comma_separated_list(square, lambda: parse_digit(parser))
     return Grid(tuple(splits), tuple(order), parse_start(parser))
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,11 +85,25 @@ def part_counts(grains: int) -> Counts:
     return np.unique(-(-grains // -(-grains // k)))
 
 
+@dataclass(frozen=True)
+class Option:
+    """A plan with the cycles it takes, and bytes of each tile for constant weights that lie where they are read (0: they do not)."""
+
+    cycles: float
+    resident_bytes: int
+    plan: Plan
+
+
+Near: TypeAlias = "tuple[int, ...] | None"
+"""The parts of batch and windows in which the input already lies, one to a tile, channels whole; None: in some other way."""
+
+
 class _Candidates:
     """Cuts of a contraction as arrays, one number for each candidate: what a tile gets, and what it costs."""
 
-    def __init__(self, shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]):
+    def __init__(self, shape: Contraction, element: Attribute, target: Target, near: Near, traffic: float, parts: Sequence[Counts]):
         self.shape, self.element, self.target, self.parts = shape, element, target, list(parts)
+        self.near, self.traffic = near, traffic
         groups, batch, out_channels, in_channels, *windows, kernel = parts
         grain, self.size = target.channel_grain(element), size_in_bytes(element)
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
@@ -103,7 +117,7 @@ class _Candidates:
 
     def where(self, keep: NDArray[Any]) -> _Candidates:
         """The candidates of a mask or of indices."""
-        return _Candidates(self.shape, self.element, self.target, [p[keep] for p in self.parts])
+        return _Candidates(self.shape, self.element, self.target, self.near, self.traffic, [p[keep] for p in self.parts])
 
     def bytes(self) -> tuple[Counts, Counts, Counts]:
         """What a tile needs of the input and the weights, and its partial results."""
@@ -116,76 +130,105 @@ class _Candidates:
     def temporary_bytes(self) -> Counts:
         return sum(self.bytes(), np.zeros_like(self.depth))
 
-    def bound(self) -> NDArray[np.float64]:
+    def products(self) -> NDArray[np.float64]:
+        """Cycles of the products at the matrix units' rate, were they shared evenly."""
+        return self.shape.macs / (_product(self.parts) * self.target.macs_per_cycle(self.element))
+
+    def bound(self, resident: bool) -> NDArray[np.float64]:
         """Cycles that a candidate takes at least: its products at the matrix unit's rate, and what surrounds them."""
         products = self.images * self.out_channels * _product(self.windows) * self.in_channels * _product(self.taps)
-        return products / self.target.macs_per_cycle(self.element) + self._around()
+        return products / self.target.macs_per_cycle(self.element) + self._around(resident)
 
-    def cycles(self) -> NDArray[np.float64]:
+    def cycles(self, resident: bool) -> NDArray[np.float64]:
         """Cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
         rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
         taps = _product(self.taps)
         compute = contraction(self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target)
         per_tile = -(-self.outputs // self.target.tiles)
         add = reduce_cycles(per_tile, self.depth, accumulator(self.element), self.target)
-        return compute + self._around() + np.where(self.depth > 1, add, 0)
+        return compute + self._around(resident) + np.where(self.depth > 1, add, 0)
 
-    def _around(self) -> NDArray[np.float64]:
-        """Cycles of all but products and sums."""
+    def _around(self, resident: bool) -> NDArray[np.float64]:
+        """Cycles of all but products and sums. `resident`: the weights lie where they are read."""
         target = self.target
-        _, batch, out_channels, _, *windows, _ = self.parts
+        groups, batch, out_channels, in_channels, *windows, kernel = self.parts
         x, w, _ = self.bytes()
-        # Input halves arrive on a bus that two neighbouring tiles share where both want them (poplin's exchange estimate).
-        x_rate = np.where(out_channels % 2 == 0, 2.0, 1.0) * target.exchange_bytes
-        exchange = x * (1 - 1 / out_channels) / x_rate + w * (1 - 1 / (_product(windows) * batch)) / target.exchange_bytes
+        # What two tiles of a bus both want arrives once: inputs, where output channels are cut (poplin's exchange estimate).
+        rate = np.where(out_channels % target.bus_tiles == 0, float(target.bus_tiles), 1.0) * target.exchange_bytes
+        exchange = x / rate + self.traffic * x
+        if self.near is not None:  # but what windows reach of the neighbours' is there
+            there = (groups == 1) & (out_channels == 1) & (in_channels == 1) & (kernel == 1)
+            for parts, lies in zip((batch, *windows), self.near):
+                there &= parts == lies
+            own = self.images * self.in_channels * _product([o * s for o, s in zip(self.windows, self.shape.strides)]) * self.size
+            exchange = np.where(there, np.maximum(x - own, 0) / target.exchange_bytes, exchange)
+        if not resident:
+            exchange = exchange + np.where(_product(windows) * batch > 1, w / target.exchange_bytes, 0)
         gathered = -(-self.outputs // target.tiles) * self.depth * max(self.size, 4) / target.exchange_bytes
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
         return exchange + np.where(self.depth > 1, gathered, 0) + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
 
+    def plan(self, i: int) -> Plan:
+        groups, batch, out_channels, in_channels, *windows, kernel = (int(p[i]) for p in self.parts)
+        grain = self.target.channel_grain(self.element)
+        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, grain)
+
 
 @lru_cache(None)
-def plan(shape: Contraction, element: Attribute, target: Target) -> Plan:
-    """Fewest cycles with temporaries within the memory share; where nothing fits, least temporaries.
+def options(shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0) -> tuple[Option, ...]:
+    """The plan of fewest cycles; then, of those with resident weights that are faster, each that takes least memory for its speed.
 
-    Ties go to fewer bytes, then fewer tiles, then fewer parts in a fixed order of axes: the same plan every time.
+    `traffic`: the cycles that a byte of multicast input counts, beside its time, when plans are compared: of plans that are
+    nearly as fast, the one that moves less. Temporaries are within the memory share; where nothing is, the first has the
+    least. Ties go to fewer bytes, then fewer tiles, then fewer parts in a fixed order of axes: the same plans every time.
     """
     grain = target.channel_grain(element)
     channels = _grains(shape.out_channels, grain), _grains(shape.in_channels, grain)
     axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
-    parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)))
-    found = _promising(shape, element, target, parts)
-    cycles, temporary = found.cycles(), found.temporary_bytes()
-    key = cast("Counts", np.where(temporary <= MEMORY_SHARE * target.tile_bytes, cycles, 1e15 + temporary))
+    parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
+    everything = _Candidates(shape, element, target, near, traffic, parts)
+    found = _promising(everything)
+    cycles, temporary = found.cycles(False), found.temporary_bytes()
+    room = MEMORY_SHARE * target.tile_bytes
+    key = cast("Counts", np.where(temporary <= room, cycles, 1e15 + temporary))
     best = int(np.lexsort((*found.parts, _product(found.parts), temporary, key))[0])
-    groups, batch, out_channels, in_channels, *windows, kernel = (int(p[best]) for p in found.parts)
-    return Plan(
-        groups=groups,
-        batch=batch,
-        out_channels=out_channels,
-        in_channels=in_channels,
-        windows=tuple(windows),
-        kernel=kernel,
-        channel_grain=grain,
-    )
+    limit = float(cycles[best])
+    first = Option(limit, 0, found.plan(best))
+    if temporary[best] > room:
+        return (first,)
+    some = everything.where(everything.products() < limit)
+    some = some.where(some.bound(True) < limit)
+    cycles, temporary, weights = some.cycles(True), some.temporary_bytes(), some.bytes()[1]
+    (fits,) = np.nonzero((temporary <= room) & (cycles < limit))
+    order = fits[np.lexsort((*(p[fits] for p in some.parts), weights[fits], cycles[fits]))]
+    kept = order[:1].tolist()  # from the fastest on, each that takes less memory than those before
+    for i in order[1:].tolist():
+        if weights[i] < weights[kept[-1]]:
+            kept.append(i)
+    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i)) for i in kept)
 
 
-def _promising(shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]) -> _Candidates:
+def cheapest(found: Sequence[Option], price: float, left: float = math.inf) -> Option:
+    """The option of fewest cycles, a resident byte counted as `price` of them; no more than `left` bytes."""
+    return min((o for o in found if o.resident_bytes <= left), key=lambda o: (o.cycles + price * o.resident_bytes, o.resident_bytes))
+
+
+def _promising(found: _Candidates) -> _Candidates:
     """The candidates that may be the cheapest: those whose bound is not above the cost of one that is known to fit.
 
     All of them where they are few, or none of the first few fits.
     """
-    used = _product(parts)
+    used, target = _product(found.parts), found.target
     wide = np.nonzero(used >= 0.9 * used.max())[0]
     if len(used) > 4 * PROBES and len(wide) > PROBES:
-        probes = _Candidates(shape, element, target, [p[wide] for p in parts])
-        probes = probes.where(np.argpartition(probes.bound(), PROBES)[:PROBES])
+        probes = found.where(wide)
+        probes = probes.where(np.argpartition(probes.bound(False), PROBES)[:PROBES])
         fits = probes.temporary_bytes() <= MEMORY_SHARE * target.tile_bytes
         if fits.any():
-            limit = probes.cycles()[fits].min()
-            coarse = shape.macs / (used * target.macs_per_cycle(element)) <= limit  # a single division
-            some = _Candidates(shape, element, target, [p[coarse] for p in parts])
-            return some.where(some.bound() <= limit)
-    return _Candidates(shape, element, target, parts)
+            limit = probes.cycles(False)[fits].min()
+            some = found.where(found.products() <= limit)
+            return some.where(some.bound(False) <= limit)
+    return found
 
 
 def _spaced(counts: Counts) -> Counts:
@@ -212,10 +255,11 @@ def _product(factors: Sequence[Counts]) -> Counts:
     return result
 
 
-def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int]) -> list[Counts]:
+def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int], near: Near = None) -> list[Counts]:
     """All combinations of part counts whose product is at most the tiles, one array per axis.
 
-    `coarse`: axes of which only part counts a half apart are tried (the inner spatial ones: rows are cut first).
+    `coarse`: axes of which only part counts a half apart are tried (the inner spatial ones: rows are cut first), and those
+    of `near`.
 
     Built axis by axis, dropping what already exceeds the tiles, so memory is bounded by what survives.
     """
@@ -225,7 +269,7 @@ def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int]) -> list[
         counts = part_counts(n)
         counts = counts[counts <= tiles]
         if i in coarse:
-            counts = _spaced(counts)
+            counts = np.union1d(_spaced(counts), [min(near[i - 3], n)] if near is not None else [1])
         if len(used) * len(counts) > 4 * CANDIDATES:  # keep powers of two and the extremes
             counts = counts[(counts & (counts - 1) == 0) | (counts == counts[-1])]
         product = used[:, None] * counts[None, :]

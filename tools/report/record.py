@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -180,12 +181,14 @@ def _variable(tenant: Tenant, tiles: int) -> Record:
     }
     if isinstance(tenant.op, StorageOp):
         grid = layout(tenant.op)
+        copies = [-d for d in grid.order if d < 0]  # each is shown as one dimension more
+        numbers = count(len(grid.splits))
         entry["type"] = f"{'x'.join(map(str, tenant.op.type.shape)) or 'scalar'} {tenant.op.type.element}"
         entry["address"] = None if tenant.op.address is None else tenant.op.address.value.data
         entry["layout"] = {
             "text": str(grid),
-            "splits": [[s.n, s.parts, s.grain] for s in grid.splits],
-            "order": list(grid.order),
+            "splits": [*([s.n, s.parts, s.grain] for s in grid.splits), *([n, n, 1] for n in copies)],
+            "order": [d if d >= 0 else next(numbers) for d in grid.order],
             "start": grid.start % tiles,
             "element_bytes": size_in_bytes(tenant.op.type.element),
         }

@@ -109,7 +109,7 @@ def test_memory_of_tiles_adds_up_to_the_peak(data):
         assert sum(n for _, n in runs) == tiles
     whole = {category: [value for value, n in runs for _ in range(n)] for category, runs in memory["tiles"].items()}
     at_peak = [sum(whole[category][tile] for category in ("constants", "variables", "exchanged")) for tile in range(tiles)]
-    assert max(at_peak) == at_peak[memory["tile"]] == memory["peak"] == data["summary"]["peak_tile_bytes"]
+    assert max(at_peak) == at_peak[memory["tile"]] == memory["peak"] == data["summary"]["liveness_bound"]
     assert all(highest >= now for highest, now in zip(whole["highest"], at_peak, strict=True))
     assert memory["curve"][memory["step"]]["fullest"] == max(point["fullest"] for point in memory["curve"]) == memory["peak"]
     alive = [v for v in data["variables"] if v["first"] <= memory["step"] <= v["last"]]

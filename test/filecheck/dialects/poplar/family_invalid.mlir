@@ -195,3 +195,9 @@ poplar.graph @main target <host> {
   %b = poplar.slice %x[2:8] : !poplar.tensor<8xf32> -> !poplar.tensor<6xf32>
   poplar.copy %a to %b : !poplar.tensor<6xf32>
 }
+
+// -----
+// CHECK: 'x' has 2 copies; only a constant may lie on several tiles
+poplar.graph @main target <gc200, tiles = 4> {
+  %x = poplar.var "x" on [8 in 2] order [2 copies, 0] : !poplar.tensor<8xf32>
+}

@@ -1,0 +1,35 @@
+// RUN: populus-opt %s -p "poplin-to-poplar{target=gc200 tiles=64},poplar-map" --split-input-file | filecheck %s
+// RUN: populus-opt %s -p "poplin-to-poplar{target=gc200 tiles=64 resident=0.0},poplar-map" --split-input-file | filecheck %s --check-prefix OFF
+
+// Constant weights lie on each tile that reads them: the cuts of the rows are copies of them.
+// CHECK: poplar.const {{.*}} on [1, 64, 64 in 8 by 8] order [8 copies, 2]
+// CHECK: @matmul for (k = 64 by 8, g = 1, m = 256 in 8, n = 64 in 8 by 8) on (m, n)
+// OFF: poplar.const
+// OFF-NOT: copies
+func.func @main(%a : tensor<1x256x64xf32>) -> tensor<1x256x64xf32> {
+  %b = data.constant dense<2.0> : tensor<1x64x64xf32>
+  %c = poplin.matmul %a, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
+  func.return %c : tensor<1x256x64xf32>
+}
+
+// -----
+
+// Not where they are read twice,
+// CHECK: poplar.const
+// CHECK-NOT: copies
+func.func @main(%a : tensor<1x256x64xf32>) -> (tensor<1x256x64xf32>, tensor<1x256x64xf32>) {
+  %b = data.constant dense<2.0> : tensor<1x64x64xf32>
+  %c = poplin.matmul %a, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
+  %d = poplin.matmul %c, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
+  func.return %c, %d : tensor<1x256x64xf32>, tensor<1x256x64xf32>
+}
+
+// -----
+
+// nor where the program may write them,
+// CHECK: poplar.var "input1"
+// CHECK-NOT: copies
+func.func @main(%a : tensor<1x256x64xf32>, %b : tensor<1x64x64xf32>) -> tensor<1x256x64xf32> {
+  %c = poplin.matmul %a, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
+  func.return %c : tensor<1x256x64xf32>
+}
