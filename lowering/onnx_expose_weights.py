@@ -111,11 +111,16 @@ def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSA
 
 def add_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
     """Further results by name."""
-    old, outputs = return_of(function), strings(function, "output_names")
-    new = ReturnOp(*old.operands, *results.values())
+    replace_results(function, {**dict(zip(strings(function, "output_names"), return_of(function).operands)), **results})
+
+
+def replace_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
+    """Makes these the results, by name."""
+    old = return_of(function)
+    new = ReturnOp(*results.values())
     new.location = old.location
     function.body.block.insert_op_before(new, old)
     old.detach()
     old.erase()
-    set_strings(function, "output_names", [*outputs, *results])
+    set_strings(function, "output_names", list(results))
     retype(function)

@@ -10,14 +10,17 @@ from populus.dialects.table import lazily
 
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "onnx-expose-weights": lazily("populus.lowering.onnx_expose_weights:OnnxExposeWeightsPass"),
+    "onnx-training-mode": lazily("populus.lowering.onnx_training_mode:OnnxTrainingModePass"),
     "onnx-infer-shapes": lazily("populus.lowering.onnx_infer_shapes:OnnxInferShapesPass"),
     "onnx-host-calls": lazily("populus.lowering.onnx_host_calls:OnnxHostCallsPass"),
     "onnx-fold-constants": lazily("populus.lowering.onnx_fold_constants:OnnxFoldConstantsPass"),
     "onnx-to-popart": lazily("populus.lowering.onnx_to_popart:OnnxToPopartPass"),
     "popart-cse": lazily("populus.lowering.popart_cse:PopartCsePass"),
     "popart-fuse": lazily("populus.lowering.popart_fuse:PopartFusePass"),
+    "popart-seed": lazily("populus.lowering.popart_seed:PopartSeedPass"),
     "popart-loss": lazily("populus.lowering.popart_loss:PopartLossPass"),
     "popart-autodiff": lazily("populus.lowering.popart_autodiff:PopartAutodiffPass"),
+    "popart-accumulate": lazily("populus.lowering.popart_accumulate:PopartAccumulatePass"),
     "popart-optimize": lazily("populus.lowering.popart_optimize:PopartOptimizePass"),
     "popart-to-popops": lazily("populus.lowering.popart_to_popops:PopartToPopopsPass"),
     "popops-fuse": lazily("populus.lowering.popops_fuse:PopopsFusePass"),

@@ -17,27 +17,26 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
-from populus.dialects.element_types import element_type_of, is_float
+from populus.dialects.element_types import element_type_of, is_float, tensor
+from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import NoGradient, PopartOp, calls
+from populus.dialects.popart.optimizer import wide
 from populus.lowering.library_gradients import library_gradient
 from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
+from populus.lowering.training_names import LOSS_SCALE, gradient_name, scalar_name
 
 LONGEST_PATH = 8  # ops named in a message; the middle of a longer path is left out
-
-
-def gradient_name(name: str) -> str:
-    """The name of the gradient of a tensor, input or result, as PopART has it."""
-    return f"Gradient___{name}"
 
 
 @dataclass(frozen=True)
 class PopartAutodiffPass(ModulePass):
     """The gradients of the inputs and weights `wrt` become results `Gradient___<name>`, behind those that there are.
 
-    `loss`: an output of one element; its gradient is 1. Without it, each output of floats (or those of `outputs`) has a
-    further input `Gradient___<output>`, its cotangent. A weight becomes an input. Contributions are summed in the order in which the
-    reverse walk meets them. A gradient has its tensor's type, and is zero where nothing flows: behind an integer, a
-    condition, or a step function. Run twice, the pass gives second derivatives, `Gradient___Gradient___<name>`.
+    `loss`: an output of one element; its gradient is 1, or with `loss_scale` the scalar input `Hyper___loss_scale`. Without a
+    loss, each output of floats (or those of `outputs`) has a further input `Gradient___<output>`, its cotangent. A weight becomes an
+    input. Contributions are summed in the order in which the reverse walk meets them. A gradient has its tensor's type, and is zero
+    where nothing flows: behind an integer, a condition, or a step function. Run twice, the pass gives second derivatives,
+    `Gradient___Gradient___<name>`.
     Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and for
     an op on the way that has no gradient, with the path that leads to it.
     Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
@@ -48,6 +47,7 @@ class PopartAutodiffPass(ModulePass):
     wrt: tuple[str, ...] = ()
     loss: str | None = None
     outputs: tuple[str, ...] = ()
+    loss_scale: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
@@ -86,9 +86,18 @@ class PopartAutodiffPass(ModulePass):
             else:
                 if (elements := math.prod(calls.shape(value))) != 1:
                     raise PopulusError(f"the loss '{name}' is {value.type}, of {elements} elements; one is expected")
-                gradient = calls.fill(Builder(InsertPoint.before(return_of(function))), 1, calls.element(value), calls.shape(value))
+                gradient = self._of_loss(function, value)
             seeds.append(Seed(name, value, gradient))
         return seeds
+
+    def _of_loss(self, function: FuncOp, loss: SSAValue) -> SSAValue:
+        b, element = Builder(InsertPoint.before(return_of(function))), calls.element(loss)
+        if not self.loss_scale:
+            return calls.fill(b, 1, element, calls.shape(loss))
+        scale = add_argument(function, scalar_name(LOSS_SCALE), tensor((), wide(element)), LOSS_SCALE)
+        if wide(element) != element:
+            scale = calls.map(b, cast(Arg(1), element), scale)
+        return calls.reshape(b, scale, calls.shape(loss))
 
 
 def _free(name: str, taken: Container[str]) -> str:
@@ -204,4 +213,3 @@ class _Walk:
         if len(places) > LONGEST_PATH:
             places = [*places[: LONGEST_PATH // 2], "...", *places[-LONGEST_PATH // 2 :]]
         return f"; the path to it is {' <- '.join(places)}"
-

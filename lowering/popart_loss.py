@@ -17,6 +17,7 @@ from populus.dialects.diagnostics import PopulusError, did_you_mean, named
 from populus.dialects.element_types import is_float, tensor
 from populus.dialects.popart import calls, train
 from populus.lowering.onnx_expose_weights import add_argument, add_results, main_of, return_of, strings
+from populus.lowering.training_names import updated_name
 
 LABELS, LOSS, LOSSES_EACH = "labels", "loss", "losses"  # the names of what is added
 
@@ -51,7 +52,8 @@ class PopartLossPass(ModulePass):
             raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSSES)}")
         if clash := {LABELS} & set(strings(function, "input_names")) or {LOSS, LOSSES_EACH} & set(strings(function, "output_names")):
             raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
-        name, value = self._chosen(dict(zip(strings(function, "output_names"), return_of(function).operands)))
+        outputs = dict(zip(strings(function, "output_names"), return_of(function).operands))
+        name, value = self._chosen({n: v for n, v in outputs.items() if not n.startswith(updated_name(""))})
         if not is_float(calls.element(value)):
             raise PopulusError(f"the output '{name}' is {value.type}; a loss is of floats")
         logits, properties, type = self._of(name, value)

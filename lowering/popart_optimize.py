@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnknownLoc
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc, bf16, f16, f32, f64
+from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects.diagnostics import PopulusError, did_you_mean, named
 from populus.dialects.element_types import element_type_of, tensor
-from populus.dialects.expr import Arg, cast, minimum, sqrt
+from populus.dialects.expr import Arg, Expr, absolute, cast, maximum, minimum, select, sqrt, substitute
 from populus.dialects.popart import calls, train
 from populus.dialects.popart.optimizer import wide
-from populus.lowering.onnx_expose_weights import add_argument, main_of, return_of, retype, set_strings, strings
-from populus.lowering.popart_autodiff import gradient_name
+from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
+from populus.lowering.training_names import (
+    CLIP_NORM,
+    CLIP_VALUE,
+    LOSS_SCALE,
+    OVERFLOW,
+    gradient_name,
+    scalar_name,
+    state_name,
+    updated_name,
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,8 @@ class Optimizer:
         """The op's scalars."""
         return self.op.SCALARS
 
+
+LARGEST: dict[Attribute, float] = {f16: 65504.0, bf16: 3.3895313892515355e38, f32: 3.4028234663852886e38, f64: 1.7976931348623157e308}
 
 SPELLING = {  # scalar of an op -> what users call it; `rest` is 1 less that
     "rate": "lr",
@@ -70,8 +79,6 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "sgd": Optimizer(train.SgdOp, {"lr": 1e-2, "weight_decay": 0.0}),
 }
 
-CLIP = "clip_norm"
-
 
 def optimizer_of(name: str) -> Optimizer:
     """The optimizer of a name. Raises PopulusError if there is none."""
@@ -80,34 +87,23 @@ def optimizer_of(name: str) -> Optimizer:
     return OPTIMIZERS[name]
 
 
-def scalar_name(scalar: str) -> str:
-    """The name of the input for a hyperparameter."""
-    return f"Hyper___{scalar}"
-
-
-def state_name(weight: str, state: str) -> str:
-    """The name of the input and output for a state of a weight."""
-    return f"State___{weight}___{state}"
-
-
-def updated_name(weight: str) -> str:
-    """The name of the output for a new weight."""
-    return f"Updated___{weight}"
-
-
 @dataclass(frozen=True)
 class PopartOptimizePass(ModulePass):
     """Each result `Gradient___w` of an input w gives way to `Updated___w` and `State___w___<state>`, by the optimizer's op.
 
     The states are inputs of the same names, and the hyperparameters scalar inputs `Hyper___<scalar>`, shared by all
-    weights. With `clip_norm`, gradients are first scaled so that the norm of all together is at most the scalar
-    `Hyper___clip_norm`. Raises PopulusError for an unknown optimizer and where there are no gradients.
+    weights. What is done to gradients before, in this order, each by a scalar `Hyper___<option>`: `loss_scale` divides them, and where
+    one is not finite then, no weight or state changes, and the result `Overflow` is 1; `clip_value` keeps each element within it;
+    `clip_norm` scales them so that the norm of all together is at most it.
+    Raises PopulusError for an unknown optimizer and where there are no gradients.
     """
 
     name = "popart-optimize"
 
     optimizer: str = "sgd"
     clip_norm: bool = False
+    clip_value: bool = False
+    loss_scale: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
@@ -121,25 +117,56 @@ class PopartOptimizePass(ModulePass):
         if len(inside) > 1:
             raise PopulusError(f"weights of {' and '.join(sorted(map(str, inside)))} cannot share hyperparameters; train those of one type")
         scalar = tensor((), inside.pop())
-        scalars = [add_argument(function, scalar_name(s), scalar, s) for s in optimizer.names()]
-        limit = add_argument(function, scalar_name(CLIP), scalar, CLIP) if self.clip_norm else None
+
+        def given(name: str) -> SSAValue:
+            return inputs.get(scalar_name(name)) or add_argument(function, scalar_name(name), scalar, name)
+
+        scalars = [given(s) for s in optimizer.names()]
         gradients = {name: results.pop(gradient_name(name)) for name in weights}
         last = return_of(function)
         before, b = last.prev_op, Builder(InsertPoint.before(last))
-        if limit is not None:
-            gradients = _clipped(b, gradients, limit)
+        overflow: SSAValue | None = None
+        if self.loss_scale:
+            gradients = _mapped(b, gradients, Arg(1) / Arg(2), given(LOSS_SCALE))
+            overflow = _overflow(b, gradients, scalar.element_type)
+            results[OVERFLOW] = overflow
+        if self.clip_value:
+            gradients = _mapped(b, gradients, maximum(minimum(Arg(1), Arg(2)), -Arg(2)), given(CLIP_VALUE))
+        if self.clip_norm:
+            gradients = _clipped(b, gradients, given(CLIP_NORM))
         for name, weight in weights.items():
             types = optimizer.op.state_types(tensor(calls.shape(weight), calls.element(weight)))
             states = [add_argument(function, state_name(name, s), t, s) for s, t in zip(optimizer.op.STATE, types)]
             made = b.insert(optimizer.op(weight, gradients[name], *states, *scalars, **optimizer.flags))
             made.location = named(name)
-            results.update(zip([updated_name(name), *(state_name(name, s) for s in optimizer.op.STATE)], made.results))
-        new = function.body.block.first_op if before is None else before.next_op
-        while new is not None and new is not last:
-            if isinstance(new.location, UnknownLoc):
-                new.location = named(CLIP)
-            new = new.next_op
-        _return(function, last, results)
+            new: list[SSAValue] = list(made.results)
+            if overflow is not None:
+                new = [calls.map(b, select(Arg(1), Arg(2), Arg(3) > 0), old, n, overflow) for old, n in zip([weight, *states], new)]
+            results.update(zip([updated_name(name), *(state_name(name, s) for s in optimizer.op.STATE)], new))
+        added = function.body.block.first_op if before is None else before.next_op
+        while added is not None and added is not last:
+            if isinstance(added.location, UnknownLoc):
+                added.location = named("gradients")
+            added = added.next_op
+        replace_results(function, results)
+
+
+def _mapped(b: Builder, gradients: Mapping[str, SSAValue], formula: Expr, scalar: SSAValue) -> dict[str, SSAValue]:
+    """A formula of each element and of a scalar, computed and kept in the scalar's type."""
+    inside = calls.element(scalar)
+    widened = substitute(formula, {1: cast(Arg(1), inside), 2: Arg(2)})
+    return {name: calls.map(b, formula if calls.element(g) == inside else widened, g, scalar) for name, g in gradients.items()}
+
+
+def _overflow(b: Builder, gradients: Mapping[str, SSAValue], element: Attribute) -> SSAValue:
+    """1 where an element is NaN or infinite, else 0."""
+    total: SSAValue | None = None
+    for g in gradients.values():
+        bad = ~(absolute(Arg(1)) <= LARGEST[calls.element(g)])  # true for NaN
+        found = calls.reduce(b, "max", calls.map(b, cast(bad, element), g), range(len(calls.shape(g))))
+        total = found if total is None else calls.map(b, maximum(Arg(1), Arg(2)), total, found)
+    assert total is not None
+    return total
 
 
 def _clipped(b: Builder, gradients: Mapping[str, SSAValue], limit: SSAValue) -> dict[str, SSAValue]:
@@ -152,20 +179,4 @@ def _clipped(b: Builder, gradients: Mapping[str, SSAValue], limit: SSAValue) -> 
         total = s if total is None else calls.map(b, Arg(1) + Arg(2), total, s)
     assert total is not None
     factor = calls.map(b, minimum(Arg(2) / (sqrt(Arg(1)) + 1e-6), 1), total, limit)
-    clipped: dict[str, SSAValue] = {}
-    for name, g in gradients.items():
-        if calls.element(g) == inside:
-            clipped[name] = calls.map(b, Arg(1) * Arg(2), g, factor)
-        else:
-            clipped[name] = calls.map(b, cast(cast(Arg(1), inside) * Arg(2), calls.element(g)), g, factor)
-    return clipped
-
-
-def _return(function: FuncOp, last: ReturnOp, results: Mapping[str, Any]) -> None:
-    new = ReturnOp(*results.values())
-    new.location = last.location
-    function.body.block.insert_op_before(new, last)
-    last.detach()
-    last.erase()
-    set_strings(function, "output_names", list(results))
-    retype(function)
+    return _mapped(b, gradients, Arg(1) * Arg(2), factor)

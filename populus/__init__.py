@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from populus.api import Program, compile
     from populus.builder import Builder, function_of
     from populus.derivatives import Vjp, vjp
+    from populus.epochs import train
     from populus.lowering.content_hash import content_hash
     from populus.lowering.extensions import keep as load
-    from populus.training import TrainingSession, train
+    from populus.training import TrainingSession
 
 __all__ = ["Builder", "Program", "TrainingSession", "Vjp", "compile", "content_hash", "function_of", "load", "train", "vjp"]
 
@@ -28,7 +29,7 @@ _HOMES = {
     "content_hash": "lowering.content_hash:content_hash",
     "function_of": "builder:function_of",
     "load": "lowering.extensions:keep",
-    "train": "training:train",
+    "train": "epochs:train",
     "vjp": "derivatives:vjp",
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +30,7 @@ class Checkpoint:
     tensors: dict[str, NDArray[Any]]
     settings: dict[str, Any]
     validations: list[dict[str, Any]]
+    progress: dict[str, Any] = field(default_factory=dict[str, Any])  # what changes from step to step and is no tensor
 
 
 def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
@@ -42,7 +43,12 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PopulusError(f"{place}: not a folder that can be written to: {error.strerror}") from error
-    about = {"step": checkpoint.step, "settings": checkpoint.settings, "validations": checkpoint.validations}
+    about = {
+        "step": checkpoint.step,
+        "settings": checkpoint.settings,
+        "validations": checkpoint.validations,
+        "progress": checkpoint.progress,
+    }
     metadata = {"populus": str(FORMAT), "training": json.dumps(about)}
     content = save({name: np.asarray(a, order="C") for name, a in checkpoint.tensors.items()}, metadata)
     path = place / f"step-{checkpoint.step:09}.safetensors"
@@ -71,7 +77,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
                 raise PopulusError(f"{os.fspath(path)}: not a checkpoint of populus train")
             about = json.loads(metadata["training"])
             tensors = {str(name): found.get_tensor(name) for name in found.keys()}  # noqa: SIM118  # it is no dict
-            return Checkpoint(about["step"], tensors, about["settings"], about["validations"])
+            return Checkpoint(about["step"], tensors, about["settings"], about["validations"], about.get("progress", {}))
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise PopulusError(f"{os.fspath(path)}: a damaged checkpoint: {' '.join(str(error).split())}") from error
 

@@ -17,7 +17,8 @@ from populus.lowering import extensions
 from populus.lowering.files import in_file
 from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass, main_of, strings, weights_of
 from populus.lowering.pipeline import Pipeline
-from populus.lowering.popart_autodiff import PopartAutodiffPass, gradient_name
+from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.lowering.training_names import gradient_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

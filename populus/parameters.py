@@ -67,20 +67,23 @@ class Trainable:
             raise PopulusError(f"batch = {batch}; a step has at least 1 sample")
         return {**dict.fromkeys(self.open, batch), **self.given}
 
-    def chosen(self, parameters: Sequence[str] | None) -> tuple[str, ...]:
-        """The weights to train. Raises PopulusError for a pattern that fits none."""
-        if parameters is None:
-            names = [n for n in self.weights if n not in self.fixed]
-            if not names:
-                raise PopulusError("the model has no initializer of floats to train")
-            return tuple(names)
+    def chosen(self, parameters: Sequence[str] | None, freeze: Sequence[str] = ()) -> tuple[str, ...]:
+        """The weights to train. Raises PopulusError for a pattern that fits none, and if none is left."""
+        names = [n for n in self.weights if n not in self.fixed] if parameters is None else self._fitting(parameters)
+        frozen = set(self._fitting(freeze))
+        left = tuple(n for n in names if n not in frozen)
+        if not left:
+            raise PopulusError("all parameters are frozen" if names else "the model has no initializer of floats to train")
+        return left
+
+    def _fitting(self, patterns: Sequence[str]) -> list[str]:
         found: dict[str, None] = {}
-        for pattern in parameters:
+        for pattern in patterns:
             matching = [n for n in self.weights if n == pattern or fnmatchcase(n, pattern)]
             if not matching:
                 raise PopulusError(f"no parameter '{pattern}'{did_you_mean(pattern, self.weights)}")
             found.update(dict.fromkeys(matching))
-        return tuple(found)
+        return list(found)
 
 
 def _is_fixed(op: ConstantOp) -> bool:

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from rich.console import Console
 
 from populus.api import ENGINES
+from populus.curves import svg
 from populus.dialects.diagnostics import PopulusError
+from populus.epochs import Progress, train
 from populus.lowering.files import replacing
 from populus.lowering.popart_loss import LOSSES
 from populus.lowering.popart_optimize import OPTIMIZERS
 from populus.tools.arrays import read_arrays
 from populus.tools.command import dims_of
-from populus.training import Progress, TrainingSession, train
+from populus.training import TrainingSession
 
 SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the learning rate, by the share of all steps that is done
     "constant": lambda done: 1.0,
@@ -41,14 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--schedule", default="constant", choices=SCHEDULES, help="constant (default), or cosine or linear down to a rate of 0")
     add("--hyper", action="append", default=[], metavar="NAME=X", help="another hyperparameter, such as weight_decay=0.01")
     add("--clip-norm", type=float, metavar="X", help="scale gradients so that their norm is at most X")
+    add("--clip-value", type=float, metavar="X", help="keep each element of a gradient between -X and X")
+    add("--loss-scale", metavar="X", help="scale the loss by X against vanishing gradients of 16 bits, or auto")
+    add("--accumulate", type=int, default=1, metavar="N", help="sum the gradients of N batches for each update (1)")
     add("--batch", type=int, metavar="N", help="samples of a step (32, or what the model fixes)")
     add("--epochs", type=int, default=1, metavar="N", help="how often to go through the data (1)")
     add("--seed", type=int, default=0, metavar="N", help="which order of the samples (0)")
     add("--parameter", action="append", default=[], metavar="PATTERN", help="train only the initializers of this name, such as 'fc.*'")
+    add("--freeze", action="append", default=[], metavar="PATTERN", help="do not train the initializers of this name")
+    add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and drop elements")
     add("--checkpoint", metavar="DIR", help="go on from the newest checkpoint there, and write one after each epoch")
     add("--every", type=int, metavar="N", help="write a checkpoint after each N steps too")
     add("--export", metavar="FILE.onnx", help="write the trained model there")
     add("--history", metavar="FILE.csv", help="write the loss of each step there")
+    add("--plot", metavar="FILE.svg", help="draw the losses there, after each epoch")
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
     add("--engine", default="numpy", choices=ENGINES, help="numpy (default), native, or strict, which checks every vertex")
@@ -60,7 +68,7 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.every is not None and (args.checkpoint is None or args.every < 1):
         raise PopulusError(f"--every {args.every} needs --checkpoint and a number of at least 1")
-    for path in (args.export, args.history):
+    for path in (args.export, args.history, args.plot):
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
             raise PopulusError(f"{path}: there is no folder {os.path.dirname(path)} to write it to")  # before hours of training
     if not str(args.model).endswith(".onnx"):
@@ -69,6 +77,11 @@ def execute(args: argparse.Namespace) -> int:
     data = read_arrays([args.data], [])
     held = None if args.validate is None else read_arrays([args.validate], [])
     lines = _Lines(console)
+
+    def draw(session: TrainingSession) -> None:
+        with replacing(args.plot) as partial:
+            partial.write_text(svg(session.losses, session.validations, f"{args.model}, {args.optimizer}"), encoding="utf-8")
+
     session = train(
         args.model,
         data,
@@ -86,7 +99,13 @@ def execute(args: argparse.Namespace) -> int:
         report=lines.report,
         warn=lambda line: print(f"populus: {line}", file=sys.stderr),
         hyper=_hyper(args.hyper),
+        each_epoch=draw if args.plot is not None else None,
         clip_norm=args.clip_norm,
+        clip_value=args.clip_value,
+        loss_scale=args.loss_scale,
+        accumulate=args.accumulate,
+        freeze=args.freeze,
+        batch_statistics=args.batch_statistics,
         parameters=args.parameter or None,
         output=args.output,
         axis=args.axis,
@@ -98,6 +117,11 @@ def execute(args: argparse.Namespace) -> int:
     )
     if not lines.reported:
         console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; more --epochs go on from there")
+    if session.skipped:
+        console.print(f"{session.skipped} steps were skipped, whose gradients overflowed; the loss scale is {session.loss_scale:g}")
+    if args.plot is not None:
+        draw(session)
+        console.print(f"wrote {args.plot}", style="dim", markup=False)
     if args.history is not None:
         _write_history(session, args.history)
     if args.export is not None:

@@ -4,7 +4,7 @@
 
 Hyperparameters are scalar tensors, so that a schedule changes them without compiling again. An average's beta is given as
 `1 - beta`, which keeps its accuracy in f32. Weights and gradients may be of 16 bits; states and scalars are then f32, and so is
-the arithmetic. `step`, a scalar of the state, counts the updates before this one.
+the arithmetic and, where it was summed or scaled, the gradient. `step`, a scalar of the state, counts the updates before this one.
 """
 
 # The lambdas that formulas are take expressions, which pyright does not see through a Callable of any arity.
@@ -60,8 +60,9 @@ class OptimizerOp(PopartOp):
     def infer(self) -> Sequence[TensorType[Attribute]]:
         weight = self.operands[0].type
         assert isinstance(weight, TensorType)
-        if not is_float(weight.element_type) or self.operands[1].type != weight:
-            raise VerifyException(f"the weight is {weight} and its gradient {self.operands[1].type}; equal types of floats are expected")
+        gradient = self.operands[1].type
+        if not is_float(weight.element_type) or gradient not in (weight, tensor(shape_of(weight), wide(weight.element_type))):
+            raise VerifyException(f"the weight is {weight} and its gradient {gradient}; equal types of floats are expected")
         states = self.state_types(weight)
         names = [*self.STATE, *self.SCALARS]
         for name, operand, type in zip(names, self.operands[2:], [*states, *[tensor((), wide(weight.element_type))] * len(self.SCALARS)]):
@@ -73,8 +74,7 @@ class OptimizerOp(PopartOp):
         element = calls.element(self.operands[0])
         inside = wide(element)
         w, g = self.operands[:2]
-        if inside != element:
-            w, g = (mapped(b, lambda x: cast(x, inside), v) for v in (w, g))
+        w, g = (v if calls.element(v) == inside else mapped(b, lambda x: cast(x, inside), v) for v in (w, g))
         weight, *states = self.update(b, w, g)
         if inside != element:
             weight = mapped(b, lambda x: cast(x, element), weight)

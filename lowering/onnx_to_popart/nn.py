@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from zlib import crc32
 
+from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 from populus.lowering.onnx_to_popart.scatter import Windows, pool_indices
@@ -222,16 +224,25 @@ def lrn(c: Conversion) -> Output:
 
 
 def dropout(c: Conversion) -> Output | list[Output]:
-    """When inferring nothing is dropped: the input itself, and a mask that is all true."""
+    """Inferring drops nothing: the input itself, and a mask that is all true. Training keeps each element with probability 1 - ratio.
+
+    Which ones depends on the seed, the node's name and the element's number; ONNX leaves the generator open. Source: Dropout-22.
+    """
     import numpy as np
 
-    x = c.input(0)
-    if c.has(2) and bool(c.known(2).reshape(-1)[0]) and not (c.has(1) and float(c.known(1).reshape(-1)[0]) == 0):
-        raise PopulusError("training_mode is true; dropping elements is not supported")
-    mask = c.op.output(1)
-    if mask is None or not mask.uses:
-        return [x, None]
-    return [x, c.constant(np.broadcast_to(np.ones((), dtype_of(element(mask))), shape(x)))]
+    x, mask = c.input(0), c.op.output(1)
+    ratio = float(c.known(1).reshape(-1)[0]) if c.has(1) else 0.5
+    if not (c.has(2) and bool(c.known(2).reshape(-1)[0])) or ratio == 0:
+        if mask is None or not mask.uses:
+            return [x, None]
+        return [x, c.constant(np.broadcast_to(np.ones((), dtype_of(element(mask))), shape(x)))]
+    if not 0 <= ratio < 1:
+        raise PopulusError(f"its ratio is {ratio:g}; at least 0 and less than 1 is expected")
+    seed = c.constant(np.array([int(c.get("seed") or 0) & 0xFFFFFFFF, 0], np.uint32))
+    stream = crc32(where(c.op).encode())
+    kept = c.cast(c.insert(popart.RandomOp(seed, distribution="bernoulli", a=1 - ratio, stream=stream, shape=shape(x), element=f32)), i1)
+    y = c.insert(popart.WhereOp(kept, c.insert(popart.DivOp(x, c.scalar(1 - ratio, x))), c.scalar(0, x)))
+    return [y, kept]
 
 
 def flatten(c: Conversion) -> Output:

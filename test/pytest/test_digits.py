@@ -1,50 +1,41 @@
-"""The example that trains: handwritten digits, where scikit-learn is installed; against torch's losses, where torch is."""
+"""The example that trains: handwritten digits, a net from torch's exporter, and torch's losses from the same start."""
 
 from __future__ import annotations
 
+import csv
 import runpy
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
 
-from populus.training import train
+from populus.epochs import train
 
-EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples/digits/make.py"))
-digits, net = EXAMPLE["digits"], EXAMPLE["net"]
-
-
-def test_digits_are_learnt_to_98_percent():
-    pytest.importorskip("sklearn")
-    data, held = digits()
-    session = train(net(), data, lr=2e-3, batch=32, epochs=8, validate=held, schedule=lambda done: (1 + np.cos(np.pi * done)) / 2)
-    assert session.validations[-1]["accuracy"] >= 0.98
+FOLDER = Path(__file__).parents[2] / "examples/digits"
+MODEL = FOLDER / "digits.onnx"
+digits = runpy.run_path(str(FOLDER / "make.py"))["digits"]
+with (FOLDER / "losses.csv").open() as file:
+    LOSSES = list(csv.DictReader(file))
+OPTIMIZERS = [name.removesuffix(" f32") for name in LOSSES[0] if name.endswith(" f32")]
 
 
-def test_the_losses_of_100_steps_are_those_of_torch():
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("sklearn")
-    f = torch.nn.functional
+def test_digits_are_learnt_to_98_percent(populus, tmp_path):
+    runpy.run_path(str(FOLDER / "make.py"))["main"](tmp_path)
+    where = [tmp_path / "digits.onnx", "--data", tmp_path / "train.npz", "--validate", tmp_path / "test.npz"]
+    done = populus("train", *where, "--lr", 2e-3, "--schedule", "cosine", "--epochs", 8, "--plot", tmp_path / "curves.svg")
+    assert (done.status, done.err) == (0, "")
+    last = next(line for line in done.out.splitlines() if line.startswith("epoch 8/8"))
+    assert float(last.rpartition("accuracy ")[2].rstrip("%")) >= 98
+    assert "accuracy" in (tmp_path / "curves.svg").read_text()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_losses_of_100_steps_are_those_of_torch(optimizer):
     data, _ = digits()
-    made = net()
-    w = {i.name: torch.tensor(numpy_helper.to_array(i).copy(), requires_grad=True) for i in made.graph.initializer}
-    optimizer, expected = torch.optim.Adam(list(w.values()), lr=1e-3), []
-    for step in range(100):
-        epoch, i = divmod(step, len(data["x"]) // 32)
-        rows = np.random.default_rng([0, epoch]).permutation(len(data["x"]))[i * 32 : (i + 1) * 32]
-        h = f.relu(f.conv2d(torch.tensor(data["x"][rows]), w["conv1.weight"], w["conv1.bias"], padding=1))
-        h = f.max_pool2d(f.relu(f.conv2d(h, w["conv2.weight"], w["conv2.bias"], padding=1)), 2).flatten(1)
-        h = f.relu(h @ w["fc1.weight"].T + w["fc1.bias"]) @ w["fc2.weight"].T + w["fc2.bias"]
-        loss = f.cross_entropy(h, torch.tensor(data["labels"][rows].astype(np.int64)))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        expected.append(loss.item())
-    found = train(made, data, lr=1e-3, batch=32, epochs=3).losses[:100]
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    found = train(MODEL, data, optimizer=optimizer, batch=32, epochs=3).losses[:100]
+    np.testing.assert_allclose(found, [float(row[f"{optimizer} f32"]) for row in LOSSES], atol=1e-5)
 
 
 def test_the_example_net_is_a_valid_model():
-    onnx.checker.check_model(net(), full_check=True)
+    onnx.checker.check_model(onnx.load(MODEL), full_check=True)

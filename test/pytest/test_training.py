@@ -16,7 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 import populus as front
 from populus import checkpoint as checkpoints
 from populus.dialects.diagnostics import PopulusError
-from populus.training import NotFinite, TrainingSession, train
+from populus.epochs import train
+from populus.training import NotFinite, TrainingSession
 
 ROOT = Path(__file__).parents[2]
 

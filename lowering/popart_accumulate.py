@@ -1,0 +1,71 @@
+"""`popart-accumulate`: gradients of several batches are summed before weights are updated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects.diagnostics import PopulusError, named
+from populus.dialects.element_types import tensor
+from populus.dialects.expr import Arg, cast
+from populus.dialects.popart import calls
+from populus.dialects.popart.optimizer import wide
+from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
+from populus.lowering.training_names import accumulated_name, gradient_name
+
+
+@dataclass(frozen=True)
+class PopartAccumulatePass(ModulePass):
+    """Each result `Gradient___w` of an input w gives way to `Accl___w = Accl___w + gradient / steps`, the former an input.
+
+    So after `steps` runs, the first with zeros, each result is the gradient of the mean loss of all that these runs saw. Gradients of
+    16 bits are summed in f32. Raises PopulusError for less than one step and where there are no gradients.
+    """
+
+    name = "popart-accumulate"
+
+    steps: int = 1
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.steps < 1:
+            raise PopulusError(f"steps = {self.steps}; gradients of at least 1 batch are summed")
+        function = main_of(op)
+        results = dict(zip(strings(function, "output_names"), return_of(function).operands))
+        weights = [name for name in strings(function, "input_names") if gradient_name(name) in results]
+        if not weights:
+            raise PopulusError("no result is a gradient of an input; popart-autodiff comes before this pass")
+        last = return_of(function)
+        b = Builder(InsertPoint.before(last))
+        summed: dict[str, SSAValue] = {}
+        for name in weights:
+            gradient = results.pop(gradient_name(name))
+            element = wide(calls.element(gradient))
+            before = add_argument(function, accumulated_name(name), tensor(calls.shape(gradient), element), "sum")
+            part = Arg(2) if element == calls.element(gradient) else cast(Arg(2), element)
+            made = calls.map(b, Arg(1) + part * (1 / self.steps), before, gradient)
+            made.owner.location = named(accumulated_name(name))  # pyright: ignore[reportAttributeAccessIssue], a result
+            summed[accumulated_name(name)] = made
+        replace_results(function, {**results, **summed})
+
+
+def update_module(weights: Mapping[str, TensorType[Attribute]]) -> ModuleOp:
+    """`@main` of weights and their gradients as inputs, the gradients as results: what `popart-optimize` makes an update of."""
+    types = [*weights.values(), *(tensor(t.get_shape(), wide(t.element_type)) for t in weights.values())]
+    names = [*weights, *map(gradient_name, weights)]
+    block = Block(arg_types=types)
+    for argument, name in zip(block.args, names):
+        argument.location = named(name)
+    gradients = block.args[len(weights) :]
+    block.add_op(ReturnOp(*gradients))
+    function = FuncOp("main", (types, [g.type for g in gradients]), Region(block))
+    function.attributes["input_names"] = ArrayAttr([StringAttr(n) for n in names])
+    function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in names[len(weights) :]])
+    return ModuleOp([function])

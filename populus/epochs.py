@@ -1,0 +1,163 @@
+"""`train`: a session run over data, epoch by epoch, with checkpoints.
+
+session = populus.train("net.onnx", {"x": x, "labels": labels}, loss="cross_entropy", optimizer="adam", lr=1e-3, batch=32, epochs=5)
+session.export("trained.onnx")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from populus import checkpoint as checkpoints
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.files import in_file
+from populus.samples import Samples
+from populus.training import TrainingSession
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What `train` reports after a step: where it is, the loss, and after the last step of an epoch the validation's scores."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    mean_loss: float
+    samples_per_second: float
+    scores: Mapping[str, float] | None = None
+
+
+def train(
+    model: str | os.PathLike[str] | ModelProto,
+    data: Mapping[str, Any],
+    *,
+    loss: str = "cross_entropy",
+    optimizer: str = "adam",
+    lr: float | None = None,
+    batch: int | None = None,
+    epochs: int = 1,
+    validate: Mapping[str, Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int | None = None,
+    seed: int = 0,
+    schedule: Callable[[float], float] | None = None,
+    labels: str | None = None,
+    report: Callable[[Progress], None] | None = None,
+    each_epoch: Callable[[TrainingSession], None] | None = None,
+    warn: Callable[[str], None] | None = None,
+    hyper: Mapping[str, float] | None = None,
+    **options: Any,
+) -> TrainingSession:
+    """A session trained over `data`: arrays by input names, and labels.
+
+    Each epoch goes through the samples in an order that depends on `seed` and its number alone, in batches; what does not fill
+    one is left out. `schedule(done)`: the factor of the learning rate, by the share of all steps that is done. `checkpoint`: a
+    folder to go on from, if there is something in it, and to write to at the end of each epoch and after each `every` steps;
+    resumed training is to the bit what it had been without interruption. `report` is told of each step, `each_epoch` of the end of
+    each epoch, and `warn` of damaged checkpoints that are passed over. `options` are those of
+    `TrainingSession`. Raises PopulusError, and NotFinite where training diverges.
+    """
+    given = {**(hyper or {}), **({} if lr is None else {"lr": lr})}
+    session = TrainingSession(model, loss=loss, optimizer=optimizer, batch=batch, hyper=given, seed=seed, **options)
+    known = session.samples(data, labels)
+    held = None if validate is None else session.samples(validate, labels, "validation data")
+    per_epoch = len(known) // session.samples_per_step
+    if not per_epoch:
+        what = f"a batch of {session.batch}" if session.accumulate == 1 else f"{session.accumulate} batches of {session.batch}"
+        raise PopulusError(f"there are {len(known)} samples, fewer than {what}")
+    if epochs < 1:
+        raise PopulusError(f"epochs = {epochs}; at least 1 is expected")
+    settings = {"samples": len(known), "seed": seed}
+    if checkpoint is not None:
+        newest, skipped = checkpoints.read_newest(checkpoint)
+        for line in skipped:
+            (warn or _ignore)(f"{line}; going on from the one before")
+        if newest is not None:
+            with in_file(checkpoint):
+                session.restore(newest, settings)
+    _Run(session, known, held, per_epoch, epochs, seed, schedule, report, each_epoch, checkpoint, every, settings, session.hyper["lr"]).go()
+    return session
+
+
+def _ignore(line: str) -> None:
+    """For a caller who does not ask for warnings."""
+
+
+@dataclass
+class _Run:
+    """One call of `train`, from where the session stands."""
+
+    session: TrainingSession
+    data: Samples
+    held: Samples | None
+    per_epoch: int
+    epochs: int
+    seed: int
+    schedule: Callable[[float], float] | None
+    report: Callable[[Progress], None] | None
+    each_epoch: Callable[[TrainingSession], None] | None
+    folder: str | os.PathLike[str] | None
+    every: int | None
+    settings: Mapping[str, Any]
+    lr: float
+    seconds: float = 0  # of the steps of this epoch, as far as they were done here
+    done: int = 0
+    total: float = 0  # of the losses of this epoch
+
+    def go(self) -> None:
+        session = self.session
+        while session.steps < self.per_epoch * self.epochs:
+            epoch = session.steps // self.per_epoch
+            self.seconds = self.done = 0
+            self.total = sum(session.losses[epoch * self.per_epoch :])
+            for rows in self._rest_of(epoch):
+                self._step(epoch, rows)
+
+    def _rest_of(self, epoch: int) -> Iterable[NDArray[Any]]:
+        """The batches of an epoch that are still to be done."""
+        import numpy as np
+
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data))
+        batch = self.session.samples_per_step
+        for i in range(self.session.steps % self.per_epoch, self.per_epoch):
+            yield order[i * batch : (i + 1) * batch]
+
+    def _step(self, epoch: int, rows: NDArray[Any]) -> None:
+        session = self.session
+        if self.schedule is not None:
+            session.hyper["lr"] = self.lr * float(self.schedule(session.steps / (self.per_epoch * self.epochs)))
+        start = perf_counter()
+        loss = session.step(*self.data.batch(rows))
+        self.seconds += perf_counter() - start
+        self.done += session.samples_per_step
+        self.total += loss
+        last = session.steps % self.per_epoch == 0
+        progress = Progress(
+            epoch + 1,
+            self.epochs,
+            session.steps - epoch * self.per_epoch,
+            self.per_epoch,
+            loss,
+            self.total / (session.steps - epoch * self.per_epoch),
+            self.done / self.seconds,
+        )
+        if last and self.held is not None:
+            scores = session.evaluate(self.held)
+            session.validations.append({"step": session.steps, **scores})
+            progress = replace(progress, scores=scores)
+        if self.folder is not None and (last or (self.every is not None and session.steps % self.every == 0)):
+            checkpoints.write(self.folder, session.checkpoint(self.settings))
+        if self.report is not None:
+            self.report(progress)
+        if last and self.each_epoch is not None:
+            self.each_epoch(session)

@@ -1,0 +1,195 @@
+"""The programs of one update: gradients of one batch or several, and what the optimizer makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from populus.api import Program, compile
+from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.element_types import element_of, tensor
+from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass
+from populus.lowering.onnx_training_mode import OnnxTrainingModePass
+from populus.lowering.pipeline import Pipeline
+from populus.lowering.popart_accumulate import PopartAccumulatePass, update_module
+from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.lowering.popart_loss import LABELS, LOSS, PopartLossPass
+from populus.lowering.popart_optimize import PopartOptimizePass
+from populus.lowering.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from populus.api import Arrays, Model
+
+FIRST_SCALE = 2.0**15  # of an automatic loss scale; the largest power of two in f16
+GROWS_AFTER = 2000  # good steps. Source: PyTorch GradScaler
+
+
+@dataclass
+class LossScale:
+    """By how much gradients are scaled, so that those of 16 bits do not vanish; `automatic`: it halves when they overflow."""
+
+    value: float
+    automatic: bool = False
+    good: int = 0
+
+    @staticmethod
+    def of(given: float | str) -> LossScale:
+        """Raises PopulusError for what is neither a positive number nor `auto`."""
+        if given == "auto":
+            return LossScale(FIRST_SCALE, True)
+        try:
+            value = float(given)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < float("inf"):
+            raise PopulusError(f"the loss scale is {given}; a positive number or auto is expected")
+        return LossScale(value)
+
+    def tell(self, overflow: bool) -> None:
+        """What a step found."""
+        if not self.automatic:
+            return
+        self.good = 0 if overflow else self.good + 1
+        if overflow:
+            self.value = max(self.value / 2, 1.0)
+        elif self.good == GROWS_AFTER:
+            self.value, self.good = min(self.value * 2, FIRST_SCALE), 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What of a session decides its programs."""
+
+    loss: str
+    optimizer: str
+    weights: tuple[str, ...]
+    accumulate: int
+    clips: Mapping[str, float]
+    scaled: bool
+    batch_statistics: bool
+    output: str | None
+    axis: int
+
+    def pipeline(self) -> Pipeline:
+        """Down from the model to gradients and, where an update is of one batch, to new weights."""
+        made = Pipeline.named("training").replace("onnx-expose-weights", OnnxExposeWeightsPass(self.weights))
+        made = made.replace("onnx-training-mode", OnnxTrainingModePass("train" if self.batch_statistics else "keep"))
+        made = made.replace("popart-loss", PopartLossPass(self.loss, self.output, self.axis))
+        made = made.replace("popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled))
+        return made.replace("popart-optimize", PopartAccumulatePass(self.accumulate) if self.accumulate > 1 else self.update())
+
+    def update(self) -> PopartOptimizePass:
+        """What makes new weights of gradients."""
+        return PopartOptimizePass(self.optimizer, CLIP_NORM in self.clips, CLIP_VALUE in self.clips, self.scaled)
+
+    def evaluation(self, names: tuple[str, ...]) -> Pipeline:
+        """Down to the loss, as when inferring, with these weights and statistics as inputs."""
+        made = self.pipeline().replace("onnx-training-mode", OnnxTrainingModePass("infer")).remove("popart-autodiff")
+        made = made.replace("onnx-expose-weights", OnnxExposeWeightsPass(names))
+        return made.remove("popart-accumulate" if self.accumulate > 1 else "popart-optimize").remove("popart-seed")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of an update: the mean loss, new weights and states by their names, and the arguments of the last run."""
+
+    loss: float
+    results: Arrays
+    arguments: Arrays
+
+
+class Programs:
+    """`step`: gradients, and new weights too where an update is of one batch; `update`: new weights; `forward`: losses when inferring.
+
+    `options` are those of `compile`.
+    """
+
+    def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: Mapping[str, Any]):
+        self.recipe = recipe
+        self._model, self._options = model, dict(options)
+        self.step = compile(model, pipeline=recipe.pipeline(), **self._options)
+        self.update = self.step if recipe.accumulate == 1 else self._updating(weights)
+
+    @cached_property
+    def forward(self) -> Program:
+        """Compiled when it is first asked for."""
+        return compile(self._model, pipeline=self.recipe.evaluation((*self.recipe.weights, *self.statistics)), **self._options)
+
+    @property
+    def statistics(self) -> list[str]:
+        """The running statistics that a step moves."""
+        prefix, trained = updated_name(""), set(self.recipe.weights)
+        return [n for o in self.step.signature.outputs if o.startswith(prefix) and (n := o.removeprefix(prefix)) not in trained]
+
+    def _updating(self, weights: Arrays) -> Program:
+        module = update_module({name: tensor(a.shape, element_of(a.dtype)) for name, a in weights.items()})
+        pipeline = Pipeline.named("training").from_level("popart").replace("popart-optimize", self.recipe.update())
+        for name in ("popart-seed", "popart-loss", "popart-autodiff"):
+            pipeline = pipeline.remove(name)
+        return compile(module, pipeline=pipeline, **{k: v for k, v in self._options.items() if k != "dims"})
+
+    def run(
+        self, inputs: Mapping[str, Any], labels: Any, batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]
+    ) -> Ran:
+        """One update. Raises PopulusError for what is not of the programs' types."""
+        import numpy as np
+
+        n = self.recipe.accumulate
+        if n == 1:
+            given = self._seeded({**inputs, LABELS: labels, **weights, **state, **scalars}, seed, 0)
+            results = self.step.run(given)
+            return Ran(float(results[LOSS]), results, given)
+        for name, array in (*inputs.items(), (LABELS, labels)):
+            if np.shape(array)[:1] != (n * batch,):
+                raise PopulusError(f"'{name}' is {list(np.shape(array))}; an update is of {n} times {batch} samples")
+        wanted = self.step.signature.inputs
+        moved = dict(weights)
+        sums = {k: np.zeros(t.get_shape(), weights[w].dtype if t.element_type == element_of(weights[w].dtype) else np.float32)
+                for w in self.recipe.weights if (t := wanted[(k := accumulated_name(w))])}  # fmt: skip
+        losses: list[float] = []
+        given: Arrays = {}
+        for i in range(n):
+            rows = slice(i * batch, (i + 1) * batch)
+            parts = {name: np.asarray(a)[rows] for name, a in inputs.items()}
+            given = {**parts, LABELS: np.asarray(labels)[rows], **moved, **sums, **{s: a for s, a in scalars.items() if s in wanted}}
+            given = self._seeded(given, seed, i)
+            results = self.step.run(given)
+            losses.append(float(results[LOSS]))
+            sums = {name: results[name] for name in sums}
+            moved.update({w: results[updated_name(w)] for w in moved if updated_name(w) in results})  # running statistics
+        trained = {w: weights[w] for w in self.recipe.weights}
+        gradients = {gradient_name(w): sums[accumulated_name(w)] for w in trained}
+        results = self.update.run({**trained, **gradients, **state, **scalars})
+        results.update({updated_name(w): a for w, a in moved.items() if w not in trained})
+        return Ran(sum(losses) / n, results, given)
+
+    def _seeded(self, given: Arrays, seed: tuple[int, int], run: int) -> Arrays:
+        """With the words that random numbers follow from, where there are any."""
+        import numpy as np
+
+        if SEED not in self.step.signature.inputs:
+            return given
+        words = np.random.SeedSequence([*seed, run]).generate_state(2, np.uint32)
+        return {**given, SEED: words}
+
+    def first_place(self, arguments: Arrays) -> str:
+        """Which op of the step first gave a NaN, or else an infinity, by running it op by op."""
+        import numpy as np
+        from xdsl.ir import Operation
+
+        from populus.runtime.interpreter import run_function
+
+        first: dict[str, str] = {}
+
+        def observe(op: Operation, results: list[NDArray[Any]]) -> None:
+            for kind, test in (("NaN", np.isnan), ("an infinity", np.isinf)):
+                if kind not in first and any(r.dtype.kind == "f" and test(r).any() for r in results) and op.operands:
+                    first[kind] = f"{op.name} of {where(op)} is the first to give {kind}"
+
+        with np.errstate(all="ignore"):
+            run_function(self.step.module("popart"), arguments, observe)
+        return first.get("NaN") or first.get("an infinity") or "no op of it gives one when run by itself"

@@ -1,0 +1,233 @@
+"""What is done to gradients before an update, and what trains beside weights: each against the same in NumPy or another setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from populus.dialects.diagnostics import PopulusError
+from populus.epochs import train
+from populus.training import NotFinite, TrainingSession
+
+Array = NDArray[Any]
+KINDS = {np.float64: TensorProto.DOUBLE, np.float32: TensorProto.FLOAT, np.float16: TensorProto.FLOAT16}
+
+
+def made(nodes: list[onnx.NodeProto], weights: dict[str, Array], dtype: type, outputs: int = 3, opset: int = 15) -> onnx.ModelProto:
+    initializers = [numpy_helper.from_array(a.astype(dtype) if a.dtype.kind == "f" else a, n) for n, a in weights.items()]
+    infos = [helper.make_tensor_value_info(n, KINDS[dtype], ["n", w]) for n, w in (("x", 6), ("y", outputs))]
+    graph = helper.make_graph(nodes, "net", infos[:1], infos[1:], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def mlp(dtype: type = np.float64) -> onnx.ModelProto:
+    g = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], transB=1, name="first"),
+        helper.make_node("Tanh", ["h"], ["t"], name="tanh"),
+        helper.make_node("Gemm", ["t", "w2"], ["y"], transB=1, name="second"),
+    ]
+    return made(nodes, {"w1": g.standard_normal((8, 6)), "b1": g.standard_normal(8), "w2": g.standard_normal((3, 8))}, dtype)
+
+
+def data(dtype: type = np.float64, samples: int = 24) -> dict[str, Array]:
+    g = np.random.default_rng(1)
+    return {"x": g.standard_normal((samples, 6)).astype(dtype), "labels": g.integers(0, 3, samples)}
+
+
+FAST: dict[str, Any] = {"level": "popops"}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_gradients_of_parts_are_those_of_the_whole_batch(optimizer):
+    options: dict[str, Any] = {**FAST, "optimizer": optimizer, "epochs": 3, "clip_norm": 0.5}
+    whole = train(mlp(), data(), batch=12, **options)
+    parts = train(mlp(), data(), batch=4, accumulate=3, **options)
+    assert parts.samples_per_step == 12
+    np.testing.assert_allclose(parts.losses, whole.losses, rtol=1e-13)
+    for name, weight in whole.weights.items():
+        np.testing.assert_allclose(parts.weights[name], weight, rtol=1e-12)
+
+
+def test_accumulated_steps_run_on_tiles_too():
+    options: dict[str, Any] = {"batch": 4, "accumulate": 3, "optimizer": "momentum"}
+    tiles = train(mlp(), data(), tiles=3, **options)
+    np.testing.assert_allclose(tiles.losses, train(mlp(), data(), **FAST, **options).losses, rtol=1e-12)
+
+
+def test_a_loss_scale_that_is_a_power_of_two_changes_no_bit_of_a_step():
+    plain, scaled = (train(mlp(), data(), batch=8, epochs=2, loss_scale=scale, **FAST) for scale in (None, 1024))
+    assert plain.losses == scaled.losses
+    assert all(np.array_equal(plain.weights[n], scaled.weights[n]) for n in plain.weights)
+
+
+def test_an_automatic_loss_scale_halves_where_gradients_of_16_bits_overflow_and_skips_the_step():
+    session = TrainingSession(mlp(np.float16), optimizer="sgd", batch=8, loss_scale="auto", hyper={"lr": 0.1}, **FAST)
+    assert session.scale is not None
+    arrays = {"x": 50 * data(np.float16)["x"][:8]}
+    before, scales = session.weights, []
+    for _ in range(8):
+        session.step(arrays, data()["labels"][:8].astype(np.int32))
+        scales.append(session.scale.value)
+        if scales[-1] < 2**15 / 2 ** len(scales[:-1]):  # halved in this step too: it moved nothing
+            assert all(np.array_equal(session.weights[n], before[n]) for n in before)
+    assert session.skipped and scales[-1] == 2.0 ** (15 - session.skipped)
+    assert not np.array_equal(session.weights["w1"], before["w1"])
+
+
+def test_small_gradients_of_16_bits_are_kept_by_a_loss_scale():
+    arrays = data(np.float16)
+    arrays["x"] *= np.float16(1e-5)
+    start = numpy_helper.to_array(mlp(np.float16).graph.initializer[0])
+    moved = [
+        train(mlp(np.float16), arrays, optimizer="adam", lr=0.1, batch=24, loss_scale=s, parameters=["w1"], **FAST) for s in (None, 1024)
+    ]
+    held = [(session.weights["w1"] == start).mean() for session in moved]
+    assert held[1] < held[0] / 2
+
+
+def test_a_fixed_loss_scale_under_which_gradients_overflow_is_an_error():
+    with pytest.raises(NotFinite, match=r"step \d: gradients overflow: .* is the first to give "):
+        train(mlp(np.float16), {**data(np.float16), "x": 50 * data(np.float16)["x"]}, batch=8, loss_scale=32768, **FAST)
+
+
+def test_elements_of_gradients_are_clipped():
+    free, clipped = (train(mlp(), data(), optimizer="sgd", lr=1.0, batch=24, **FAST, **o) for o in ({}, {"clip_value": 0.01}))
+    for i in mlp().graph.initializer:
+        start = numpy_helper.to_array(i)
+        np.testing.assert_allclose(clipped.weights[i.name] - start, np.clip(free.weights[i.name] - start, -0.01, 0.01), atol=1e-15)
+
+
+def test_frozen_weights_stay():
+    session = train(mlp(), data(), batch=8, freeze=["w1", "b*"], **FAST)
+    assert list(session.weights) == ["w2"]
+
+
+# -- batch normalisation and dropout -----------------------------------------------------------------------------------
+
+
+def normed(opset: int = 15, **attributes: Any) -> onnx.ModelProto:
+    g = np.random.default_rng(2)
+    outputs = ["u", "m", "v"] if attributes.get("training_mode") else ["u"]
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", "scale", "shift", "mean", "variance"], outputs, name="norm", **attributes),
+        helper.make_node("Gemm", ["u", "w"], ["y"], transB=1, name="out"),
+    ]
+    weights = {"scale": g.uniform(0.5, 2, 6), "shift": g.standard_normal(6), "mean": g.standard_normal(6), "variance": g.uniform(0.5, 2, 6)}
+    return made(nodes, {**weights, "w": g.standard_normal((3, 6))}, np.float64, opset=opset)
+
+
+@pytest.mark.parametrize(("opset", "attributes", "options"), [
+    (15, {}, {"batch_statistics": True}),
+    (11, {}, {"batch_statistics": True}),
+    (15, {"training_mode": 1}, {}),
+    (15, {"training_mode": 1}, {"accumulate": 2}),
+])  # fmt: skip
+def test_normalisation_by_the_batch_moves_the_running_statistics(opset, attributes, options):
+    model, arrays = normed(opset, momentum=0.75, **attributes), data()
+    weights = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    batch = 24 // options.get("accumulate", 1)
+    session = TrainingSession(model, optimizer="sgd", batch=batch, hyper={"lr": 0.0}, **options, **FAST)
+    loss = session.step({"x": arrays["x"]}, arrays["labels"].astype(np.int32))
+    mean, variance, losses = weights["mean"], weights["variance"], []
+    for part in range(0, 24, batch):
+        x, labels = arrays["x"][part : part + batch], arrays["labels"][part : part + batch]
+        z = ((x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * weights["scale"] + weights["shift"]) @ weights["w"].T
+        losses.append((np.log(np.exp(z).sum(1)) - z[np.arange(batch), labels]).mean())
+        mean, variance = 0.75 * mean + 0.25 * x.mean(0), 0.75 * variance + 0.25 * x.var(0)
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-12)
+    np.testing.assert_allclose(session.weights["mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(session.weights["variance"], variance, rtol=1e-12)
+    z = ((arrays["x"] - mean) / np.sqrt(variance + 1e-5) * weights["scale"] + weights["shift"]) @ weights["w"].T
+    right = (z.argmax(1) == arrays["labels"]).mean()
+    assert session.evaluate(session.samples(arrays))["accuracy"] == right  # by the running statistics
+
+
+def test_gradients_flow_through_the_statistics_of_the_batch():
+    model, arrays = normed(training_mode=1), data()
+    labels = arrays["labels"].astype(np.int32)
+
+    def loss(**changed: Array) -> float:
+        session = TrainingSession(model, optimizer="sgd", batch=24, hyper={"lr": 1.0}, parameters=["scale", "w"], **FAST)
+        session.weights.update(changed)
+        return session.step({"x": arrays["x"]}, labels)
+
+    session = TrainingSession(model, optimizer="sgd", batch=24, hyper={"lr": 1.0}, parameters=["scale", "w"], **FAST)
+    start = dict(session.weights)
+    session.step({"x": arrays["x"]}, labels)
+    d, h = np.random.default_rng(3).standard_normal(6), 1e-6
+    expected = (loss(scale=start["scale"] + h * d) - loss(scale=start["scale"] - h * d)) / (2 * h)
+    np.testing.assert_allclose(((start["scale"] - session.weights["scale"]) * d).sum(), expected, rtol=1e-6)
+
+
+def dropping(opset: int = 13, train_it: bool = True) -> onnx.ModelProto:
+    inputs = ["x", "ratio", "train"] if opset >= 12 and train_it else ["x", "ratio"] if opset >= 12 else ["x"]
+    given = {} if opset >= 12 else {"ratio": 0.25}
+    nodes = [
+        helper.make_node("Dropout", inputs, ["d"], name="drop", **given),
+        helper.make_node("Gemm", ["d", "w"], ["y"], transB=1, name="out"),
+    ]
+    model = made(nodes, {"w": np.random.default_rng(4).standard_normal((3, 6))}, np.float64, opset=opset)
+    model.graph.initializer.extend(
+        [numpy_helper.from_array(np.array(0.25, np.float32), "ratio"), numpy_helper.from_array(np.array(train_it), "train")]
+    )
+    return model
+
+
+@pytest.mark.parametrize("options", [{"model": dropping()}, {"model": dropping(train_it=False), "batch_statistics": True},
+                                     {"model": dropping(11), "batch_statistics": True}])  # fmt: skip
+def test_dropout_draws_anew_in_each_step_and_the_same_in_each_run(options):
+    arrays = data()
+
+    def losses(seed: int) -> list[float]:
+        session = TrainingSession(**options, optimizer="sgd", batch=24, hyper={"lr": 0.0}, seed=seed, **FAST)
+        return [session.step({"x": arrays["x"]}, arrays["labels"].astype(np.int32)) for _ in range(3)]
+
+    first = losses(0)
+    assert len(set(first)) == 3
+    assert losses(0) == first
+    assert not set(losses(1)) & set(first)
+    session = TrainingSession(**options, batch=24, **FAST)
+    z = arrays["x"] @ session.weights["w"].T
+    expected = (np.log(np.exp(z).sum(1)) - z[np.arange(24), arrays["labels"]]).mean()
+    np.testing.assert_allclose(session.evaluate(session.samples(arrays))["loss"], expected, rtol=1e-12)  # nothing is dropped
+
+
+def test_dropout_keeps_the_mean():
+    session = TrainingSession(dropping(), loss="absolute_error", optimizer="sgd", batch=4096, hyper={"lr": 0.0}, parameters=["w"], **FAST)
+    session.weights = {"w": np.ones((3, 6))}
+    loss = session.step({"x": np.ones((4096, 6))}, np.zeros((4096, 3)))
+    assert abs(loss - 6) < 0.05
+
+
+# -- what is wrong -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (mlp(), {"accumulate": 0}, "accumulate = 0; an update is of at least 1 batch"),
+        (mlp(), {"accumulate": 4, "batch": 8}, "there are 24 samples, fewer than 4 batches of 8"),
+        (mlp(), {"loss_scale": "big"}, "the loss scale is big; a positive number or auto is expected"),
+        (mlp(), {"loss_scale": -1}, "the loss scale is -1; a positive number or auto is expected"),
+        (mlp(), {"freeze": ["w3"]}, "no parameter 'w3'"),
+        (mlp(), {"freeze": ["*"]}, "all parameters are frozen"),
+    ],
+)
+def test_mistakes_are_one_line(model, options, message):
+    with pytest.raises(PopulusError, match=message) as caught:
+        train(model, data(), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_statistics_that_two_nodes_share_are_refused():
+    model = normed()
+    model.graph.node[1].input[0] = "u2"
+    model.graph.node.insert(1, helper.make_node("BatchNormalization", ["u", "scale", "shift", "mean", "variance"], ["u2"], name="again"))
+    with pytest.raises(PopulusError, match="'again': another BatchNormalization has the running statistics 'mean' too; give each its own"):
+        train(model, data(), batch_statistics=True)
