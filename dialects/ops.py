@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i32, i64
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
@@ -21,6 +21,9 @@ from populus.dialects.expr import Expr, ExprAttr
 
 Value: TypeAlias = "SSAValue | Operation"
 Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float]"
+
+
+LOW_VALUE, HIGH_VALUE = 0.1, 1000.0  # Source: PopART's OutlineConsts
 
 
 def attribute(value: Plain) -> Attribute:
@@ -54,7 +57,14 @@ class TensorOp(IRDLOperation, ABC):
 
     The constructor takes the operands in order (None for an absent optional one; the last may be variadic) and the
     properties by name as Python values.
+
+    `OUTLINE_VALUE`: what it is worth that the op is there once and not several times (`popart-outline`): LOW_VALUE for what is a few
+    vertices, HIGH_VALUE for what is much code. `OUTLINE_IGNORES`: attributes in which ops of one function may differ; its calls
+    then all have those of the first.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = LOW_VALUE
+    OUTLINE_IGNORES: ClassVar[frozenset[str]] = frozenset()
 
     irdl_options = (ParsePropInAttrDict(),)
     traits = traits_def(Pure())

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.diagnostics import fused
-from populus.dialects.poplar import ExecuteOp, FuncOp, GraphOp, StorageOp, TensorType, ViewOp
+from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, StorageOp, TensorType, ViewOp
 from populus.dialects.poplar.compute import meetings
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
@@ -147,4 +147,6 @@ def _touched(op: Operation) -> list[tuple[StorageOp, SSAValue, bool]]:
         return [(storage_of(v), v, f.kind != "in") for family in op.families() for f, v in family.connections()]
     if op.regions:
         return []  # a loop, a branch: nothing moves past it
+    if isinstance(op, CallOp) and (captured := op.target().captured()):
+        return [(storage_of(v), v, True) for v in (*op.arguments, *captured)]
     return [(storage_of(v), v, True) for v in op.operands if isinstance(v.type, TensorType)]

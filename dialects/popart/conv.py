@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i64
@@ -14,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import shapes
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg
-from populus.dialects.ops import ints
+from populus.dialects.ops import HIGH_VALUE, ints
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplin import ConvolutionOp
@@ -23,6 +24,8 @@ from populus.dialects.shapes import ShapeError
 
 class _ConvolvingOp(PopartOp):
     """What convolutions and their transposes have in common."""
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     x = operand_def(TensorType)
     w = operand_def(TensorType)

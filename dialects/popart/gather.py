@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1
@@ -16,6 +17,7 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
 from populus.dialects.expr import Arg
+from populus.dialects.ops import HIGH_VALUE
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.matmul import product
@@ -80,6 +82,8 @@ class ScatterOp(PopartOp):
     x: [n, ..]; indices: [m], each within 0 .. n; updates: [m, ..]. Of several that are `set` the last stays.
     Source: ONNX ScatterND-18, ScatterElements-18.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popart.scatter"
     x = operand_def(TensorType)
@@ -147,6 +151,8 @@ class TopKOp(PopartOp):
 
     x: [.., n]; y: [.., k], i32. Source: ONNX TopK-24.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popart.top_k"
     x = operand_def(TensorType)

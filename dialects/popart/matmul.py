@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f32, i1
@@ -14,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import shapes
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg
+from populus.dialects.ops import HIGH_VALUE
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplin import MatMulOp as GroupedMatMulOp
@@ -68,6 +70,8 @@ class MatMulOp(PopartOp):
     A vector on the left is a row, one on the right a column; that dimension is then gone from y. Source: ONNX MatMul-13.
     """
 
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
+
     name = "popart.matmul"
     a = operand_def(TensorType)
     b = operand_def(TensorType)
@@ -108,6 +112,8 @@ class MatMulOp(PopartOp):
 @irdl_op_definition
 class GemmOp(PopartOp):
     """`y = alpha a' b' + beta c`, where a' is a, or its transpose with `trans_a`; c broadcasts to y. Source: ONNX Gemm-13."""
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popart.gemm"
     a = operand_def(TensorType)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f32, i64
@@ -15,6 +16,7 @@ from populus.dialects import shapes
 from populus.dialects.data import constant, constant_value
 from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.expr import Arg, Expr, cast, rsqrt, sqrt
+from populus.dialects.ops import HIGH_VALUE
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popnn import WhitenOp
@@ -50,6 +52,8 @@ class BatchNormOp(PopartOp):
     x: [batch, channels, size..], the others: [channels]. Where all four are constants, this is `x s + t` with s and t
     computed in f64. Source: ONNX BatchNormalization-15, training_mode = 0.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popart.batch_norm"
     x = operand_def(TensorType)
@@ -93,6 +97,8 @@ class BatchNormOp(PopartOp):
 
 class _WhiteningOp(PopartOp):
     """`y = (x - mean) / sqrt(variance + epsilon) scale + bias`, with the statistics of rows of x. Of `size` elements each."""
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     x = operand_def(TensorType)
     scale = operand_def(TensorType)

@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import expr
 from populus.dialects.element_types import is_float, shape_of, tensor
 from populus.dialects.expr import Arg, Expr, cast, equal, maximum, select
+from populus.dialects.ops import HIGH_VALUE
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 
@@ -43,6 +44,8 @@ class OptimizerOp(PopartOp):
 
     All operands are declared by one class, since xDSL puts those of a base class last.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     STATE: ClassVar[tuple[str, ...]] = ()
     SCALARS: ClassVar[tuple[str, ...]] = ()

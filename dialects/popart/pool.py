@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType, f32, i1, i64
@@ -16,7 +17,7 @@ from populus.dialects import shapes
 from populus.dialects.data import constant
 from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.expr import Arg, Const, call, equal, select
-from populus.dialects.ops import ints
+from populus.dialects.ops import HIGH_VALUE, ints
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popnn import PoolOp
@@ -179,6 +180,8 @@ class LrnOp(PopartOp):
 
     From c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as they exist. Source: ONNX LRN-13.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popart.lrn"
     x = operand_def(TensorType)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i64
 from xdsl.ir import Attribute, Dialect
@@ -11,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import shapes
 from populus.dialects.element_types import element_type_of, shape_of, tensor
-from populus.dialects.ops import TensorOp, ints
+from populus.dialects.ops import HIGH_VALUE, TensorOp, ints
 from populus.dialects.shapes import ShapeError
 
 
@@ -21,6 +22,8 @@ class MatMulOp(TensorOp):
 
     Source: poplin::matMulGrouped.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "poplin.matmul"
     a = operand_def(TensorType)
@@ -46,6 +49,8 @@ class ConvolutionOp(TensorOp):
     `pads`: those before each dimension, then those behind. What lies outside counts as 0.
     Source: poplin::convolution; ONNX Conv-22.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "poplin.convolution"
     x = operand_def(TensorType)

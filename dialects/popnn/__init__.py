@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
 from xdsl.ir import Attribute, Dialect
@@ -11,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import shapes
 from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
-from populus.dialects.ops import TensorOp, ints
+from populus.dialects.ops import HIGH_VALUE, TensorOp, ints
 from populus.dialects.shapes import ShapeError
 
 POOLINGS = ("max", "average", "sum", "square_sum")
@@ -84,6 +85,8 @@ class WhitenOp(_RowOp):
 
     Source: popnn::gn::groupNormWhiten with its statistics.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popnn.whiten"
     epsilon = prop_def(FloatAttr)

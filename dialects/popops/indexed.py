@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1, i32
 from xdsl.ir import Attribute
@@ -10,7 +11,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.element_types import element_type_of, is_integer, shape_of, tensor
-from populus.dialects.ops import TensorOp
+from populus.dialects.ops import HIGH_VALUE, TensorOp
 from populus.dialects.shapes import ShapeError, text
 
 UPDATES = ("set", "add", "mul", "min", "max")
@@ -22,6 +23,8 @@ class MultiUpdateOp(TensorOp):
 
     table: [n, ..]; indices: [m], each within 0 .. n; updates: [m, ..]. Source: popops::multiUpdate, multiUpdateAdd, multiUpdateMax.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popops.multi_update"
     table = operand_def(TensorType)
@@ -40,6 +43,8 @@ class TopKOp(TensorOp):
 
     x: [.., n]; y: [.., k], i32. Source: popops::topKWithPermutation.
     """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popops.top_k"
     x = operand_def(TensorType)

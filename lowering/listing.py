@@ -1,0 +1,166 @@
+"""The ops of several blocks as one sequence of letters, equal where the ops are, and what a stretch of it is worth."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import CallOp
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.traits import Pure
+
+from populus.dialects.data import ConstantOp
+from populus.dialects.element_types import element_type_of, shape_of, size_in_bytes
+from populus.dialects.ops import LOW_VALUE, TensorOp
+from populus.dialects.popart.base import ElementwiseOp
+from populus.dialects.popops import MapOp
+
+Values: TypeAlias = "tuple[SSAValue, ...]"  # of one operand in each of several stretches
+Slot: TypeAlias = tuple[int, int]  # (number of an op in a stretch, number of its operand or result)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Ops in a row."""
+
+    begin: int
+    length: int
+
+
+class Listing:
+    """The ops of some blocks in order, without constants.
+
+    `letters`: equal for ops that compute the same from equal operands. Ops that no function can have, and the ends of blocks, are
+    like no other.
+    """
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.ops: list[Operation] = []
+        self.letters: list[int] = []
+        known: dict[object, int] = {}
+        for block in blocks:
+            for op in block.ops:
+                if not isinstance(op, ConstantOp):
+                    self.ops.append(op)
+                    key = _key(op)
+                    self.letters.append(known.setdefault(len(known) if key is None else key, len(known)))
+        values = [op.OUTLINE_VALUE if isinstance(op, TensorOp) else LOW_VALUE for op in self.ops]
+        self._values = [0.0, *itertools.accumulate(values)]
+        self._made = self._distances()
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def of(self, stretch: Stretch) -> list[Operation]:
+        return self.ops[stretch.begin : stretch.begin + stretch.length]
+
+    def value(self, stretch: Stretch) -> float:
+        """The sum of what its ops are worth."""
+        return self._values[stretch.begin + stretch.length] - self._values[stretch.begin]
+
+    # -- wiring
+
+    def _distances(self) -> NDArray[np.int64]:
+        """[ops, operands, 2]: how many ops before an op each of its operands was made, and as which result; else a large number."""
+        place = {result: i for i, op in enumerate(self.ops) for result in op.results}
+        most = max((len(op.operands) for op in self.ops), default=0)
+        made = np.full((len(self.ops), most, 2), len(self.ops) + 1, np.int64)
+        for i, op in enumerate(self.ops):
+            for j, operand in enumerate(op.operands):
+                if isinstance(operand, OpResult) and operand in place:
+                    made[i, j] = i - place[operand], operand.index
+        return made
+
+    def _inside(self, stretch: Stretch) -> NDArray[np.int64]:
+        """`_distances` of a stretch, with zeros for what is made outside of it."""
+        made = self._made[stretch.begin : stretch.begin + stretch.length]
+        inside = made[:, :, :1] <= np.arange(stretch.length).reshape(-1, 1, 1)
+        return np.where(inside, made, 0)
+
+    def alike(self, stretches: Sequence[Stretch]) -> list[list[Stretch]]:
+        """Stretches of equal letters by how their ops read each other's results."""
+        groups: dict[bytes, list[Stretch]] = {}
+        for stretch in stretches:
+            groups.setdefault(self._inside(stretch).tobytes(), []).append(stretch)
+        return list(groups.values())
+
+    def interface(self, stretches: Sequence[Stretch]) -> tuple[dict[Values, list[Slot]], dict[Values, list[Slot]], list[Slot]]:
+        """What stretches that are alike read from outside, each with where: values that differ, constants that do not; and the
+        results that are read outside of some stretch.
+        """
+        arguments: dict[Values, list[Slot]] = {}
+        constants: dict[Values, list[Slot]] = {}
+        occurrences = [self.of(stretch) for stretch in stretches]
+        inside = self._inside(stretches[0])[:, :, 0] > 0
+        results: list[Slot] = []
+        within = [set(ops) for ops in occurrences]
+        for t, ops in enumerate(zip(*occurrences)):
+            for j in range(len(ops[0].operands)):
+                if not inside[t, j]:
+                    values = tuple(op.operands[j] for op in ops)
+                    (constants if _equal_constants(values) else arguments).setdefault(values, []).append((t, j))
+            for j in range(len(ops[0].results)):
+                if any(use.operation not in own for op, own in zip(ops, within) for use in op.results[j].uses):
+                    results.append((t, j))
+        return arguments, constants, results
+
+    # -- costs
+
+    def copied(self, stretches: Sequence[Stretch]) -> float:
+        """What a call copies: the square roots of the bytes of its arguments and results."""
+        arguments, _, results = self.interface(stretches)
+        ops = self.of(stretches[0])
+        return sum(math.sqrt(_bytes(v)) for v in (*(values[0] for values in arguments), *(ops[t].results[j] for t, j in results)))
+
+    def kept(self, stretch: Stretch) -> float:
+        """What is not repeated: the ops, each by its value times the square root of the bytes that it reads."""
+        return sum(
+            self.value(Stretch(stretch.begin + t, 1)) * math.sqrt(sum(map(_bytes, op.operands))) for t, op in enumerate(self.of(stretch))
+        )
+
+    def breaks(self, stretch: Stretch) -> int:
+        """How many chains of element-wise ops, which could be one, it cuts at its ends."""
+        ops = self.of(stretch)
+        own = set(ops)
+        entering = sum(o.owner not in own and _chained(o) for op in ops for o in dict.fromkeys(op.operands))
+        return entering + sum(use.operation not in own and _chained(r) for op in ops for r in op.results for use in r.uses)
+
+
+def _chained(value: SSAValue) -> bool:
+    """Whether the op that makes a value and the only one that reads it work element by element on the same shape."""
+    maker, reader = value.owner, value.get_user_of_unique_use()
+    both = ElementwiseOp | MapOp
+    return isinstance(maker, both) and isinstance(reader, both) and shape_of(reader.results[0].type) == shape_of(value.type)
+
+
+def _bytes(value: SSAValue) -> int:
+    return math.prod(shape_of(value.type)) * size_in_bytes(element_type_of(value.type))
+
+
+def _key(op: Operation) -> object | None:
+    """What ops that compute the same have in common; None for an op that a function cannot have."""
+    if isinstance(op, CallOp):
+        ignored: frozenset[str] = frozenset()
+    elif isinstance(op, TensorOp) and op.has_trait(Pure) and not op.regions:
+        ignored = op.OUTLINE_IGNORES
+    else:
+        return None
+    stated = frozenset((k, v) for k, v in (*op.properties.items(), *op.attributes.items()) if k not in ignored)
+    return op.name, stated, tuple((o.type, _number(o)) for o in op.operands), tuple(r.type for r in op.results)
+
+
+def _number(value: SSAValue) -> Attribute | None:
+    """The value of a constant of one element: others are data, this may be part of a formula."""
+    owner = value.owner
+    return owner.value if isinstance(owner, ConstantOp) and math.prod(shape_of(value.type)) == 1 else None
+
+
+def _equal_constants(values: Values) -> bool:
+    owners = [value.owner for value in values]
+    first = owners[0]
+    return isinstance(first, ConstantOp) and all(isinstance(o, ConstantOp) and o.value == first.value for o in owners)

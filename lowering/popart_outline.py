@@ -1,0 +1,178 @@
+"""`popart-outline`: what a model repeats becomes a function that it calls."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FunctionType, LocationAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from populus.dialects.data import ConstantOp
+from populus.lowering.listing import Listing, Stretch
+from populus.lowering.repeats import apart, repeats
+
+
+@dataclass(frozen=True)
+class PopartOutlinePass(ModulePass):
+    """Stretches of ops that occur several times become private functions, and each occurrence a call.
+
+    Ops are the same if their classes, attributes (but those of `OUTLINE_IGNORES`) and types are, and the constants of one element
+    that they read; stretches are, if their ops also read each other's results alike. What occurrences read besides becomes
+    arguments: weights too, unless all occurrences read equal ones.
+
+    A stretch is worth the sum of its ops' `OUTLINE_VALUE`, less `break_cost` for each chain of element-wise ops that a call of
+    it cuts; it has to be worth more than `threshold`. What saves most, by that for every call but the first, is taken first. A stretch is
+    left where it is if what a call copies, the square roots of the bytes of arguments and results, outweighs its ops, each by
+    its value times the square root of the bytes that it reads.
+
+    `calls`: how many calls of a function there have to be. `statistics`: print a line for each function.
+    Source: PopART's `SubgraphOutline`, without nesting.
+    """
+
+    name = "popart-outline"
+
+    threshold: float = 1.0
+    break_cost: float = 1.0
+    calls: int = 2
+    statistics: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        functions = {f.sym_name.data: f for f in op.body.block.ops if isinstance(f, FuncOp) and f.body.blocks}
+        names = (name for i in itertools.count() if (name := f"subgraph_{i}") not in functions)
+        listing = Listing([f.body.block for f in functions.values()])
+        for match in _Matches(self, listing):
+            name = next(names)
+            op.body.block.add_op(outlined(name, listing, match.stretches))
+            if self.statistics:
+                print(f"popart-outline: @{name}: {match.length} ops, {len(match.begins)} calls, saved {match.saved:g}", file=sys.stderr)
+        for function in functions.values():
+            for constant in [c for c in function.body.block.ops if isinstance(c, ConstantOp) and not c.result.first_use]:
+                Rewriter.erase_op(constant)
+
+
+@dataclass
+class Match:
+    """A stretch of `length` ops that begins at several places, and what outlining it saves.
+
+    `weighed`: how many ops were taken when that was found out; before, it is an upper bound.
+    """
+
+    length: int
+    begins: list[int]
+    saved: float
+    weighed: int = -1
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        return [Stretch(begin, self.length) for begin in self.begins]
+
+
+class _Matches:
+    """The stretches to outline, the best first. None overlaps another."""
+
+    def __init__(self, options: PopartOutlinePass, listing: Listing):
+        self.options, self.listing = options, listing
+        self.calls = max(options.calls, 2)
+        self.taken = bytearray(len(listing))
+        self.heap: list[tuple[float, int, int, int, Match]] = []
+        self.count = itertools.count()
+        self.tried: set[tuple[int, ...]] = set()
+        for length, begins in repeats(listing.letters):
+            for n in {length, *(b - a for a, b in itertools.pairwise(begins) if b - a < length)}:  # where it overlaps itself: the period
+                if listing.value(Stretch(begins[0], n)) > options.threshold:
+                    self.push(Match(n, begins, self.most(n, begins)))
+
+    def most(self, length: int, begins: list[int]) -> float:
+        """What a stretch saves at most."""
+        return (len(apart(begins, length)) - 1) * self.listing.value(Stretch(begins[0], length))
+
+    def push(self, match: Match) -> None:
+        if len(match.begins) >= self.calls and match.saved > 0:
+            heapq.heappush(self.heap, (-match.saved, match.begins[0], match.length, next(self.count), match))
+
+    def __iter__(self) -> Iterator[Match]:
+        while self.heap:
+            match = heapq.heappop(self.heap)[-1]
+            taken = sum(self.taken)
+            if match.weighed == taken:
+                for begin in match.begins:
+                    self.taken[begin : begin + match.length] = b"\1" * match.length
+                yield match
+                continue
+            free = [b for b in match.begins if not any(self.taken[b : b + match.length])]
+            if free and (most := self.most(match.length, free)) < match.saved and match.weighed < 0:
+                self.push(Match(match.length, free, most))  # others may save more by now
+                continue
+            for weighed in self.weighed(match.length, free, taken):
+                self.push(weighed)
+
+    def weighed(self, length: int, begins: list[int], taken: int) -> Iterator[Match]:
+        """The occurrences that are wired alike, with what they save; where chains are cut, shorter ones too, with what they may save."""
+        for alike in self.listing.alike([Stretch(b, length) for b in begins]):
+            chosen = apart([s.begin for s in alike], length)
+            stretches = [Stretch(b, length) for b in chosen]
+            if len(chosen) < self.calls or self.listing.copied(stretches) >= self.listing.kept(stretches[0]):
+                continue
+            cut = max(map(self.listing.breaks, stretches))
+            worth = self.listing.value(stretches[0]) - self.options.break_cost * cut
+            if worth > self.options.threshold:
+                yield Match(length, chosen, (len(chosen) - 1) * worth, taken)
+            for child in [(length - 1, chosen), (length - 1, [b + 1 for b in chosen])] if cut else []:
+                if (key := (child[0], *child[1])) not in self.tried and self.listing.value(Stretch(child[1][0], child[0])) > self.options.threshold:
+                    self.tried.add(key)
+                    yield Match(*child, self.most(*child))
+
+
+def outlined(name: str, listing: Listing, stretches: list[Stretch]) -> FuncOp:
+    """A function of the ops of these stretches, which calls of it replace."""
+    arguments, constants, results = listing.interface(stretches)
+    first = listing.of(stretches[0])
+    block = Block(arg_types=[values[0].type for values in arguments])
+    made: dict[SSAValue, SSAValue] = {}
+    inner = {slot: argument for argument, slots in zip(block.args, arguments.values()) for slot in slots}
+    for argument, values in zip(block.args, arguments):
+        argument.name_hint, argument.location = values[0].name_hint, _location(values[0])
+    for values, slots in constants.items():
+        owner = values[0].owner
+        assert isinstance(owner, ConstantOp), owner
+        copy = owner.clone()
+        block.add_op(copy)
+        inner |= dict.fromkeys(slots, copy.result)
+    for t, op in enumerate(first):
+        copy = op.clone_without_regions(clone_operands=False)
+        copy.operands = [inner[t, j] if (t, j) in inner else made[o] for j, o in enumerate(op.operands)]
+        made |= dict(zip(op.results, copy.results))
+        block.add_op(copy)
+    returned = ReturnOp(*(made[first[t].results[j]] for t, j in results))
+    block.add_op(returned)
+    type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in returned.operands])
+    for stretch in stretches:
+        ops = listing.of(stretch)
+        given = [ops[t].operands[j] for (t, j), *_ in arguments.values()]  # as they are now: an earlier call may have given them
+        call = CallOp(name, given, type.outputs.data)
+        call.location = ops[0].location
+        Rewriter.insert_op(call, InsertPoint.before(ops[-1]))
+        for (t, j), value in zip(results, call.results):
+            value.name_hint = ops[t].results[j].name_hint
+            ops[t].results[j].replace_all_uses_with(value)
+        for op in reversed(ops):
+            Rewriter.erase_op(op)
+    function = FuncOp(name, type, Region(block), visibility=StringAttr("private"))
+    function.location = block.first_op.location if block.first_op is not None else function.location
+    return function
+
+
+def _location(value: SSAValue) -> LocationAttr:
+    owner = value.owner
+    if isinstance(owner, Operation):
+        return owner.location
+    assert isinstance(value, BlockArgument), value
+    return value.location

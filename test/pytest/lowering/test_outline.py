@@ -1,0 +1,110 @@
+"""Outlining: repeats against all pairs of places, and programs with and without functions on every level and engine."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from programs import Calls
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.rewriter import InsertPoint, Rewriter
+
+import populus
+from benchmarks.models import transformer
+from populus.dialects import poplar
+from populus.dialects.diagnostics import verify
+from populus.dialects.table import context
+from populus.lowering.onnx_expose_weights import main_of
+from populus.lowering.pipeline import Pipeline
+from populus.lowering.popart_outline import PopartOutlinePass
+from populus.lowering.repeats import apart, repeats
+from populus.runtime.interpreter import run_function
+from populus.runtime.session import Session
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_repeats_are_all_that_occur_twice_and_cannot_be_longer(seed: int):
+    rng = random.Random(seed)
+    letters = [rng.randrange(rng.choice([1, 2, 3, 20])) for _ in range(rng.randint(0, 40))]
+    n = len(letters)
+    places: dict[tuple[int, ...], list[int]] = {}
+    for length in range(1, n):
+        for begin in range(n - length + 1):
+            places.setdefault(tuple(letters[begin : begin + length]), []).append(begin)
+
+    def longer(begins: list[int], length: int) -> bool:
+        """Whether every occurrence goes on with the same letter."""
+        return len({letters[b + length] if b + length < n else None for b in begins}) == 1
+
+    expected = sorted((len(word), begins) for word, begins in places.items() if len(begins) > 1 and not longer(begins, len(word)))
+    assert sorted(repeats(letters)) == expected
+
+
+def test_places_that_are_apart():
+    assert apart([0, 2, 3, 5, 9], 3) == [0, 3, 9]
+
+
+def inlined(module: ModuleOp) -> ModuleOp:
+    """The module with the ops of functions in place of their calls."""
+    functions = {f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)}
+    for call in [op for op in main_of(module).walk() if isinstance(op, CallOp)]:
+        body = functions[call.callee.root_reference.data].body.clone().block
+        for argument, value in zip(body.args, call.operands):
+            argument.replace_all_uses_with(value)
+        last = body.last_op
+        assert isinstance(last, ReturnOp)
+        for old, new in zip(call.results, last.operands):
+            old.replace_all_uses_with(new)
+        for op in list(body.ops):
+            op.detach()
+            if op is not last:
+                Rewriter.insert_op(op, InsertPoint.before(call))
+        last.erase()
+        Rewriter.erase_op(call)
+    for name, function in functions.items():
+        if name != "main":
+            Rewriter.erase_op(function)
+    return module
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 6, 7, 8, 9])
+def test_random_programs_compute_the_same_outlined(seed: int):
+    module = inlined(Calls(seed).module())
+    function = main_of(module)
+    inputs = populus.compile(module, level="popops").signature.random(seed)
+    expected = run_function(module, inputs)
+    PopartOutlinePass(threshold=0.0, break_cost=0.0).apply(context(), module)
+    verify(module)
+    assert any(isinstance(op, CallOp) for op in function.walk())
+    found = run_function(module, inputs)
+    assert all(found[name].tobytes() == e.tobytes() for name, e in expected.items())
+    tiles, target = random.Random(seed).choice([(1, "host"), (4, "gc200"), (64, "gc200")])
+    Pipeline.named("inference").from_level("popops").with_defaults(target=target, tiles=tiles).run(context(), module, verify_each=True)
+    for engine in ("numpy", "strict", "native"):
+        found = Session(module, engine).run(inputs)
+        for name, e in expected.items():
+            scale = max(float(np.abs(e[np.isfinite(e)]).max(initial=0)), 1e-6)
+            np.testing.assert_allclose(found[name] / scale, e / scale, rtol=0, atol=2e-5, err_msg=f"{name} {engine}")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_twelve_layers_are_one_that_is_called_twelve_times(causal: bool):
+    model = transformer(layers=12, sequence=4, hidden=8, heads=2, feed_forward=16, causal=causal)
+    outlined = populus.compile(model, target="gc200", tiles=16)
+    plain = populus.compile(model, target="gc200", tiles=16, pipeline=Pipeline.named("inference").remove("popart-outline"))
+    for level, call in (("popart", CallOp), ("popops", CallOp), ("poplar", poplar.CallOp)):
+        module = outlined.module(level)
+        calls = [op for op in module.walk() if isinstance(op, call)]
+        assert len(calls) == 12
+        assert len({str(op.properties["callee"]) for op in calls}) == 1
+    inputs = plain.signature.random()
+    for level in ("popart", "popops", "poplar"):
+        for name, expected in plain.run_at(level, inputs).items():
+            assert outlined.run_at(level, inputs)[name].tobytes() == expected.tobytes()
+    strict = Session(outlined.module("poplar"), "strict").run(inputs)
+    np.testing.assert_allclose(strict["y"], outlined.run(inputs)["y"], rtol=0, atol=2e-6)
+    few, many = (p.profile().summary for p in (outlined, plain))
+    assert few["compute_sets"] * 10 < many["compute_sets"]
+    assert few["exchange_bytes"] < 1.05 * many["exchange_bytes"]
