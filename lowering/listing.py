@@ -134,8 +134,9 @@ class Listing:
 def _chained(value: SSAValue) -> bool:
     """Whether the op that makes a value and the only one that reads it work element by element on the same shape."""
     maker, reader = value.owner, value.get_user_of_unique_use()
-    both = ElementwiseOp | MapOp
-    return isinstance(maker, both) and isinstance(reader, both) and shape_of(reader.results[0].type) == shape_of(value.type)
+    if not isinstance(maker, ElementwiseOp | MapOp) or not isinstance(reader, ElementwiseOp | MapOp):
+        return False
+    return shape_of(reader.results[0].type) == shape_of(value.type)
 
 
 def _bytes(value: SSAValue) -> int:

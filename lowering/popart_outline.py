@@ -125,10 +125,11 @@ class _Matches:
             worth = self.listing.value(stretches[0]) - self.options.break_cost * cut
             if worth > self.options.threshold:
                 yield Match(length, chosen, (len(chosen) - 1) * worth, taken)
-            for child in [(length - 1, chosen), (length - 1, [b + 1 for b in chosen])] if cut else []:
-                if (key := (child[0], *child[1])) not in self.tried and self.listing.value(Stretch(child[1][0], child[0])) > self.options.threshold:
+            for shorter in [chosen, [b + 1 for b in chosen]] if cut else []:
+                enough = self.listing.value(Stretch(shorter[0], length - 1)) > self.options.threshold
+                if enough and (key := (length - 1, *shorter)) not in self.tried:
                     self.tried.add(key)
-                    yield Match(*child, self.most(*child))
+                    yield Match(length - 1, shorter, self.most(length - 1, shorter))
 
 
 def outlined(name: str, listing: Listing, stretches: list[Stretch]) -> FuncOp:
