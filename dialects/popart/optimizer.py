@@ -8,7 +8,7 @@ the arithmetic and, where it was summed or scaled, the gradient. `step`, a scala
 """
 
 # The lambdas that formulas are take expressions, which pyright does not see through a Callable of any arity.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
 
