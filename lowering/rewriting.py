@@ -44,15 +44,19 @@ class Pattern(ABC, Generic[Root]):
     """A rewrite of an op, its root, with what feeds it.
 
     `ROOTS`: the classes of ops that it looks at, subclasses included. `EXACT`: results stay bit for bit what they were; without it,
-    to rounding.
+    to rounding. `LATE`: it is applied when no other fits any more, since it hides from them what they look for.
     """
 
     ROOTS: ClassVar[tuple[type[Operation], ...]]
     EXACT: ClassVar[bool] = True
+    LATE: ClassVar[bool] = False
 
     @abstractmethod
     def rewrite(self, op: Root, r: Rewriting) -> Sequence[SSAValue] | None:
-        """The values that replace the results of `op`, from ops inserted at `r.b`; None, with nothing inserted, where it does not fit."""
+        """The values that replace the results of `op`, from ops inserted at `r.b`; None, with nothing inserted, where it does not fit.
+
+        None of them (an empty list) where `r.also` has said what is replaced.
+        """
 
 
 class Rewriting:
@@ -63,7 +67,7 @@ class Rewriting:
         self.replaced: list[tuple[Operation, Sequence[SSAValue]]] = []
 
     def also(self, op: Operation, values: Sequence[SSAValue]) -> None:
-        """Replaces a further op, which stands behind the root."""
+        """Replaces a further op, which stands behind the root, or the root itself."""
         self.replaced.append((op, values))
 
     def insert(self, op: Operation) -> SSAValue:
@@ -114,7 +118,8 @@ def rewrite(block: Block, patterns: Sequence[Pattern[Any]]) -> Counter[str]:
     places of all that it stands for.
     Raises PopulusError, naming pattern and op, where the replacement has another type.
     """
-    return _Walk(block, patterns).run()
+    applied = _Walk(block, [p for p in patterns if not p.LATE]).run()
+    return applied + _Walk(block, patterns).run() if any(p.LATE for p in patterns) else applied
 
 
 class _Walk:
@@ -167,7 +172,7 @@ class _Walk:
         while first is not None and first is not op:
             new.append(first)
             first = first.next_op
-        gone = [g for old, replacing in ((op, values), *r.replaced) for g in self.replace(old, replacing, pattern)]
+        gone = [g for old, replacing in ((op, values), *r.replaced) if replacing for g in self.replace(old, replacing, pattern)]
         location = fused(*(g.location for g in gone if g is not op and not isinstance(g, ConstantOp)), op.location)
         for made in new:
             if isinstance(made.location, UnknownLoc):

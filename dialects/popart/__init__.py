@@ -72,6 +72,7 @@ from populus.dialects.popart.arithmetic import (
     WhereOp,
     XorOp,
 )
+from populus.dialects.popart.attention import AttentionOp
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, NoGradient, PopartOp, ReduceOp, UnaryOp
 from populus.dialects.popart.control import ControlOp, IfOp, LoopOp, YieldOp
 from populus.dialects.popart.conv import (
@@ -92,6 +93,7 @@ from populus.dialects.popart.norm import (
     GroupNormOp,
     InstanceNormOp,
     LayerNormOp,
+    RmsNormOp,
 )
 from populus.dialects.popart.pool import (
     AveragePoolOp,
@@ -139,6 +141,7 @@ POPART = Dialect(
         AsinhOp,
         AtanOp,
         AtanhOp,
+        AttentionOp,
         AveragePoolOp,
         BatchNormOp,
         BitShiftOp,
@@ -211,6 +214,7 @@ POPART = Dialect(
         ReduceSumSquareOp,
         ReluOp,
         ReshapeOp,
+        RmsNormOp,
         RoundOp,
         SeluOp,
         ShrinkOp,
@@ -248,6 +252,7 @@ __all__ = [
     "AsinhOp",
     "AtanOp",
     "AtanhOp",
+    "AttentionOp",
     "AveragePoolOp",
     "BatchNormOp",
     "BinaryOp",
@@ -324,6 +329,7 @@ __all__ = [
     "ReduceSumSquareOp",
     "ReluOp",
     "ReshapeOp",
+    "RmsNormOp",
     "RoundOp",
     "ScatterOp",
     "SeluOp",

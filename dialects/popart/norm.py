@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f32, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, bf16, f16, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -221,3 +221,74 @@ class LayerNormOp(_WhiteningOp):
 
     def factors(self, b: Builder) -> list[SSAValue]:
         return list(self.operands[1:])
+
+
+@irdl_op_definition
+class RmsNormOp(PopartOp):
+    """`y = x / sqrt(mean of x^2 + epsilon) scale`, the mean over the dimensions from `axis` on.
+
+    scale broadcasts to x. Source: ONNX RMSNormalization-23.
+    """
+
+    name = "popart.rms_norm"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    epsilon = prop_def(FloatAttr, default_value=FloatAttr(1e-5, f32))
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        shape = shape_of(self.x.type)
+        shapes.axis(self.axis.value.data, len(shape))
+        if shapes.broadcast(shape_of(self.scale.type), shape) != shape:
+            raise ShapeError(f"{shapes.text(shape_of(self.scale.type))} does not stretch to {shapes.text(shape)}")
+        _floats(self)
+        return [tensor(shape, element_type_of(self.x.type))]
+
+    def _root(self, b: Builder) -> tuple[SSAValue, int]:
+        """`mean of x^2 + epsilon` in f32 or wider, with 1 in place of the dimensions that it is over; and how many elements are."""
+        shape, axis, element = calls.shape(self.x), self.axis.value.data, calls.element(self.x)
+        dims, count = range(axis, len(shape)), math.prod(shape[axis:])
+        wide = self.x if element == self._wide() else calls.map(b, cast(Arg(1), self._wide()), self.x)
+        squares = calls.reduce(b, "square_add", wide, dims)
+        mean = calls.map(b, Arg(1) / count + self.epsilon.value.data, squares)
+        return calls.reshape(b, mean, shapes.reduced(shape, dims, keep=True)), count
+
+    def _wide(self) -> Attribute:
+        element = calls.element(self.x)
+        return f32 if element in (f16, bf16) else element
+
+    def _as_x(self, i: int, value: SSAValue) -> Expr:
+        """Operand i of a formula, in x's element type."""
+        element = calls.element(self.x)
+        return Arg(i) if calls.element(value) == element else cast(Arg(i), element)
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        root, _ = self._root(b)
+        element = calls.element(self.x)
+        factor = rsqrt(Arg(2)) if self._wide() == element else cast(rsqrt(Arg(2)), element)
+        return [calls.map(b, Arg(1) * factor * self._as_x(3, self.scale), self.x, root, self.scale)]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # With r = 1 / sqrt(mean of x^2 + epsilon) and h = g scale: dx = r h - x r^3 mean(h x).
+        g, shape, axis, wide = grads[0], calls.shape(self.x), self.axis.value.data, self._wide()
+        root, count = self._root(b)
+
+        def widened(i: int, value: SSAValue) -> Expr:
+            return Arg(i) if calls.element(value) == wide else cast(Arg(i), wide)
+
+        dims = range(axis, len(shape))
+        x, gs, s = widened(1, self.x), widened(2, g), widened(3, self.scale)
+        inner = calls.reduce(b, "add", calls.map(b, x * gs * s, self.x, g, self.scale), dims)
+        mean = calls.reshape(b, calls.map(b, Arg(1) / count, inner), shapes.reduced(shape, dims, keep=True))
+        dx = rsqrt(Arg(4)) * (gs * s - x * Arg(5) / Arg(4))
+        ds = gs * x * rsqrt(Arg(3))
+        given = [
+            (dx, [self.x, g, self.scale, root, mean], self.x),
+            (ds, [self.x, g, root], self.scale),
+        ]
+        results: list[SSAValue | None] = []
+        for formula, values, operand in given:
+            narrow = formula if calls.element(operand) == wide else cast(formula, calls.element(operand))
+            results.append(calls.sum_to(b, calls.map(b, narrow, *values), calls.shape(operand)))
+        return results

@@ -22,6 +22,15 @@ PATTERNS: dict[str, Callable[[], type[Pattern[Any]]]] = {
     "ConcatOfSlices": lazily("populus.lowering.patterns.parts:ConcatOfSlices"),
     "ConcatOfConcat": lazily("populus.lowering.patterns.parts:ConcatOfConcat"),
     "ExpandCast": lazily("populus.lowering.patterns.views:ExpandCast"),
+    # what exporters spell out
+    "Softmax": lazily("populus.lowering.patterns.rows:Softmax"),
+    "LogOfSoftmax": lazily("populus.lowering.patterns.rows:LogOfSoftmax"),
+    "NormScale": lazily("populus.lowering.patterns.rows:NormScale"),
+    "NormBias": lazily("populus.lowering.patterns.rows:NormBias"),
+    "LayerNorm": lazily("populus.lowering.patterns.rows:LayerNorm"),
+    "RmsNorm": lazily("populus.lowering.patterns.rows:RmsNorm"),
+    "Activation": lazily("populus.lowering.patterns.activations:Activation"),
+    "Attention": lazily("populus.lowering.patterns.attention:Attention"),
     # products
     "PadIntoConv": lazily("populus.lowering.patterns.convolution:PadIntoConv"),
     "BatchNormIntoConv": lazily("populus.lowering.patterns.convolution:BatchNormIntoConv"),
@@ -29,4 +38,6 @@ PATTERNS: dict[str, Callable[[], type[Pattern[Any]]]] = {
     "TermIntoConv": lazily("populus.lowering.patterns.convolution:TermIntoConv"),
     "FactorIntoBatchNorm": lazily("populus.lowering.patterns.convolution:FactorIntoBatchNorm"),
     "TermIntoBatchNorm": lazily("populus.lowering.patterns.convolution:TermIntoBatchNorm"),
+    "FactorIntoWeights": lazily("populus.lowering.patterns.products:FactorIntoWeights"),
+    "MergeMatMuls": lazily("populus.lowering.patterns.products:MergeMatMuls"),
 }

@@ -328,6 +328,12 @@ def _products(g: Generator) -> Iterator[Case]:
         onnx = ("Gemm", {**scaled, "transA": int(ta), "transB": int(tb)})
         yield Case(f"gemm_{ta:d}{tb:d}", popart.GemmOp, [a, b, _floats(g, 3, 1)], {**scaled, "trans_a": ta, "trans_b": tb}, onnx=onnx)
     yield Case("gemm_plain", popart.GemmOp, [_floats(g, 3, 4), _floats(g, 4, 5)], {"alpha": 0.25}, onnx=("Gemm", {"alpha": 0.25}))
+    q, k, v, mask = _floats(g, 2, 3, 4, 5), _floats(g, 2, 3, 6, 5), _floats(g, 2, 3, 6, 2), _floats(g, 4, 6)
+    onnx = ("Attention", {"scale": 0.5})
+    yield Case("attention", popart.AttentionOp, [q, k, v], {"scale": 0.5}, onnx=onnx, tolerance=1e-4)
+    yield Case("attention_masked", popart.AttentionOp, [q, k, v, mask], {"scale": 0.5}, onnx=onnx, tolerance=1e-4)
+    few = k[:, :, :2], v[:, :, :2]
+    yield Case("attention_few_keys", popart.AttentionOp, [q, *few], {"scale": 0.5}, onnx=onnx, tolerance=1e-4)
 
 
 def _window(strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int | None = None) -> dict[str, Any]:
@@ -404,6 +410,11 @@ def _norms(g: Generator) -> Iterator[Case]:
     last, tail = _floats(g, 4), _floats(g, 3, 4)
     yield Case("layer_norm", popart.LayerNormOp, [x, last, last[::-1].copy()], {"axis": 3}, onnx=("LayerNormalization", {}), tolerance=1e-4)
     yield Case("layer_norm_2", popart.LayerNormOp, [x, tail], {"axis": 2}, onnx=("LayerNormalization", {"axis": 2}), tolerance=1e-4)
+    for axis, factors in ((3, last), (2, tail)):
+        onnx = ("RMSNormalization", {"axis": axis, "epsilon": 0.01})
+        yield Case(f"rms_norm_{axis}", popart.RmsNormOp, [x, factors], {"axis": axis, "epsilon": 0.01}, onnx=onnx)
+    half = x.astype(np.float16), last.astype(np.float16)
+    yield Case("rms_norm_half", popart.RmsNormOp, half, {"axis": 3}, tolerance=2e-3, gradient=False)
     for axis in (0, 1, 3):
         yield Case(f"softmax_{axis}", popart.SoftmaxOp, [x], {"axis": axis}, onnx=("Softmax", {"axis": axis}))
         yield Case(f"log_softmax_{axis}", popart.LogSoftmaxOp, [x], {"axis": axis}, onnx=("LogSoftmax", {"axis": axis}))

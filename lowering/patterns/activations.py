@@ -1,0 +1,73 @@
+"""Activations in the spellings of exporters, recognised by the normal form of what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import Block, SSAValue
+
+from populus.dialects import expr, popart
+from populus.dialects.element_types import is_float
+from populus.dialects.expr import Arg, Expr
+from populus.dialects.popart import ElementwiseOp, UnaryOp, calls
+from populus.lowering.patterns.formulas import Formulas, private, sources
+from populus.lowering.patterns.normal_form import NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
+from populus.lowering.rewriting import Pattern, Rewriting
+
+Make = Callable[[SSAValue], UnaryOp]
+
+
+class Activation(Pattern[ElementwiseOp]):
+    """Element-wise ops that compute a known activation are that op: gelu (by erf or tanh), swish, hard_swish, mish, softplus.
+
+    Legal: they have one operand that is no constant, and nothing else reads what is between. The op's own formula says what it computes;
+    literals may differ by what rounding to 16 bits makes of them. PopART has `Gelu` and `Swish` for who builds them.
+    """
+
+    ROOTS = (popart.MulOp, popart.DivOp, popart.LogOp, popart.AddOp)
+    EXACT = False
+
+    def rewrite(self, op: ElementwiseOp, r: Rewriting) -> Sequence[SSAValue] | None:
+        if not is_float(calls.element(op.y)):
+            return None
+        for x in sources(op):
+            formulas = Formulas(op, x)
+            try:
+                found = formulas.of(op.y)
+            except NoNormalForm:
+                return None
+            if len(formulas.leaves) > 1 or len(formulas.ops) < 2 or leaves_of(found) != {0}:
+                continue
+            make = next((make for make, form in forms() if alike(form, found)), None)
+            if make is not None and private(formulas.ops, op):
+                return [r.insert(make(x))]
+        return None
+
+
+_SPELLINGS: list[tuple[Make, Callable[[Expr], Expr]]] = [
+    # what an op computes though its formula says it in another way, for the sake of large x
+    (popart.MishOp, lambda x: x * expr.tanh(expr.log(1 + expr.exp(x)))),
+    (popart.SoftplusOp, lambda x: expr.log(1 + expr.exp(x))),
+]
+
+
+@cache
+def forms() -> list[tuple[Make, Polynomial]]:
+    """The activations with their normal forms."""
+    makes: list[Make] = [
+        popart.GeluOp,
+        lambda x: popart.GeluOp(x, tanh=True),
+        popart.SwishOp,
+        lambda x: popart.SwishOp(x, alpha=1.702),  # the quick gelu
+        popart.HardSwishOp,
+        popart.MishOp,
+        popart.SoftplusOp,
+    ]
+    return [(m, _form(m)) for m in makes] + [(m, normal_form(spelled(Arg(1)), {1: leaf(0)})) for m, spelled in _SPELLINGS]
+
+
+def _form(make: Make) -> Polynomial:
+    """The normal form of an op's own formula."""
+    return normal_form(make(Block(arg_types=[TensorType(f32, [1])]).args[0]).formula(), {1: leaf(0)})

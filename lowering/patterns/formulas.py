@@ -1,0 +1,66 @@
+"""The formula that element-wise ops compute together, as a normal form over the values that they start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects.popart import ElementwiseOp
+from populus.lowering.patterns.normal_form import NoNormalForm, Polynomial, leaf, normal_form, number
+from populus.lowering.rewriting import made_by, scalar
+
+DEEPEST = 16  # element-wise ops: an exporter's spelling of an activation or norm has fewer
+
+
+class Formulas:
+    """Normal forms of values, with some values as the operands.
+
+    `leaves`: the values that are operands, by number. What is not made element by element becomes one too when it is met.
+    """
+
+    def __init__(self, root: Operation, *leaves: SSAValue):
+        self.root = root
+        self.leaves = list(leaves)
+        self.known: dict[SSAValue, Polynomial] = {v: leaf(i) for i, v in enumerate(leaves)}
+        self.ops: dict[Operation, None] = {}
+
+    def of(self, value: SSAValue) -> Polynomial:
+        """Raises NoNormalForm."""
+        if value not in self.known:
+            self.known[value] = self._found(value)
+        return self.known[value]
+
+    def _found(self, value: SSAValue) -> Polynomial:
+        if (literal := scalar(value)) is not None:
+            return number(literal)
+        op = made_by(value, ElementwiseOp, self.root)
+        if op is None:
+            self.leaves.append(value)
+            return leaf(len(self.leaves) - 1)
+        if len(self.ops) >= DEEPEST:
+            raise NoNormalForm
+        operands = {i: self.of(o) for i, o in enumerate(op.operands, 1)}
+        self.ops[op] = None
+        return normal_form(op.formula(), operands)
+
+
+def sources(root: ElementwiseOp) -> Iterator[SSAValue]:
+    """The values of the root's type from which element-wise ops come to it, the nearest first."""
+    seen: dict[SSAValue, None] = dict.fromkeys(root.operands)
+    waiting = list(seen)
+    while waiting and len(seen) <= DEEPEST:
+        value = waiting.pop(0)
+        if value.type == root.y.type and scalar(value) is None:
+            yield value
+        op = made_by(value, ElementwiseOp, root)
+        if op is not None:
+            fresh = [o for o in op.operands if o not in seen]
+            seen.update(dict.fromkeys(fresh))
+            waiting.extend(fresh)
+
+
+def private(ops: Iterable[Operation], root: Operation) -> bool:
+    """Whether the results of all these ops but the root are read by them alone."""
+    inside = set(ops)
+    return all(use.operation in inside for op in inside if op is not root for r in op.results for use in r.uses)

@@ -1,0 +1,153 @@
+"""Products that share an operand, and factors on the way to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import UnknownLoc
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects import popart
+from populus.dialects.data import ConstantOp, constant_value
+from populus.dialects.element_types import is_float
+from populus.dialects.popart import calls
+from populus.lowering.patterns.linear import Linear, channel_axis, rounded, with_factor
+from populus.lowering.rewriting import Pattern, Rewriting, read_once, scalar
+
+Build = Callable[[Rewriting], SSAValue]
+
+
+class MergeMatMuls(Pattern[popart.MatMulOp]):
+    """Products of one operand with several constant matrices are one product with the matrices side by side, cut in pieces.
+
+    Legal: in one block, of one element type. If each product has no reader but the addition of a constant row, these are one too.
+    """
+
+    ROOTS = (popart.MatMulOp,)
+    EXACT = False
+    LATE = True
+
+    def rewrite(self, op: popart.MatMulOp, r: Rewriting) -> Sequence[SSAValue] | None:
+        readers = {use.operation: None for use in op.a.uses if use.index == 0}
+        matrices = [m for m in readers if isinstance(m, popart.MatMulOp) and m.parent is op.parent and _is_matrix(m.b)]
+        if len(matrices) < 2 or op not in matrices:
+            return None
+        block = op.parent_block()
+        assert block is not None
+        matrices.sort(key=block.get_operation_index)
+        if matrices[0] is not op:
+            return None
+        widths = [calls.shape(m.b)[1] for m in matrices]
+        weights = [w for m in matrices if (w := constant_value(m.b)) is not None]
+        y = r.insert(popart.MatMulOp(op.a, r.constant(np.concatenate(weights, axis=1))))
+        replaced: list[Operation] = list(matrices)
+        biases = [_bias(m) for m in matrices]
+        rows = [b for bias in biases if bias is not None and (b := constant_value(bias[1])) is not None]
+        if len(rows) == len(matrices):
+            y = r.insert(popart.AddOp(y, r.constant(np.concatenate(rows))))
+            replaced = [bias[0] for bias in biases if bias is not None]
+        at, shape = 0, calls.shape(y)
+        for old, width in zip(replaced, widths):
+            begins, ends = [0] * len(shape), list(shape)
+            begins[-1], ends[-1] = at, at + width
+            piece = popart.SliceOp(y, begins=begins, ends=ends, steps=[1] * len(shape))
+            piece.location = old.location
+            r.also(old, [r.insert(piece)])
+            at += width
+        return []  # said already
+
+
+def _is_matrix(value: SSAValue) -> bool:
+    return isinstance(value.owner, ConstantOp) and len(calls.shape(value)) == 2
+
+
+def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
+    """The addition of a constant row that alone reads a product, and the row."""
+    reader = op.y.get_user_of_unique_use()
+    if not isinstance(reader, popart.AddOp) or reader.parent is not op.parent:
+        return None
+    row = reader.b if reader.a is op.y else reader.a
+    return (reader, row) if constant_value(row) is not None and calls.shape(row) == calls.shape(op.y)[-1:] else None
+
+
+class FactorIntoWeights(Pattern[popart.MulOp | popart.DivOp]):
+    """A constant number that multiplies (or divides) what comes from a product with constant weights is part of the weights.
+
+    Legal: between are only reshapes, transposes, sums with constants and further products, whose values have no other reader, and the
+    weights stay finite. So the scale of attention's scores is gone where queries or keys are a linear layer's.
+    """
+
+    ROOTS = (popart.MulOp, popart.DivOp)
+    EXACT = False
+
+    def rewrite(self, op: popart.MulOp | popart.DivOp, r: Rewriting) -> Sequence[SSAValue] | None:
+        pairs = [(op.a, op.b)] if isinstance(op, popart.DivOp) else [(op.a, op.b), (op.b, op.a)]
+        for x, by in pairs:
+            number = scalar(by)
+            if not number or not is_float(calls.element(x)) or x.type != op.y.type:
+                continue
+            factor = 1 / number if isinstance(op, popart.DivOp) else number
+            if np.isfinite(factor) and (build := scaled(x, factor, op)) is not None:
+                return [build(r)]
+        return None
+
+
+def scaled(x: SSAValue, factor: float, beside: Operation) -> Build | None:
+    """What makes `factor x` by scaling the weights that x comes from; None if it comes from none, or is read elsewhere too."""
+    op = x.owner
+    if not isinstance(op, Operation) or op.parent is not beside.parent or not read_once(x):
+        return None
+    match op:
+        case popart.ReshapeOp() | popart.TransposeOp():
+            inner = scaled(op.x, factor, beside)
+            return None if inner is None else lambda r: _again(r, op, {op.x: inner(r)})
+        case popart.AddOp() | popart.SubOp():
+            sides = [_term(o, factor, beside) for o in op.operands]
+            a, b = sides
+            if a is None or b is None or all(isinstance(o.owner, ConstantOp) for o in op.operands):
+                return None
+            return lambda r: _again(r, op, {op.a: a(r), op.b: b(r)})
+        case popart.ConvOp() | popart.ConvTransposeOp() | popart.GemmOp() | popart.MatMulOp() if _stays_finite(op, factor):
+            return lambda r: _weighted(r, op, factor)
+        case popart.MatMulOp() if op.a is not op.b:
+            for side in (op.a, op.b):
+                if (inner := scaled(side, factor, beside)) is not None:
+                    return lambda r, side=side, inner=inner: _again(r, op, {side: inner(r)})
+        case _:
+            pass
+    return None
+
+
+def _term(value: SSAValue, factor: float, beside: Operation) -> Build | None:
+    """What makes an operand of a sum, scaled."""
+    array = constant_value(value)
+    if array is None:
+        return scaled(value, factor, beside)
+    return (lambda r: rounded(r, array * factor, value)) if _is_finite(array, factor) else None
+
+
+def _again(r: Rewriting, op: Operation, values: dict[SSAValue, SSAValue]) -> SSAValue:
+    """The op on other operands; it computes something else now, so its place is that of the rewrite."""
+    new = op.clone(values)
+    new.location = UnknownLoc()
+    return r.insert(new)
+
+
+def _is_finite(array: NDArray[Any], factor: float) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite((array * factor).astype(array.dtype)).all())
+
+
+def _stays_finite(op: Linear, factor: float) -> bool:
+    """Whether weights and what is added are constants that can be scaled."""
+    arrays = [constant_value(o) for o in op.operands[1:]]
+    return all(a is not None and _is_finite(a, factor) for a in arrays) and len(calls.shape(op.operands[1])) > 1
+
+
+def _weighted(r: Rewriting, op: Linear, factor: float) -> SSAValue:
+    value = with_factor(r, op, np.full(calls.shape(op.y)[channel_axis(op)], factor))
+    assert value is not None, op
+    return value
