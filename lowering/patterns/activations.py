@@ -9,11 +9,10 @@ from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block, SSAValue
 
 from populus.dialects import expr, popart
-from populus.dialects.element_types import is_float
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import ElementwiseOp, UnaryOp, calls
 from populus.lowering.patterns.formulas import Formulas, private, sources
-from populus.lowering.patterns.normal_form import NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
+from populus.lowering.patterns.normal_form import EPSILON, NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
 from populus.lowering.rewriting import Pattern, Rewriting
 
 Make = Callable[[SSAValue], UnaryOp]
@@ -23,14 +22,15 @@ class Activation(Pattern[ElementwiseOp]):
     """Element-wise ops that compute a known activation are that op: gelu (by erf or tanh), swish, hard_swish, mish, softplus.
 
     Legal: they have one operand that is no constant, and nothing else reads what is between. The op's own formula says what it computes;
-    literals may differ by what rounding to 16 bits makes of them. PopART has `Gelu` and `Swish` for who builds them.
+    literals may differ by what rounding to the element type makes of them. PopART has `Gelu` and `Swish` for who builds them.
     """
 
     ROOTS = (popart.MulOp, popart.DivOp, popart.LogOp, popart.AddOp)
     EXACT = False
 
     def rewrite(self, op: ElementwiseOp, r: Rewriting) -> Sequence[SSAValue] | None:
-        if not is_float(calls.element(op.y)):
+        element = calls.element(op.y)
+        if element not in EPSILON:
             return None
         for x in sources(op):
             formulas = Formulas(op, x)
@@ -40,7 +40,7 @@ class Activation(Pattern[ElementwiseOp]):
                 return None
             if len(formulas.leaves) > 1 or len(formulas.ops) < 2 or leaves_of(found) != {0}:
                 continue
-            make = next((make for make, form in forms() if alike(form, found)), None)
+            make = next((make for make, form in forms() if alike(form, found, element)), None)
             if make is not None and private(formulas.ops, op):
                 return [r.insert(make(x))]
         return None

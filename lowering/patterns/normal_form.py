@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import bf16, f16, f32, f64
+from xdsl.ir import Attribute
+
 from populus.dialects.expr import Arg, Call, Cast, Const, Expr
 
 MOST_TERMS = 24  # of a polynomial: an activation has fewer
-TOLERANCE = 2e-3  # of literals, which exporters may have rounded to 16 bits
+ROUNDINGS = 8  # of a literal: it may be a product of several
 
 
 class NoNormalForm(Exception):
@@ -42,6 +45,7 @@ Powers: TypeAlias = "frozenset[tuple[Atom, int]]"
 Polynomial: TypeAlias = "tuple[tuple[Powers, float], ...]"  # products of powers with their factors, sorted
 
 ONE: Powers = frozenset()
+EPSILON: Mapping[Attribute, float] = {f16: 2.0**-10, bf16: 2.0**-7, f32: 2.0**-23, f64: 2.0**-52}
 
 
 def leaf(index: int) -> Polynomial:
@@ -71,26 +75,16 @@ def normal_form(e: Expr, operands: Mapping[int, Polynomial]) -> Polynomial:
             raise NoNormalForm
 
 
-def alike(a: Polynomial, b: Polynomial) -> bool:
-    """Whether two normal forms are of one function, as far as their literals can say."""
-    if len(a) != len(b):
-        return False
+def alike(a: Polynomial, b: Polynomial, element: Attribute) -> bool:
+    """Whether two normal forms are of one function, as far as literals of this element type can say."""
+    return _alike(a, b, ROUNDINGS * EPSILON[element])
+
+
+def _alike(a: Polynomial, b: Polynomial, tolerance: float) -> bool:
     rest = list(b)
     for powers, factor in a:
         for i, (other, f) in enumerate(rest):
-            if math.isclose(factor, f, rel_tol=TOLERANCE) and _alike_powers(powers, other):
-                del rest[i]
-                break
-        else:
-            return False
-    return True
-
-
-def _alike_powers(a: Powers, b: Powers) -> bool:
-    rest = list(b)
-    for atom, power in a:
-        for i, (other, p) in enumerate(rest):
-            if power == p and _alike_atoms(atom, other):
+            if math.isclose(factor, f, rel_tol=tolerance) and _alike_powers(powers, other, tolerance):
                 del rest[i]
                 break
         else:
@@ -98,9 +92,21 @@ def _alike_powers(a: Powers, b: Powers) -> bool:
     return not rest
 
 
-def _alike_atoms(a: Atom, b: Atom) -> bool:
+def _alike_powers(a: Powers, b: Powers, tolerance: float) -> bool:
+    rest = list(b)
+    for atom, power in a:
+        for i, (other, p) in enumerate(rest):
+            if power == p and _alike_atoms(atom, other, tolerance):
+                del rest[i]
+                break
+        else:
+            return False
+    return not rest
+
+
+def _alike_atoms(a: Atom, b: Atom, tolerance: float) -> bool:
     if isinstance(a, Function) and isinstance(b, Function):
-        return a.name == b.name and len(a.args) == len(b.args) and all(map(alike, a.args, b.args))
+        return a.name == b.name and len(a.args) == len(b.args) and all(_alike(p, q, tolerance) for p, q in zip(a.args, b.args))
     return a == b
 
 

@@ -14,6 +14,7 @@ from populus.dialects.element_types import dtype_of, is_float
 from populus.dialects.popart import ElementwiseOp, ReduceOp, calls
 from populus.lowering.patterns.formulas import DEEPEST, Formulas, private
 from populus.lowering.patterns.normal_form import (
+    EPSILON,
     ONE,
     Atom,
     Function,
@@ -159,7 +160,7 @@ def _means(op: ElementwiseOp) -> list[popart.ReduceMeanOp]:
 
 def _is_last(mean: ReduceOp) -> bool:
     rank, dims = len(calls.shape(mean.x)), mean.dims()
-    return bool(mean.keep.value.data) and bool(dims) and dims == tuple(range(rank - len(dims), rank)) and is_float(calls.element(mean.x))
+    return bool(mean.keep.value.data) and bool(dims) and dims == tuple(range(rank - len(dims), rank)) and calls.element(mean.x) in EPSILON
 
 
 def _squared(mean: popart.ReduceMeanOp) -> list[SSAValue]:
@@ -205,16 +206,19 @@ def _variance(
     """The mean of squares in `v + epsilon` (or, with a mean, in `v - mean^2 + epsilon`), and epsilon."""
     x = leaf(0)
     deviation = x if mean is None else add(x, scaled(leaf(1), -1))
+    element = calls.element(formulas.leaves[0])
     epsilon = next((f for powers, f in p if powers == ONE), 0.0)
     for index in sorted(leaves_of(p) - {0, 1} if mean is not None else leaves_of(p) - {0}):
         owner = formulas.leaves[index].owner
         if not isinstance(owner, popart.ReduceMeanOp):
             continue
         of = squares.of(owner.x)
-        if alike(p, add(leaf(index), number(epsilon))) and alike(of, power(deviation, 2)):
+        if alike(p, add(leaf(index), number(epsilon)), element) and alike(of, power(deviation, 2), element):
             return owner, epsilon
-        if mean is not None and alike(of, power(x, 2)) and alike(p, add(add(leaf(index), scaled(power(leaf(1), 2), -1)), number(epsilon))):
-            return owner, epsilon
+        if mean is not None and alike(of, power(x, 2), element):
+            variance = add(leaf(index), scaled(power(leaf(1), 2), -1))
+            if alike(p, add(variance, number(epsilon)), element):
+                return owner, epsilon
     return None
 
 

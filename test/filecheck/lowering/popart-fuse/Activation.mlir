@@ -1,10 +1,10 @@
 // RUN: populus-opt %s -p "popart-fuse{patterns=Activation}" --split-input-file | filecheck %s
 // RUN: populus-opt %s -p "popart-fuse{without=Activation}" --split-input-file | filecheck %s --check-prefix OFF
 
-// gelu as PyTorch exports it, with the half in front, and with literals that were 16 bits wide.
+// gelu as PyTorch exports it, and with the half in front.
 func.func @main(%x : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %r = data.constant dense<1.41421354> : tensor<f32>
-  %s = data.constant dense<0.70703125> : tensor<f32>
+  %s = data.constant dense<0.707106769> : tensor<f32>
   %one = data.constant dense<1.0> : tensor<f32>
   %half = data.constant dense<0.5> : tensor<f32>
   %a = popart.div %x, %r : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
@@ -94,6 +94,23 @@ func.func @main(%x : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf
 // CHECK: %d = popart.hard_swish %x : tensor<4xf32>
 // CHECK: %e = popart.mish %x : tensor<4xf32>
 // CHECK: %f = popart.softplus %x : tensor<4xf32>
+
+// -----
+
+// A literal of 16 bits among floats of 32 is another function.
+func.func @main(%x : tensor<4xf32>) -> tensor<4xf32> {
+  %s = data.constant dense<0.70703125> : tensor<f32>
+  %one = data.constant dense<1.0> : tensor<f32>
+  %half = data.constant dense<0.5> : tensor<f32>
+  %a = popart.mul %x, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %b = popart.erf %a : tensor<4xf32>
+  %c = popart.add %b, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %d = popart.mul %x, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %y = popart.mul %d, %half : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+
+// CHECK: popart.erf
 
 // -----
 
