@@ -180,9 +180,10 @@ class _Walk:
                 case RepeatOp():
                     self.block(op.body.block, count * op.count.value.data)
                 case CallOp():
-                    self.steps += self.arguments(op, count, "in")
+                    arriving, leaving = self.arguments(op, count)
+                    self.steps += arriving
                     self.block(op.target().body.block, count)
-                    self.steps += self.arguments(op, count, "out")
+                    self.steps += leaving
                 case WhileOp():
                     self.block(op.before.block, count)
                     self.block(op.body.block, count)
@@ -257,15 +258,17 @@ class _Walk:
         """One exchange; what stays on its tile is copied there, meanwhile others wait."""
         return self.copies(storage_of(op.dst).label.data, op, "copy", count, [(op.src, op.dst)])
 
-    def arguments(self, op: CallOp, count: int, direction: str) -> list[Step]:
-        """What a call copies into its function's parameters, or back: all in one exchange. No step where that is nothing."""
-        if direction == "in":
-            pairs = [(value, parameter.result) for parameter, value in op.bindings() if parameter.read]
-        else:
-            pairs = [(parameter.result, value) for parameter, value in op.bindings() if parameter.written]
-        return [self.copies(f"{op.callee.data} ({direction})", op, "call", count, pairs)] if pairs else []
+    def arguments(self, op: CallOp, count: int) -> tuple[list[Step], list[Step]]:
+        """What a call copies into its function's parameters, and back: each all in one exchange. No steps of a call without arguments."""
+        if not op.arguments:
+            return [], []
+        arriving = [(value, parameter.result) for parameter, value in op.bindings() if parameter.read]
+        leaving = [(parameter.result, value) for parameter, value in op.bindings() if parameter.written]
+        name = op.callee.data
+        return [self.copies(f"{name} (in)", op, "call", count, arriving)], [self.copies(f"{name} (out)", op, "call", count, leaving)]
 
     def copies(self, label: str, op: Operation, kind: str, count: int, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> Step:
+        """Copies that are one exchange."""
         tiles = self.target.tiles
         received, sent = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
         local = bytes = bounds = 0
@@ -287,7 +290,7 @@ class _Walk:
             count,
             compute=local,
             exchange=exchange,
-            sync=self.target.sync_cycles * (2 if exchange else 1),
+            sync=self.target.sync_cycles * (bool(pairs) + bool(exchange)),
             bytes=bytes,
             bounds=bounds,
         )

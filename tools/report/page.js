@@ -93,6 +93,12 @@ function axis(context, width, height, most, left, bottom, shown) {
   }
 }
 
+// "3 to 9", "3 to 9 and 11 times more"
+function spans(v) {
+  const [[first, last], ...more] = v.spans;
+  return `${first} to ${last}${more.length ? ` and ${more.length} times more` : ""}`;
+}
+
 // ---- views: each gives the nodes of its panel when it is first looked at
 const LEFT = 72, BOTTOM = 18, TOP = 12;
 const rise = (height, share) => height - BOTTOM - share * (height - BOTTOM - TOP);
@@ -170,7 +176,7 @@ function memoryView() {
   const alive = el("div"), title = el("h2");
   const show = step => {
     chosen = Math.max(0, Math.min(curve.length - 1, step));
-    const rows = DATA.variables.filter(v => v.first <= chosen && chosen <= v.last);
+    const rows = DATA.variables.filter(v => v.spans.some(([first, last]) => first <= chosen && chosen <= last));
     const label = DATA.steps.find(s => s.live === chosen)?.label ?? "";
     title.textContent = `Alive at step ${chosen} ${label}: ${bytes(curve[chosen].fullest)} on its fullest tile`;
     alive.replaceChildren(variableTable(rows)); live.redraw();
@@ -200,7 +206,7 @@ function variableTable(rows) {
     ["variable", v => v.label, v => v.layout ? el("button", { onclick: () => showTiles(v) }, v.label) : v.label],
     ["what", v => v.category], ["type", v => v.type ?? ""],
     ["most on a tile", v => v.largest, v => bytes(v.largest), true], ["on all tiles", v => v.bytes, v => bytes(v.bytes), true],
-    ["steps", v => v.last - v.first, v => `${v.first} to ${v.last}`, true],
+    ["steps", v => v.spans.reduce((sum, [first, last]) => sum + last - first, 0), spans, true],
   ], rows, { sort: 3, limit: 100 });
 }
 function timelineView() {
@@ -286,7 +292,7 @@ function tilesView() {
     sizes = Array.from({ length: tiles }, (_, t) => { const number = (t - v.layout.start + tiles) % tiles; if (number >= cells) return 0; return owned(v.layout, t, tiles).reduce((product, [a, b]) => product * (b - a), 1) * v.layout.element_bytes; });
     cursor = v.layout.start % tiles;
     title.textContent = `${v.label}: ${v.type}`;
-    text.textContent = `${v.layout.text}; ${bytes(v.bytes)} on ${count(sizes.filter(Boolean).length)} tiles, ${bytes(v.largest)} on the fullest; ${v.address === null ? "" : `at address ${count(v.address)}; `}alive from step ${v.first} to ${v.last}; ${v.place}`;
+    text.textContent = `${v.layout.text}; ${bytes(v.bytes)} on ${count(sizes.filter(Boolean).length)} tiles, ${bytes(v.largest)} on the fullest; ${v.address === null ? "" : `at address ${count(v.address)}; `}alive from step ${spans(v)}; ${v.place}`;
     reading.textContent = describe(cursor);
     select.value = String(variables.indexOf(v));
     grid.redraw();

@@ -91,8 +91,9 @@ def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Reco
     coming: list[list[Tenant]] = [[] for _ in range(steps + 1)]
     going: list[list[Tenant]] = [[] for _ in range(steps + 1)]
     for tenant in found:
-        coming[tenant.first].append(tenant)
-        going[min(tenant.last + 1, steps)].append(tenant)
+        for first, last in tenant.spans:
+            coming[first].append(tenant)
+            going[min(last + 1, steps)].append(tenant)
     now = {category: np.zeros(tiles, np.int64) for category in CATEGORIES}
     highest = np.zeros(tiles, np.int64)
     curve: list[dict[str, int]] = []
@@ -176,8 +177,7 @@ def _variable(tenant: Tenant, tiles: int) -> Record:
         "category": category_of(tenant),
         "largest": tenant.largest,
         "bytes": int(tenant.bytes.sum()),
-        "first": tenant.first,
-        "last": tenant.last,
+        "spans": [list(span) for span in tenant.spans],
     }
     if isinstance(tenant.op, StorageOp):
         grid = layout(tenant.op)

@@ -73,15 +73,15 @@ def smallest(start: int, most: int, holds: Callable[[int], bool]) -> int | None:
 def reasons(graph: GraphOp) -> tuple[tuple[str, int], ...]:
     """What the fullest tile holds at the program's peak, and what would be gone if something were otherwise; largest first."""
     usage, tiles = summary(graph), graph.machine.tiles
-    found = [t for t in tenants(graph)[0] if t.first <= usage.step <= t.last and t.on(usage.tile, tiles)]
+    found = [t for t in tenants(graph)[0] if t.at(usage.step) and t.on(usage.tile, tiles)]
 
     def total(chosen: list[Tenant]) -> int:
         return sum(t.on(usage.tile, tiles) for t in chosen)
 
     wide = [t for t in found if isinstance(t.op, StorageOp) and size_in_bytes(t.op.type.element) >= 4]
-    waiting = [t for t in found if isinstance(t.op, StorageOp) and not t.is_constant and t.first < usage.step < t.last]
+    waiting = [t for t in found if isinstance(t.op, StorageOp) and not t.is_constant and any(a < usage.step < b for a, b in t.spans)]
     brought = [t for t in found if not isinstance(t.op, StorageOp)]
-    mean = sum(int(t.bytes.sum()) for t in tenants(graph)[0] if t.first <= usage.step <= t.last) // tiles
+    mean = sum(int(t.bytes.sum()) for t in tenants(graph)[0] if t.at(usage.step)) // tiles
     rows = [
         ("weights and other constants, which are there all the time", total([t for t in found if t.is_constant])),
         ("what half precision would save", total(wide) // 2),

@@ -99,6 +99,18 @@ def test_a_function_counts_where_it_is_called():
     assert of(VARIABLES + body).summary["compute_sets"] == 1
 
 
+def test_a_call_copies_its_arguments_on_their_tiles_or_to_others():
+    on, type = "on [64 in 4] order [0]", ": !poplar.tensor<64xf32>"
+    function = (
+        f'poplar.func @f {{ %p = poplar.param in "p" {on} {type}\n%q = poplar.param out "q" {on} {type}\npoplar.copy %p to %q {type} }}\n'
+    )
+    for start, moved in (("", 0), (" start 1", 256)):
+        variables = "".join(f'%{name} = poplar.var "{name}" {on}{start} {type}\n' for name in "ab")
+        found = of(variables + function + f"poplar.call @f(%a, %b) {type}, !poplar.tensor<64xf32>\n").steps
+        assert [(s.kind, s.label, s.bytes) for s in found] == [("call", "f (in)", moved), ("copy", "q", 0), ("call", "f (out)", moved)]
+        assert [s.compute for s in found] == [20 + 64 // 8] * 3  # 64 bytes a tile, 8 a cycle
+
+
 def test_of_branches_the_dearest_counts_and_the_others_are_named():
     predicate = '%c = poplar.var "c" on [1] : !poplar.tensor<1xi1>\n'
     found = of(VARIABLES + predicate + "poplar.if %c : !poplar.tensor<1xi1> {" + RELU + "} else {" + CONV + "}")
