@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -16,10 +17,11 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
+from populus.dialects.control import read_by
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import element_type_of, is_float, tensor
 from populus.dialects.expr import Arg, cast
-from populus.dialects.popart import NoGradient, PopartOp, calls
+from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
 from populus.lowering.library_gradients import library_gradient
 from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
@@ -142,7 +144,7 @@ def differentiate(block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue]) 
     for seed in seeds:
         walk.add(seed.value, seed.gradient, seed.name, None)
     for op in reversed(ops):
-        if any(r in walk.gradients for r in op.results) and any(o in dependent for o in op.operands):
+        if any(r in walk.gradients for r in op.results) and any(v in dependent for v in read_by(op)):
             walk.through(op, dependent)
     return {value: walk.gradients.get(value) or calls.fill(walk.builder, 0, calls.element(value), calls.shape(value)) for value in wrt}
 
@@ -151,9 +153,15 @@ def _dependent(ops: Sequence[Operation], wrt: Sequence[SSAValue]) -> set[SSAValu
     """The values of floats through which `wrt` can be felt."""
     found = set(wrt)
     for op in ops:
-        if any(o in found for o in op.operands):
+        if any(v in found for v in read_by(op)):
             found.update(r for r in op.results if is_float(calls.element(r)))
     return found
+
+
+def _inside(name: str, block: Block, seeds: Sequence[tuple[SSAValue, SSAValue]], wrt: Sequence[SSAValue]) -> list[SSAValue]:
+    """The gradients inside a region of an op called `name`."""
+    found = differentiate(block, [Seed(name, value, gradient) for value, gradient in seeds], wrt)
+    return [found[value] for value in wrt]
 
 
 @dataclass
@@ -175,31 +183,41 @@ class _Walk:
             self.gradients[value] = calls.insert(self.builder, popart.AddOp(before, gradient))
 
     def through(self, op: Operation, dependent: set[SSAValue]) -> None:
-        """The gradients of an op's operands from those of its results."""
-        before = self.end.prev_op
-        for operand, gradient in zip(op.operands, self._asked(op)):
-            if gradient is not None and operand in dependent:
-                if gradient.type != operand.type:
-                    raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {gradient.type} for an operand that is {operand.type}")
-                self.add(operand, gradient, None, op)
+        """The gradients of what an op reads from those of its results."""
+        before, reads = self.end.prev_op, read_by(op)
+        for value, gradient in zip(reads, self._asked(op, reads, dependent)):
+            if gradient is not None and value in dependent:
+                if gradient.type != value.type:
+                    raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {gradient.type} for an operand that is {value.type}")
+                self.add(value, gradient, None, op)
         new = before.next_op if before is not None else None
         while new is not None and new is not self.end:
-            if isinstance(new.location, UnknownLoc):
-                new.location = op.location
+            for inner in new.walk():
+                if isinstance(inner.location, UnknownLoc):
+                    inner.location = op.location
             new = new.next_op
+        if isinstance(op, ControlOp) and not any(r.uses for r in op.results):
+            op.detach()  # another one, which keeps what the gradient needs, has taken its place
+            op.erase()
 
-    def _asked(self, op: Operation) -> Sequence[SSAValue | None]:
+    def _asked(self, op: Operation, reads: Sequence[SSAValue], dependent: set[SSAValue]) -> Sequence[SSAValue | None]:
         grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
         try:
-            found = op.gradient(self.builder, grads) if isinstance(op, PopartOp) else library_gradient(op, self.builder, grads)
+            match op:
+                case ControlOp():
+                    found = op.gradient_through(self.builder, grads, dependent, partial(_inside, op.name))
+                case PopartOp():
+                    found = op.gradient(self.builder, grads)
+                case _:
+                    found = library_gradient(op, self.builder, grads)
         except NoGradient as error:
             raise NoGradient(f"{error}{self._path(op)}") from error
         except VerifyException as error:
             raise NoGradient(f"{where(op)}: {op.name}: its gradient does not fit together: {error}{self._path(op)}") from error
         if found is None:
             raise NoGradient(f"{where(op)}: {op.name} has no gradient{self._path(op)}")
-        if len(found) != len(op.operands):
-            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(op.operands)} operands")
+        if len(found) != len(reads):
+            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(reads)} operands")
         return found
 
     def _path(self, op: Operation) -> str:
