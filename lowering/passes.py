@@ -32,6 +32,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popops-to-poplar": lazily("populus.lowering.popops_to_poplar:PopopsToPoplarPass"),
     "poplar-map": lazily("populus.lowering.poplar_map:PoplarMapPass"),
     "poplar-merge": lazily("populus.lowering.poplar_merge:PoplarMergePass"),
+    "poplar-offload": lazily("populus.lowering.poplar_offload:PoplarOffloadPass"),
     "poplar-allocate": lazily("populus.lowering.poplar_allocate:PoplarAllocatePass"),
     "poplar-emit": lazily("populus.lowering.poplar_emit:PoplarEmitPass"),
     "codelet-to-llvm": lazily("populus.lowering.codelet_to_llvm:CodeletToLlvmPass"),

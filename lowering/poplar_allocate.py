@@ -55,7 +55,7 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
         top = _top(found, placed) if placed else used.peak_bytes
         if top <= room:
             break
-        if not _without_copies(found, target, top - room):
+        if not without_copies(found, target, top - room):
             highest = max(range(len(placed)), key=lambda i: placed[i] + found[i].largest, default=None)
             tile = used.tile if highest is None else (found[highest].start + int(found[highest].bytes.argmax())) % target.tiles
             raise PopulusError(_too_much(target, top, tile, used))
@@ -80,7 +80,7 @@ def _placed(found: Sequence[Tenant], target: Target, fit: str) -> list[int]:
     return best
 
 
-def _without_copies(found: Sequence[Tenant], target: Target, bytes: int) -> bool:
+def without_copies(found: Sequence[Tenant], target: Target, bytes: int) -> bool:
     """Spreads constants that lie on several tiles, the largest first, until some bytes of a tile are free; whether there were any."""
     several = [t for t in found if isinstance(t.op, ConstOp) and layout(t.op).copies > 1]
     for tenant in sorted(several, key=lambda t: -t.largest):
@@ -129,10 +129,10 @@ def _top(found: Sequence[Tenant], addresses: Sequence[int]) -> int:
 
 def _too_much(target: Target, needed: int, tile: int, used: Usage) -> str:
     largest = ", ".join(f"'{label}' {_kib(bytes)}" for label, bytes in used.largest[:NAMED])
+    room = target.tile_bytes - target.reserved_bytes
     return (
-        f"the model needs {_kib(needed)} on tile {tile} at step '{used.label}', {target.name} has "
-        f"{_kib(target.tile_bytes - target.reserved_bytes)}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; "
-        f"use more tiles or a target with more memory"
+        f"the model needs {_kib(needed)} on tile {tile} at step '{used.label}', {_kib(needed - room)} more than the {_kib(room)} of "
+        f"{target.name}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; use more tiles or a target with more memory"
     )
 
 

@@ -35,7 +35,7 @@ class PoplarMapPass(ModulePass):
                 functions = [op for op in graph.body.block.ops if isinstance(op, FuncOp)]
                 for part in (*callees_first(functions), graph):  # so that parameters have layouts before arguments
                     for inner in part.walk():
-                        if isinstance(inner, StorageOp) and inner.grid is None:
+                        if isinstance(inner, StorageOp) and inner.grid is None and inner.outside is None:
                             inner.grid = GridAttr(grid_for(inner, target))
 
 

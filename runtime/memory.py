@@ -129,7 +129,7 @@ def tenants(graph: GraphOp) -> tuple[list[Tenant], list[Operation]]:
     """All that takes memory, and the program's steps in order. Raises PopulusError for a variable without layout."""
     tiles = graph.machine.tiles
     alive = liveness(graph)
-    found = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, spans) for op, spans in alive.spans.items()]
+    found = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, s) for op, s in alive.spans.items() if op.outside is None]
     executes: dict[ExecuteOp, list[Span]] = {}
     for i, step in enumerate(alive.steps):
         if isinstance(step, ExecuteOp):

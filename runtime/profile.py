@@ -271,10 +271,13 @@ class _Walk:
         """Copies that are one exchange."""
         tiles = self.target.tiles
         received, sent = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
-        local = bytes = bounds = 0
+        local = bytes = bounds = outside = 0
         for src, dst in pairs:
             source, to, view = storage_of(src), storage_of(dst), view_of(dst)
             size = size_in_bytes(source.type.element)
+            if source.outside is not None or to.outside is not None:
+                outside += math.prod(view.shape) * size
+                continue
             moved = copy_exchange(view_of(src), layout(source), view, layout(to), tiles)
             received, sent = received + moved.away * size, sent + moved.home * size
             share = -(-math.prod(view.shape) * size // min(layout(to).cells, tiles))
@@ -282,6 +285,8 @@ class _Walk:
             bytes += int(moved.away.sum()) * size
             bounds += not moved.exact
         exchange = self.transfer(received, sent)
+        if outside:  # all tiles share the way out
+            exchange += self.target.exchange_setup_cycles - (-outside // self.target.outside_bytes)
         return Step(
             op,
             label,
@@ -292,6 +297,7 @@ class _Walk:
             exchange=exchange,
             sync=self.target.sync_cycles * (bool(pairs) + bool(exchange)),
             bytes=bytes,
+            host_bytes=outside,
             bounds=bounds,
         )
 

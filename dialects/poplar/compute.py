@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import did_you_mean
 from populus.dialects.poplar.codelets import CODELETS, Codelet
-from populus.dialects.poplar.memory import root_of, unwritable, view_of
+from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import disjoint, image
 from populus.dialects.poplar.partition import Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
@@ -125,6 +125,9 @@ class FamilyOp(IRDLOperation):
                     raise VerifyException(f"{field.name}: [{access}] walks backwards; see the operand through a slice instead")
         if not (self.declaration.padded and field.kind == "in") and (why := bounds_problem(self.space, field.access, view.shape)):
             raise VerifyException(f"{field.name}: {why}")
+        storage = root_of(value).owner
+        if isinstance(storage, StorageOp) and storage.outside is not None:
+            raise VerifyException(f"{field.name} is outside the tiles, where no vertex reaches; copy it to a variable first")
         if field.kind != "in":
             if why := unwritable(value):
                 raise VerifyException(f"{field.name} {why} may not be written")

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     Signedness,
     StringAttr,
+    UnitAttr,
     UnrealizedConversionCastOp,
     i64,
 )
@@ -43,11 +44,15 @@ class _Allocates(MemoryEffect):
 
 
 class StorageOp(IRDLOperation):
-    """What variables and constants share: a label, a layout once it is decided, an address once it is allocated."""
+    """What variables and constants share: a label, a layout once it is decided, an address once it is allocated.
+
+    `outside`: in the machine's memory outside the tiles, where only copies from and to the tiles reach it.
+    """
 
     label = prop_def(StringAttr)
     grid = opt_prop_def(GridAttr)
     address = opt_prop_def(IntegerAttr)
+    outside = opt_prop_def(UnitAttr)
     result = result_def(TensorType)
 
     @property
@@ -59,6 +64,8 @@ class StorageOp(IRDLOperation):
         return self.result.type
 
     def _print_storage(self, printer: Printer) -> None:
+        if self.outside is not None:
+            printer.print_string(" outside")
         if self.grid is not None:
             printer.print_string(f" on {self.grid.data}")
         if self.address is not None:
@@ -70,6 +77,8 @@ class StorageOp(IRDLOperation):
     @staticmethod
     def _parse_storage(parser: Parser) -> tuple[dict[str, Attribute], dict[str, Attribute], Attribute]:
         properties: dict[str, Attribute] = {}
+        if parser.parse_optional_keyword("outside") is not None:
+            properties["outside"] = UnitAttr()
         if parser.parse_optional_keyword("on") is not None:
             properties["grid"] = GridAttr(parse_grid(parser))
         if parser.parse_optional_keyword("at") is not None:
@@ -79,6 +88,8 @@ class StorageOp(IRDLOperation):
         return properties, {} if attributes is None else dict(attributes.data), parser.parse_type()
 
     def _verify_layout(self) -> None:
+        if self.outside is not None and (self.grid is not None or self.address is not None):
+            raise VerifyException(f"'{self.label.data}' is outside the tiles and on some of them; it is one or the other")
         if self.grid is not None and (why := self.grid.data.problem(self.result.type.shape)):
             raise VerifyException(f"'{self.label.data}': {why}")
 

@@ -40,6 +40,7 @@ class Target:
     exchange_setup_cycles: int = 30
     sync_cycles: int = 150
     copy_bytes: int = 8  # memcpy on a tile
+    outside_bytes: int = 15  # between all tiles and memory outside of them
     vector_bytes: int = 8  # the data path: 2 floats, 4 halves
     conv_units: int = 8  # for floats; twice as many for halves
     reserved_bytes: int = 0  # stack, control code
@@ -73,13 +74,14 @@ class Target:
         return 2.0 * self.macs_per_cycle(fastest) * self.tiles * self.clock_hz
 
 
-# Constants: reference values of Graphcore's published material; `exchange_setup_cycles` and `sync_cycles` are assumptions.
+# Constants: reference values of Graphcore's published material; `exchange_setup_cycles` and `sync_cycles` are assumptions, and
+# `outside_bytes` stands for some 20 GB/s of streaming memory to an IPU (from the host's memory on GC2).
 PRESETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, reserved_bytes=4 * KIB),
+        Target("gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, outside_bytes=6, reserved_bytes=4 * KIB),
         Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, bus_tiles=2, reserved_bytes=4 * KIB),
-        Target("bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, bus_tiles=2, reserved_bytes=4 * KIB),
+        Target("bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, bus_tiles=2, outside_bytes=11, reserved_bytes=4 * KIB),
         # A CPU: few tiles with large memories. The rates are those of one AVX2-class core shared by the tiles of a socket,
         # and a barrier costs what waking a thread does.
         Target(

@@ -251,7 +251,7 @@ def check_tile_memory(graph: GraphOp) -> None:
 
     Counted are the variables and constants that a tile holds at a step, and what its vertices bring from other tiles.
     """
-    if any(isinstance(op, StorageOp) and op.layout is None for op in graph.walk()):
+    if any(isinstance(op, StorageOp) and op.layout is None and op.outside is None for op in graph.walk()):
         return
     machine, used = graph.machine, summary(graph)
     room = machine.tile_bytes - machine.reserved_bytes

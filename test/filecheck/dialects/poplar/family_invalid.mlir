@@ -201,3 +201,18 @@ poplar.graph @main target <host> {
 poplar.graph @main target <gc200, tiles = 4> {
   %x = poplar.var "x" on [8 in 2] order [2 copies, 0] : !poplar.tensor<8xf32>
 }
+
+// -----
+// CHECK: 'x' is outside the tiles and on some of them; it is one or the other
+poplar.graph @main target <gc200, tiles = 4> {
+  %x = poplar.var "x" outside on [8 in 2] order [0] : !poplar.tensor<8xf32>
+}
+
+// -----
+// CHECK: y is outside the tiles, where no vertex reaches; copy it to a variable first
+poplar.graph @main target <gc200, tiles = 4> {
+  %x = poplar.var "x" outside : !poplar.tensor<8xf32>
+  poplar.execute "e" {
+    poplar.family @fill for (i = 8) out y = %x[i] : !poplar.tensor<8xf32>
+  }
+}

@@ -1,0 +1,152 @@
+"""A model that is too big for its tiles: what is not needed for a while waits in memory outside of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar import ConstOp, CopyOp, ExecuteOp, GraphOp, GridAttr, ParamOp, StorageOp, TensorType, VarOp, ViewOp
+from populus.dialects.poplar.memory import storage_of
+from populus.lowering.poplar_allocate import without_copies
+from populus.runtime.memory import Tenant, layout, tenants, usage
+
+ROUNDS = 200  # in each of which one step that was too full has room
+AIM = 0.95  # of a tile's memory: what an allocation may need beyond what is alive
+
+
+@dataclass(frozen=True)
+class PoplarOffloadPass(ModulePass):
+    """Where more is alive than a tile holds, moves what the fullest step does not need to memory outside the tiles.
+
+    A constant is loaded before each step that reads it; a variable is stored behind the last step that touched it and loaded
+    before the next. The largest first. Programs that fit stay as they are; `tile_bytes`: of each tile, instead of the
+    target's. Constants that lie on several tiles are spread before that. What does not fit even so `poplar-allocate` says.
+    """
+
+    name = "poplar-offload"
+    tile_bytes: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.tile_bytes is not None and self.tile_bytes < 1:
+            raise PopulusError(f"tile_bytes = {self.tile_bytes}; a tile has at least 1")
+        for graph in op.body.block.ops:
+            if isinstance(graph, GraphOp):
+                machine = graph.machine
+                offload(graph, self.tile_bytes or machine.tile_bytes - machine.reserved_bytes)
+
+
+def offload(graph: GraphOp, room: int) -> None:
+    """Makes the steps of a graph fit `room` bytes of a tile, as far as that can be."""
+    target, aim = graph.machine, room
+    for _ in range(ROUNDS):
+        found, steps = tenants(graph)
+        used = usage(found, steps, target)
+        over = used.peak_bytes - aim
+        if over <= 0:
+            return
+        aim = int(AIM * room)
+        if without_copies(found, target, over):
+            continue
+        fullest = steps[used.step]
+        there = [t for t in found if isinstance(t.op, ConstOp | VarOp) and any(a <= used.step <= b for a, b in t.spans)]
+        moved = False
+        for tenant in sorted(there, key=lambda t: -t.on(used.tile, target.tiles)):
+            bytes = tenant.on(used.tile, target.tiles)
+            if over <= 0 or not bytes:
+                break
+            if _moved_out(tenant, fullest):
+                over, moved = over - bytes, True
+        if not moved:
+            return
+
+
+def _moved_out(tenant: Tenant, fullest: Operation) -> bool:
+    """Whether a constant or variable could be moved outside during a step."""
+    storage = tenant.op
+    assert isinstance(storage, StorageOp), storage
+    users = _users(storage.result)
+    if any(user is fullest for user, _ in users) or any(isinstance(user, ViewOp | ParamOp) for user, _ in users):
+        return False
+    if isinstance(storage, ConstOp):
+        grid = GridAttr(layout(storage))
+        storage.grid, storage.outside = None, UnitAttr()
+        for user in dict.fromkeys(user for user, _ in users):
+            if isinstance(user, ExecuteOp):  # any other step is a copy, which reaches outside
+                _load(storage, grid, user, [inside for step, inside in users if step is user])
+        return True
+    block = storage.parent
+    here = None if block is None else _ancestor(fullest, block)
+    if block is None or here is None:
+        return False
+    order = {op: i for i, op in enumerate(block.ops)}
+    touching = sorted({order[a] for user, _ in users if (a := _ancestor(user, block)) is not None})
+    before = [i for i in touching if i < order[here]]
+    behind = [i for i in touching if i > order[here]]
+    if not before or not behind or order[here] in touching:
+        return False
+    steps = list(block.ops)
+    away = VarOp(f"{storage.label.data} (outside)", storage.type)
+    away.outside = UnitAttr()
+    store = CopyOp(storage.result, away.result)
+    for op in (away, store):
+        op.location = storage.location
+    Rewriter.insert_op([away, store], InsertPoint.after(steps[before[-1]]))
+    later = [inside for user, inside in users if (a := _ancestor(user, block)) is not None and order[a] >= behind[0]]
+    assert storage.grid is not None, storage
+    _load(away, storage.grid, steps[behind[0]], later, storage)
+    return True
+
+
+def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operation], storage: StorageOp | None = None) -> None:
+    """Before a step, a copy of what is outside in a variable; `users` then use that instead of `storage` (or the source itself)."""
+    var = VarOp(source.label.data.removesuffix(" (outside)") + " (loaded)", source.type, grid.data)
+    copy = CopyOp(source.result, var.result)
+    for op in (var, copy):
+        op.location = source.location
+    Rewriter.insert_op([var, copy], InsertPoint.before(step))
+    made: dict[SSAValue, SSAValue] = {(storage or source).result: var.result}
+    last: Operation = copy
+
+    def seen(value: SSAValue) -> SSAValue:
+        nonlocal last
+        if value not in made:
+            view = value.owner
+            assert isinstance(view, ViewOp), view
+            inner = seen(view.x)
+            new = view.clone()
+            new.operands = [inner, *list(new.operands)[1:]]
+            Rewriter.insert_op(new, InsertPoint.after(last))
+            made[value], last = new.y, new
+        return made[value]
+
+    for user in users:
+        for i, operand in enumerate(user.operands):
+            if isinstance(operand.type, TensorType) and storage_of(operand) is (storage or source):
+                user.operands[i] = seen(operand)
+
+
+def _users(value: SSAValue) -> list[tuple[Operation, Operation]]:
+    """The steps that touch a variable through whatever views, and in each what has it as an operand: a family, or the step."""
+    found: dict[tuple[Operation, Operation], None] = {}
+    for use in value.uses:
+        user = use.operation
+        if isinstance(user, ViewOp):
+            found.update(dict.fromkeys(_users(user.y)))
+        else:
+            parent = user.parent_op()
+            found[(parent if isinstance(parent, ExecuteOp) else user, user)] = None
+    return list(found)
+
+
+def _ancestor(op: Operation, block: Block) -> Operation | None:
+    """The op of a block that holds `op`, or is it."""
+    inner: Operation | None = op
+    while inner is not None and inner.parent is not block:
+        inner = inner.parent_op()
+    return inner

@@ -1,0 +1,40 @@
+// RUN: populus-opt %s -p "poplar-offload{tile_bytes=180}" --split-input-file | filecheck %s
+// RUN: populus-opt %s -p "poplar-offload{tile_bytes=600}" --split-input-file | filecheck %s --check-prefix ROOM
+
+// A constant waits outside until the step that reads it; a variable, between two steps that touch it.
+// ROOM-NOT: outside
+// CHECK: %w = poplar.const "w" {{.*}} outside : !poplar.tensor<16xf32>
+poplar.graph @main target <gc200, tiles = 2> {
+  %w = poplar.const "w" dense<2.0> : tensor<16xf32> on [16] : !poplar.tensor<16xf32>
+  %a = poplar.var "a" on [48] : !poplar.tensor<48xf32>
+  %low = poplar.slice %a[0:16] : !poplar.tensor<48xf32> -> !poplar.tensor<16xf32>
+  %b = poplar.var "b" on [16] : !poplar.tensor<16xf32>
+  %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
+  // CHECK: poplar.stream_in "a" to %a
+  poplar.stream_in "a" to %a : !poplar.tensor<48xf32>
+  // CHECK-NEXT: [[AWAY:%.*]] = poplar.var "a (outside)" outside : !poplar.tensor<48xf32>
+  // CHECK-NEXT: poplar.copy %a to [[AWAY]]
+  // CHECK: poplar.execute "full"
+  poplar.execute "full" {
+    poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %c[i] : !poplar.tensor<32xf32>
+  }
+  poplar.execute "still full" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (i = 32) inout x1 = %c[i] : !poplar.tensor<32xf32>
+  }
+  poplar.stream_out %c to "c" : !poplar.tensor<32xf32>
+  // CHECK: poplar.stream_out %c
+  // CHECK: poplar.copy [[AWAY]] to [[A:%.*]] :
+  // CHECK-NEXT: poplar.slice [[A]][0:16]
+  // CHECK: poplar.copy %w to [[W:%.*]] :
+  // CHECK: poplar.execute "use"
+  // CHECK-NEXT: poplar.family @map
+  // CHECK-NEXT: in x1 = %{{.*}}[i]
+  // CHECK-NEXT: in x2 = [[W]][i]
+  poplar.execute "use" {
+    poplar.family @map {expr = #expr.fn<add(_1, _2)>} for (i = 16)
+      in x1 = %low[i] : !poplar.tensor<16xf32>
+      in x2 = %w[i] : !poplar.tensor<16xf32>
+      out y = %b[i] : !poplar.tensor<16xf32>
+  }
+  poplar.stream_out %b to "b" : !poplar.tensor<16xf32>
+}

@@ -1,0 +1,78 @@
+"""Models that are too big for their tiles: they run by way of memory outside, or say what is too much."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import populus
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar import CopyOp, FamilyOp, StorageOp
+from populus.dialects.poplar.memory import storage_of
+from populus.lowering.pipeline import Pipeline
+
+LAYERS, SIZE = 6, 32
+
+
+def chain() -> onnx.ModelProto:
+    """Products with constant weights, then of what all layers made, one after the other."""
+    rng = np.random.default_rng(0)
+    w = [numpy_helper.from_array((rng.standard_normal((SIZE, SIZE)) / 6).astype("f4"), f"w{i}") for i in range(LAYERS)]
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], name=f"product{i}") for i in range(LAYERS)]
+    back = [f"x{LAYERS}", *(f"y{i}" for i in range(LAYERS - 2)), "y"]
+    nodes += [helper.make_node("MatMul", [back[i], f"x{i + 1}"], [back[i + 1]], name=f"back{i}") for i in range(LAYERS - 1)]
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [SIZE, SIZE]) for n in ("x0", "y")]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:], w)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def compiled(memory: int, engine: str = "numpy", **options: int):
+    pipeline = Pipeline.named("inference").with_options("poplar-offload", **options)
+    return populus.compile(chain(), target=f"gc200, tile_bytes={memory}", tiles=4, engine=engine, pipeline=pipeline)
+
+
+X = np.random.default_rng(1).standard_normal((SIZE, SIZE)).astype("f4")
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+def test_what_waits_outside_changes_no_result(engine):
+    roomy = compiled(64 * 1024, engine)
+    expected = roomy.run({"x0": X})["y"]
+    needed = roomy.profile().summary["liveness_bound"]
+    for share in (0.9, 0.7, 0.5):
+        small = compiled(4096 + int(share * needed), engine)
+        assert small.run({"x0": X})["y"].tobytes() == expected.tobytes()
+        summary = small.profile().summary
+        assert summary["peak_tile_bytes"] <= share * needed
+        assert summary["host_bytes"] > roomy.profile().summary["host_bytes"]
+
+
+def test_constants_and_variables_wait_outside_and_only_copies_reach_them():
+    graph = compiled(64 * 1024, tile_bytes=8192).module("poplar")
+    outside = {op for op in graph.walk() if isinstance(op, StorageOp) and op.outside is not None}
+    assert {type(op).__name__ for op in outside} == {"ConstOp", "VarOp"}
+    assert not any(storage_of(v) in outside for op in graph.walk() if isinstance(op, FamilyOp) for v in op.views)
+    assert all(any(storage_of(v) in outside for v in op.operands) for op in graph.walk() if isinstance(op, CopyOp))
+
+
+def test_a_program_that_fits_stays_as_it_is():
+    kept, without = (str(compiled(n).module("poplar")) for n in (64 * 1024, 128 * 1024))
+    assert "outside" not in kept
+    assert kept == without.replace(str(128 * 1024), str(64 * 1024))
+
+
+def test_what_does_not_fit_even_so_says_by_how_much_and_what_is_to_blame():
+    with pytest.raises(PopulusError) as caught:
+        compiled(6144)
+    assert re.fullmatch(
+        r"the model needs \d+ KiB on tile \d at step '[^']+', \d+ KiB more than the 2 KiB of gc200; largest: '[^']+' \d+ KiB, .*; "
+        r"use more tiles or a target with more memory \(in poplar-allocate\)",
+        str(caught.value),
+    ), caught.value
+
+
+def test_a_budget_that_no_tile_has():
+    with pytest.raises(PopulusError, match=r"tile_bytes = 0; a tile has at least 1"):
+        compiled(65536, tile_bytes=0)
