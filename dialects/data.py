@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 from weakref import WeakValueDictionary
@@ -41,10 +41,10 @@ INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, un
 class Blob:
     """Bytes outside the IR, equal when their content hash is.
 
-    `bytes` is None while only the hash was read from a text. They may be a mapped file's.
+    `bytes` is None while only the hash was read from a text. They may be a mapped file's, or have been let go by `release`.
     """
 
-    __slots__ = ("__weakref__", "_bytes", "_file", "key")
+    __slots__ = ("__weakref__", "_bytes", "_file", "_restore", "key")
 
     def __init__(self, key: str, bytes: NDArray[np.uint8] | None):
         self.key = key
@@ -53,6 +53,10 @@ class Blob:
     @property
     def bytes(self) -> NDArray[np.uint8] | None:
         """The content. Raises PopulusError if it was a file's that has changed."""
+        if self._bytes is None and self._restore is not None:
+            content = self._restore()
+            assert _key(content) == self.key, self.key
+            self.bytes = content
         if self._file is not None and self._bytes is not None:
             self._file.touch(self._bytes.size)
             self._file.fetch()
@@ -61,11 +65,16 @@ class Blob:
     @property
     def is_gone(self) -> bool:
         """Whether only the hash is there."""
-        return self._bytes is None or (self._file is not None and self._file.changed)
+        gone = self._bytes is None and self._restore is None
+        return gone or (self._file is not None and self._file.changed)
+
+    def release(self, restore: Callable[[], NDArray[np.uint8]]) -> None:
+        """Lets go of the content, which somebody has in another form; `restore` makes it again."""
+        self._bytes, self._file, self._restore = None, None, restore
 
     @bytes.setter
     def bytes(self, bytes: NDArray[np.uint8] | None) -> None:
-        self._bytes, self._file = bytes, None if bytes is None else mapped(bytes)
+        self._bytes, self._file, self._restore = bytes, None if bytes is None else mapped(bytes), None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and self.key == other.key

@@ -77,6 +77,7 @@ class Task:
     fields: Mapping[str, Piece]
     workspace: Workspace = field(default_factory=Workspace)
     used: int = 0
+    packed: list[object] = field(default_factory=list[object])  # forms of constants that were made while binding
 
     def __getitem__(self, name: str) -> Array:
         return self.fields[name].array

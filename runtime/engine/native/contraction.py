@@ -313,6 +313,33 @@ class Slices:
     ends: Table
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Panels of a constant: element (k, n) was at `begin` + depth[k] + columns[n]."""
+
+    room: Array
+    begin: int
+    depth: Table
+    columns: Table
+    panels: Panels
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first byte that was read, and the end."""
+        low, high = (self.begin + int(f(self.depth)) + int(f(self.columns)) for f in (np.min, np.max))
+        return low, high + self.room.itemsize
+
+    def unpack(self, begin: int, into: Array) -> None:
+        """Writes the elements to where they were in memory that began at `begin`; `into`: [elements]."""
+        p, item, at = self.panels, self.room.itemsize, 0
+        for i in range(p.parts):
+            width = (p.broad - (i >= p.wide)) * p.lanes
+            columns = self.columns[at : at + width]
+            panel = self.room[at * len(self.depth) :][: width * len(self.depth)].reshape(len(self.depth), width)
+            into[(self.begin - begin + self.depth[:, None] + columns) // item] = panel[:, : len(columns)]
+            at += width
+
+
 @dataclass
 class Product:
     """A matrix product in the making: tables in bytes; c at `row_step` and `column_step` bytes, one of them an element."""
@@ -349,22 +376,23 @@ class Product:
         work = room.nbytes * (high - low) // len(depth) * (end - first) // p.parts // 8
         return Launch(self.library, pack_kernel(self.c.dtype.name), args, end - first, work)
 
-    def packed(self, b: Array, depth: Table, columns: Table) -> Array:
+    def packed(self, b: Array, depth: Table, columns: Table) -> Packed:
         """b packed now, in memory of its own; what is a file's is given back by and by."""
-        room = np.empty(len(depth) * self.panels.columns, b.dtype)
+        made = Packed(np.empty(len(depth) * self.panels.columns, b.dtype), b.ctypes.data, depth, columns, self.panels)
+        room = made.room
         pieces = -(-b.nbytes // PIECE)
         if pieces == 1:
             run(self.library, [self.pack(b, depth, columns, room)])
-            return room
+            return made
         if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows lie one after the other
             for low, high in itertools.pairwise(len(depth) * i // pieces for i in range(pieces + 1)):
                 run(self.library, [self.pack(b, depth, columns, room, rows=(low, high))])
                 mapped.release()
-            return room
+            return made
         for first, end in itertools.pairwise(self.panels.parts * i // pieces for i in range(pieces + 1)):
             run(self.library, [self.pack(b, depth, columns, room, panels=(first, end))])
             mapped.release()
-        return room
+        return made
 
     def launch(self, packed: Array) -> Launch:
         """The launch that multiplies with packed panels."""

@@ -61,7 +61,9 @@ def _product(
         depth, depth_b = depth[slices.order], depth_b[slices.order]
     product = Product(library, a, rows, depth, out, *steps, n, slices.ends if slices else None)
     if constant:
-        packed = product.packed(b, depth_b, columns)
+        made = product.packed(b, depth_b, columns)
+        task.packed.append(made)
+        packed = made.room
     else:
         packed = task.scratch((k * product.panels.columns,), c.dtype)
         launches.append(product.pack(b, depth_b, columns, packed))
@@ -162,7 +164,9 @@ def _windows(
             if packed is None:
                 depth_w, columns = offsets(kernel, w.strides[2:])[order], offsets((oc,), w.strides[1:2])
                 if constant:
-                    packed = product.packed(w[g], depth_w, columns)
+                    made = product.packed(w[g], depth_w, columns)
+                    task.packed.append(made)
+                    packed = made.room
                 else:
                     packed = task.scratch((len(depth) * product.panels.columns,), y.dtype)
                     used = task.used

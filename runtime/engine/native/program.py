@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
+from populus.dialects.data import StoredAttr
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.mapped import mapped
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
 from populus.dialects.poplar.program import FuncOp, GraphOp
@@ -21,6 +21,7 @@ from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
 from populus.runtime.engine.native.assembly import assembled
+from populus.runtime.engine.native.constants import Constants
 from populus.runtime.engine.native.copies import copy
 from populus.runtime.engine.native.jit import library
 from populus.runtime.engine.native.kernels import NATIVE
@@ -48,13 +49,16 @@ class NativeProgram(NumpyProgram):
         except ImportError:
             raise PopulusError("the native engine needs llvmlite, which is not installed; install xdsl[llvm], or use numpy") from None
         self._touching: dict[StorageOp, set[Operation]] | None = None
-        self._filed: dict[StorageOp, SSAValue] = {}  # arguments that show a mapped constant
+        self._shown: dict[StorageOp, SSAValue] = {}  # arguments that show a stored constant
+        self._unbound: dict[ConstOp, set[Operation]] = {}  # who reads a constant and is not bound yet
+        self.constants = Constants()
         self.team = team(self.library, threads_of(threads))
         super().__init__(graph, views)
 
     def load(self) -> None:
         super().load()
         self.table = assembled(self.library, self.body, self.team.size)
+        self.constants.release_all(set(self._memory))
 
     def walk(self) -> None:
         self.table.run(self.team)
@@ -62,6 +66,7 @@ class NativeProgram(NumpyProgram):
     def family(self, family: FamilyOp) -> list[Run]:
         launches = self.launches(family)
         if launches is not None:
+            self.done(family)
             return list[Run](launches)
         codelet = family.codelet.data
         self.fallbacks[codelet] = self.fallbacks.get(codelet, 0) + 1
@@ -77,54 +82,58 @@ class NativeProgram(NumpyProgram):
         launches: list[Launch] = []
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
-            found = native(self.library, Task(params, box, pieces, self.workspace))
+            task = Task(params, box, pieces, self.workspace)
+            found = native(self.library, task)
             if found is None:
                 return None
-            launches += found
-        return self.settled(family, launches)
+            launches += self.settled(family, task, found)
+        return launches
 
-    # -- constants that are still a file's
+    # -- constants that are packed, or still a file's
 
     def bind(self, parameter: ParamOp, value: SSAValue) -> None:
         self._memory.pop(parameter, None)
-        self._filed.pop(parameter, None)
-        if self.file(value) is None:
+        self._shown.pop(parameter, None)
+        if self.stored(value) is None:
             super().bind(parameter, value)
         else:
-            self._filed[parameter] = value
+            self._shown[parameter] = value
             self._constants.add(parameter)
 
-    def file(self, value: SSAValue) -> Array | None:
-        """The memory of a view's constant, or argument that is one, while that is a mapped file's: [elements]."""
+    def stored(self, value: SSAValue) -> tuple[ConstOp, Array] | None:
+        """The constant behind a view, or behind an argument, and its elements from where the storage begins, if it is a large one that no
+        step is known to read as it is."""
         storage = storage_of(value)
         if storage in self._memory:
             return None
-        if storage in self._filed:
-            behind = self._filed[storage]
-            whole = self.file(behind)
-            return None if whole is None else whole[view_of(behind).offset :]
+        if storage in self._shown:
+            behind = self._shown[storage]
+            found = self.stored(behind)
+            return None if found is None else (found[0], found[1][view_of(behind).offset :])
         assert isinstance(storage, ConstOp), storage
-        array = storage.array()
-        return None if mapped(array) is None else array.reshape(-1)
+        if not isinstance(storage.value, StoredAttr) or view_of(value).repeats:
+            return None
+        return storage, self.constants.array(storage)
 
     def memory(self, value: SSAValue) -> Array:
         storage = storage_of(value)
-        if storage not in self._filed:
+        if storage not in self._shown:
             return super().memory(value)
-        behind = self._filed[storage]
+        behind = self._shown[storage]
         return self.memory(behind)[view_of(behind).offset :]
 
     def glance(self, value: SSAValue) -> Array:
-        """A view's memory while steps are bound: what is a file's may be packed, and is not kept."""
-        file = self.file(value)
-        return self.array(value) if file is None else view_array(file, view_of(value))
+        """A view's memory while steps are bound: a constant may be packed, and is kept only if `settled` finds who reads it."""
+        found = self.stored(value)
+        return self.array(value) if found is None else view_array(found[1], view_of(value))
 
-    def settled(self, family: FamilyOp, launches: list[Launch]) -> list[Launch]:
-        """The launches, with memory of their own where they would read a file's when they run."""
+    def settled(self, family: FamilyOp, task: Task, launches: list[Launch]) -> list[Launch]:
+        """The launches, with constants that they read as they are kept, in memory that is no file's."""
+        self.constants.note(task.packed)
         for value in family.operands:
-            if (file := self.file(value)) is None:
+            if (found := self.stored(value)) is None:
                 continue
-            begin, end = file.ctypes.data, file.ctypes.data + file.nbytes
+            begin, end = found[1].ctypes.data, found[1].ctypes.data + found[1].nbytes
             for launch in launches:
                 if any(isinstance(a, np.ndarray) and begin <= a.ctypes.data < end for a in launch.args):
                     own = self.memory(value).view(np.uint8)
@@ -133,6 +142,15 @@ class NativeProgram(NumpyProgram):
                         for a in launch.args
                     ]
         return launches
+
+    def done(self, family: FamilyOp) -> None:
+        """Lets constants go that only families read which are bound."""
+        for storage in {storage_of(value) for value in family.operands}:
+            if isinstance(storage, ConstOp):
+                left = self._unbound.setdefault(storage, set(self._users(storage)))
+                left.discard(family)
+                if not left and storage not in self._memory:
+                    self.constants.release(storage)
 
     # -- steps
 
@@ -180,8 +198,13 @@ class NativeProgram(NumpyProgram):
                 return None
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         made = conv if family.codelet.data == "conv" else matmul
-        launches = made(self.library, Task(params_of(family.params), box, pieces, self.workspace), found.slices())
-        return None if launches is None else self.settled(family, launches)
+        task = Task(params_of(family.params), box, pieces, self.workspace)
+        launches = made(self.library, task, found.slices())
+        if launches is None:
+            return None
+        launches = self.settled(family, task, launches)
+        self.done(family)
+        return launches
 
     def _users(self, storage: StorageOp) -> set[Operation]:
         """The ops that touch a variable, through whatever views."""
@@ -204,16 +227,16 @@ class NativeProgram(NumpyProgram):
         for step in steps:
             if isinstance(step, ExecuteOp) and any(family in instead for family in step.families()):
                 runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
-                bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._filed)
+                bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._shown)
                 nodes.append(_Sums(step, runs, apart=cache(partial(self._apart, step, *bound))))
             else:
                 nodes += self._nodes(step)
         return BlockNode(nodes)
 
-    def _apart(self, step: ExecuteOp, arguments: dict[StorageOp, Array], filed: dict[StorageOp, SSAValue]) -> StepNode:
+    def _apart(self, step: ExecuteOp, arguments: dict[StorageOp, Array], shown: dict[StorageOp, SSAValue]) -> StepNode:
         """The step as stated, with these arguments, for who observes it. What it leaves to NumPy is not counted: it does not run else."""
         counted = dict(self.fallbacks)
-        self._filed = filed
+        self._shown = shown
         self._memory = {s: m for s, m in self._memory.items() if not isinstance(s, ParamOp)} | arguments
         node = self.execute(step)
         self.fallbacks = counted
