@@ -1,20 +1,28 @@
-"""ONNX's `rnn` category: one step after the other, written out; the inputs of all steps are multiplied at once."""
+"""ONNX's `rnn` category: a loop over the steps, or a few steps written out; the inputs of all steps are multiplied at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from xdsl.ir import SSAValue
+from xdsl.builder import Builder
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
+from populus.dialects.control import INDEX
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import tensor
 from populus.dialects.ops import TensorOp
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 from populus.lowering.onnx_to_popart.tensor import sliced
 
 State: TypeAlias = "list[SSAValue]"  # h, and c of an LSTM; each [batch, hidden]
 Gate: TypeAlias = Callable[[SSAValue], SSAValue]
+Step: TypeAlias = Callable[[SSAValue, State], State]
+"""The state behind a step, from the step's row of the product of inputs, [batch, gates * hidden], and the state before it."""
+
+WRITTEN_OUT = 8  # steps: a longer sequence is a loop, so that the program does not grow with it
 
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 # Activations: the op, and ONNX's defaults for alpha and beta. Source: ONNX LSTM-22.
@@ -108,28 +116,28 @@ class _Layer:
         return product, self.c.transpose(r, (1, 0)), self.part(bias, 0, 0, size), self.part(bias, 0, 1, size)
 
 
-def _rnn(layer: _Layer, direction: int) -> Callable[[int, State], State]:
+def _rnn(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
     (f,) = layer.activations(direction)
     x, r, wb, rb = layer.inputs(direction)
 
-    def step(t: int, state: State) -> State:
-        total = layer.add(layer.one(x, t), layer.c.insert(popart.MatMulOp(state[0], r)))
+    def step(row: SSAValue, state: State) -> State:
+        total = layer.add(row, layer.c.insert(popart.MatMulOp(state[0], r)))
         for bias in (wb, rb):
             total = total if bias is None else layer.add(total, bias)
         return [f(total)]
 
-    return step
+    return x, step
 
 
-def _gru(layer: _Layer, direction: int) -> Callable[[int, State], State]:
+def _gru(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
     """Gates z, r, h. Source: ONNX GRU-22."""
     f, g = layer.activations(direction)
     x, r, wb, rb = layer.inputs(direction)
     n = layer.hidden
 
-    def step(t: int, state: State) -> State:
+    def step(row: SSAValue, state: State) -> State:
         (h,) = state
-        here = layer.one(x, t) if wb is None else layer.add(layer.one(x, t), wb)
+        here = row if wb is None else layer.add(row, wb)
         both = layer.c.insert(popart.MatMulOp(h, layer.part(r, 1, 0, 2 * n)))
         if rb is not None:
             both = layer.add(both, layer.part(rb, 0, 0, 2 * n))
@@ -146,10 +154,10 @@ def _gru(layer: _Layer, direction: int) -> Callable[[int, State], State]:
         # (1 - z) new + z h
         return [layer.add(new, layer.mul(z, layer.c.insert(popart.SubOp(h, new))))]
 
-    return step
+    return x, step
 
 
-def _lstm(layer: _Layer, direction: int) -> Callable[[int, State], State]:
+def _lstm(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
     """Gates i, o, f, c. Source: ONNX LSTM-22."""
     f, g, out = layer.activations(direction)
     x, r, wb, rb = layer.inputs(direction)
@@ -160,9 +168,9 @@ def _lstm(layer: _Layer, direction: int) -> Callable[[int, State], State]:
     def seen(value: SSAValue, cell: SSAValue, i: int) -> SSAValue:
         return value if peepholes is None else layer.add(value, layer.mul(layer.part(peepholes, 0, i, n), cell))
 
-    def step(t: int, state: State) -> State:
+    def step(row: SSAValue, state: State) -> State:
         h, cell = state
-        total = layer.add(layer.one(x, t), layer.c.insert(popart.MatMulOp(h, r)))
+        total = layer.add(row, layer.c.insert(popart.MatMulOp(h, r)))
         for bias in (wb, rb):
             total = total if bias is None else layer.add(total, bias)
         i = f(seen(layer.part(total, 1, 0, n), cell, 0))
@@ -173,26 +181,20 @@ def _lstm(layer: _Layer, direction: int) -> Callable[[int, State], State]:
         o = f(seen(layer.part(total, 1, 1, n), new, 1))
         return [layer.mul(o, out(new)), new]
 
-    return step
+    return x, step
 
 
-def recurrent(kind: Callable[[_Layer, int], Callable[[int, State], State]]) -> Rule:
+def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, Step]]) -> Rule:
     """Y: [steps, directions, batch, hidden], then the last states: [directions, batch, hidden]."""
 
     def rule(c: Conversion) -> Output | list[Output]:
         layer = _Layer(c)
         way = c.get("direction") or "forward"
         backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
-        rows: list[list[SSAValue]] = []
-        finals: list[State] = []
-        for direction, back in enumerate(backwards):
-            outputs, final = _run(layer, kind(layer, direction), direction, back)
-            rows.append(outputs)
-            finals.append(final)
-        steps = [c.reshape(v, (1, 1, layer.batch, layer.hidden)) for row in rows for v in row]
-        by_direction = [_joined(c, steps[i * layer.steps : (i + 1) * layer.steps], 0) for i in range(len(rows))]
-        y = _joined(c, by_direction, 1)
-        last = [_joined(c, [c.reshape(f[s], (1, layer.batch, layer.hidden)) for f in finals], 0) for s in range(layer.states)]
+        run = _loop if layer.steps > WRITTEN_OUT else _written_out
+        ran = [run(layer, *kind(layer, direction), direction, back) for direction, back in enumerate(backwards)]
+        y = _joined(c, [c.reshape(rows, (layer.steps, 1, layer.batch, layer.hidden)) for rows, _ in ran], 1)
+        last = [_joined(c, [c.reshape(f[s], (1, layer.batch, layer.hidden)) for _, f in ran], 0) for s in range(layer.states)]
         if layer.batch_first:
             y, last = c.transpose(y, (2, 0, 1, 3)), [c.transpose(v, (1, 0, 2)) for v in last]
         return [y, *last]
@@ -200,28 +202,62 @@ def recurrent(kind: Callable[[_Layer, int], Callable[[int, State], State]]) -> R
     return rule
 
 
-def _run(layer: _Layer, step: Callable[[int, State], State], direction: int, back: bool) -> tuple[list[SSAValue], State]:
-    """The outputs by step and the state behind the last. A sequence that is over keeps its state and gives 0."""
+def _lengths(layer: _Layer, back: bool) -> SSAValue | None:
+    """How long each sequence is, where they may differ."""
+    c = layer.c
+    if not c.has(4) or not back:
+        return c.input(4) if c.has(4) else None
+    if not (c.known(4) == layer.steps).all():
+        raise PopulusError("sequences of several lengths are not supported backwards")
+    return None
+
+
+def _kept(layer: _Layer, lengths: SSAValue | None, number: SSAValue, new: State, before: State) -> tuple[SSAValue, State]:
+    """What a step gives, and the state behind it. A sequence that is over keeps its state and gives 0."""
+    c = layer.c
+    if lengths is None:
+        return new[0], new
+    going = c.reshape(c.insert(popart.GreaterOp(lengths, number)), (layer.batch, 1))
+    kept = [c.insert(popart.WhereOp(going, a, b)) for a, b in zip(new, before)]
+    return c.insert(popart.WhereOp(going, new[0], c.scalar(0, new[0]))), kept
+
+
+def _written_out(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool) -> tuple[SSAValue, State]:
+    """The outputs of all steps, [steps, batch, hidden], and the state behind the last; a copy of the step for each."""
     import numpy as np
 
     c = layer.c
     state = [layer.initial(5 + s, direction) for s in range(layer.states)]
-    lengths = c.input(4) if c.has(4) else None
-    if lengths is not None and back:
-        if not (c.known(4) == layer.steps).all():
-            raise PopulusError("sequences of several lengths are not supported backwards")
-        lengths = None
+    lengths = _lengths(layer, back)
     outputs: list[SSAValue] = []
     for t in reversed(range(layer.steps)) if back else range(layer.steps):
-        new = step(t, state)
-        y = new[0]
-        if lengths is not None:
-            going = c.reshape(c.insert(popart.GreaterOp(lengths, c.constant(np.array(t, np.int32)))), (layer.batch, 1))
-            new = [c.insert(popart.WhereOp(going, a, b)) for a, b in zip(new, state)]
-            y = c.insert(popart.WhereOp(going, y, c.scalar(0, y)))
-        state = new
-        outputs.append(y)
-    return (outputs[::-1] if back else outputs), state
+        y, state = _kept(layer, lengths, c.constant(np.array(t, np.int32)), step(layer.one(rows, t), state), state)
+        outputs.append(c.reshape(y, (1, layer.batch, layer.hidden)))
+    return _joined(c, outputs[::-1] if back else outputs, 0), state
+
+
+def _loop(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool) -> tuple[SSAValue, State]:
+    """The same, as a loop over the rows."""
+    c, outside = layer.c, layer.c.builder
+    state = [layer.initial(5 + s, direction) for s in range(layer.states)]
+    lengths = _lengths(layer, back)
+    rows = _turned(c, rows) if back else rows
+    block = Block(arg_types=[INDEX, *(v.type for v in state), tensor(shape(rows)[1:], element(rows))])
+    number, row, before = block.args[0], block.args[-1], list[SSAValue](block.args[1:-1])
+    c.builder = Builder(InsertPoint.at_end(block))
+    y, following = _kept(layer, lengths, number, step(row, before), before)
+    block.add_op(end := popart.YieldOp(*following, y))
+    end.location = c.op.location
+    c.builder = outside
+    loop = popart.LoopOp(state, Region(block), trips=layer.steps, scanned=[rows])
+    loop.location = c.op.location
+    *final, ys = outside.insert(loop).results
+    return _turned(c, ys) if back else ys, list(final)
+
+
+def _turned(c: Conversion, x: SSAValue) -> SSAValue:
+    """x from its last row to its first."""
+    return sliced(c, x, {0: (shape(x)[0] - 1, -1, -1)})
 
 
 def _joined(c: Conversion, parts: Sequence[SSAValue], axis: int) -> SSAValue:
