@@ -6,8 +6,9 @@ import inspect
 import linecache
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
@@ -24,7 +25,9 @@ from xdsl.passes import ModulePass
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
+from populus.dialects.popart.kernel import Kernel, know, problem
 from populus.dialects.poplar.codelets import register as register_codelet
+from populus.dialects.poplar.target import make_target
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.rewriting import Pattern
@@ -45,6 +48,8 @@ class Extension:
     attributes: list[type[Attribute]] = field(default_factory=list[type[Attribute]])
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
     codelets: list[TileCode] = field(default_factory=list[TileCode])
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+    only: str | None = None  # the target that its kernels were added for, if for one
     patterns: list[type[Pattern[Any]]] = field(default_factory=list["type[Pattern[Any]]"])
 
     def definitions(self) -> list[Definition]:
@@ -64,6 +69,7 @@ class Extension:
             if op not in known_ops:
                 self._refuse_taken(op, known_ops)
                 ctx.load_op(op)
+        know(ctx, self.kernels, self.only)
         for attribute in self.attributes:
             if attribute not in known_attributes:
                 ctx.load_attr_or_type(attribute)
@@ -80,7 +86,7 @@ class Extension:
 
 
 def load(path: str | os.PathLike[str]) -> Extension:
-    """Runs a Python file and collects the dialects, ops, attributes and passes that it defines. A file that has changed is run again.
+    """Runs a Python file and collects the dialects, ops, attributes, passes and kernels that it defines. A changed file is run again.
 
     Raises PopulusError with file and line if the file fails, if it defines nothing, or naming the class and its part if an op lacks one,
     has a reserved domain without `OVERRIDES = True`, or a name or identity that another has.
@@ -103,14 +109,18 @@ def installed() -> tuple[Extension, ...]:
     return tuple(found)
 
 
-_KEPT: dict[str, None] = {}
+_KEPT: dict[str, str | None] = {}  # file -> the target of its kernels
 
 
-def keep(path: str | os.PathLike[str]) -> Extension:
+def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     """As `load`; from now on the file's ops are known wherever a model is compiled in this process, and to ONNX.
+
+    `target`: its kernels are taken on this target only.
 
     Raises PopulusError as `load` does, and for an identity that another such file has.
     """
+    if target is not None:
+        make_target(target)
     extension = load(path)
     name = str(Path(path).resolve())
     ctx = Context()
@@ -122,8 +132,15 @@ def keep(path: str | os.PathLike[str]) -> Extension:
 
     for definition in extension.definitions():
         register(definition)
-    _KEPT[name] = None
+    _KEPT[name] = target
     return extension
+
+
+def add(path: str | os.PathLike[str], target: str | None = None) -> Extension:
+    """As `keep`, for the kernels of a file: they are added for one target. Without one they are for all, which a warning says."""
+    if target is None:
+        warnings.warn(f"{os.fspath(path)}: its kernels are added for every target; name the one that they are for", stacklevel=2)
+    return keep(path, target)
 
 
 def forget(path: str | os.PathLike[str]) -> None:
@@ -133,7 +150,7 @@ def forget(path: str | os.PathLike[str]) -> None:
 
 def known() -> tuple[Extension, ...]:
     """What is known without being asked for: of installed packages, and of files that are kept, as these are now."""
-    return (*installed(), *(load(path) for path in _KEPT))
+    return (*installed(), *(replace(load(path), only=target) for path, target in _KEPT.items()))
 
 
 def _collected(name: str, module: ModuleType) -> Extension:
@@ -146,8 +163,8 @@ def _collected(name: str, module: ModuleType) -> Extension:
             register_codelet(value)
         elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
-    brought = (extension.dialects, extension.ops, extension.attributes, extension.passes, extension.codelets, extension.patterns)
-    if not any(brought):
+    e = extension
+    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.kernels)):
         raise PopulusError(
             f"{name}: defines no op, dialect, attribute, pass or pattern; an op is a class with @irdl_op_definition and a name"
         )
@@ -177,6 +194,10 @@ def _collect(extension: Extension, value: type) -> None:
         extension.ops.append(value)
     elif issubclass(value, Pattern) and not abstract:
         extension.patterns.append(cast("type[Pattern[Any]]", value))
+    elif issubclass(value, Kernel) and not abstract:
+        if (why := problem(value)) is not None:
+            raise PopulusError(f"{extension.path}: kernel {value.__name__} {why}")
+        extension.kernels.append(value())
     elif not named or abstract:
         return
     elif issubclass(value, Operation):

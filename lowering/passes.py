@@ -22,6 +22,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popart-autodiff": lazily("populus.lowering.popart_autodiff:PopartAutodiffPass"),
     "popart-accumulate": lazily("populus.lowering.popart_accumulate:PopartAccumulatePass"),
     "popart-optimize": lazily("populus.lowering.popart_optimize:PopartOptimizePass"),
+    "popart-select-kernels": lazily("populus.lowering.popart_select_kernels:PopartSelectKernelsPass"),
     "popart-outline": lazily("populus.lowering.popart_outline:PopartOutlinePass"),
     "popart-to-popops": lazily("populus.lowering.popart_to_popops:PopartToPopopsPass"),
     "popops-fuse": lazily("populus.lowering.popops_fuse:PopopsFusePass"),

@@ -15,16 +15,30 @@ if TYPE_CHECKING:
     from populus.derivatives import Vjp, vjp
     from populus.epochs import train
     from populus.lowering.content_hash import content_hash
+    from populus.lowering.extensions import add as add_extension
     from populus.lowering.extensions import keep as load
     from populus.training import TrainingSession
 
-__all__ = ["Builder", "Program", "TrainingSession", "Vjp", "compile", "content_hash", "function_of", "load", "train", "vjp"]
+__all__ = [
+    "Builder",
+    "Program",
+    "TrainingSession",
+    "Vjp",
+    "add_extension",
+    "compile",
+    "content_hash",
+    "function_of",
+    "load",
+    "train",
+    "vjp",
+]
 
 _HOMES = {
     "Builder": "builder:Builder",
     "Program": "api:Program",
     "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",
+    "add_extension": "lowering.extensions:add",
     "compile": "api:compile",
     "content_hash": "lowering.content_hash:content_hash",
     "function_of": "builder:function_of",

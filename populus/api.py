@@ -28,6 +28,7 @@ from populus.lowering.files import in_file, read_module
 from populus.lowering.passes import PASSES
 from populus.lowering.phases import LEVELS
 from populus.lowering.pipeline import Pipeline, Timing
+from populus.lowering.popart_select_kernels import PopartSelectKernelsPass, report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,6 +57,7 @@ def compile(
     load: Sequence[str | os.PathLike[str]] = (),
     sample: int | None = None,
     narrow: bool = False,
+    force_kernels: Sequence[str] = (),
     threads: int | None = None,
     host: bool = True,
     progress: Callable[[int, str], None] | None = None,
@@ -69,6 +71,7 @@ def compile(
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
     `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
     `host`: whether the host may compute: strings, images; False refuses a model that needs it.
+    `force_kernels`: `op:kernel`, which kernel computes an op, whatever it costs.
     `progress`: told the number and name of each pass as it begins.
     Raises PopulusError.
     """
@@ -88,6 +91,8 @@ def compile(
     chosen = pipeline if isinstance(pipeline, Pipeline) else Pipeline.read(pipeline, passes)
     if narrow:
         chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
+    if force_kernels:
+        chosen = chosen.replace("popart-select-kernels", PopartSelectKernelsPass(force=tuple(force_kernels)))
     chosen.check()
     source = Source(model, dict(dims or {}), tuple(loaded))
     if sample is not None and engine == "native":
@@ -294,6 +299,12 @@ class Program:
         if level not in self._modules:
             self._modules[level] = self._compiled(level)
         return self._modules[level]
+
+    def kernels(self) -> list[str]:
+        """Which kernels were chosen and why, and the reorders between them, a line for each; none where no op has several."""
+        if not any(extension.kernels for extension in self.source.extensions):
+            return []
+        return report(self.module("popart"))
 
     def profile(self) -> Profile:
         """Tiles, bytes and cycles of the program, by the machine's cost model. Raises PopulusError above the poplar level."""

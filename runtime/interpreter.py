@@ -26,6 +26,7 @@ from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.dialects.popart.kernel import KernelOp, evaluated
 from populus.runtime import popart, poplin, popnn, popops, poprand
 from populus.runtime.check import check_close
 from populus.runtime.control import run_control
@@ -43,6 +44,7 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
     return {
         ConstantOp: _constant,
         CallOp: _host,
+        KernelOp: _kernel,
         **popops.FUNCTIONS,
         **poplin.FUNCTIONS,
         **popnn.FUNCTIONS,
@@ -53,6 +55,10 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
 
 def _constant(op: ConstantOp) -> list[Array]:
     return [op.array()]
+
+
+def _kernel(op: KernelOp, *arrays: Array) -> list[Array]:
+    return evaluated(op, arrays, evaluate_op)
 
 
 def _host(op: CallOp, *arrays: Array) -> list[Array]:

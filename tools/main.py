@@ -18,6 +18,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
     "docs-op": "print the page of an op, or what ops can state",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
     "train": "train a model on arrays from a file, with checkpoints",
+    "bench-op": "print the cycles of each kernel of the ops in a file",
     "bench": "print how long models take to compile and run, and what they cost on the machine",
 }
 

@@ -87,6 +87,7 @@ class PopulusOpt(xDSLOptMain):
         add("--stop-after", metavar="PHASE|PASS", help="leave out the passes behind a phase or a pass")
         add("--replace-phase", action="append", default=[], metavar="PHASE=PIPELINE", help="other passes for a phase, as for -p")
         add("--verify-legal", metavar="TARGET", help="fail unless the module that results is of ops that a target runs")
+        add("--print-kernel-configs", action="store_true", help="print, instead of the module, the kernels of its ops and whether they fit")
         add("--audit-op", metavar="NAME", help="print what each pass and engine does with an op, and end")
         add("--pass-statistics", action="store_true", help="print to standard error which passes changed something, and the ops left")
         add("--print-pipeline", action="store_true", help="print the passes that would run, and end")
@@ -185,9 +186,17 @@ class PopulusOpt(xDSLOptMain):
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self.modules.append(prog)
+        if self.args.print_kernel_configs:
+            from populus.lowering.popart_select_kernels import described
+
+            return "".join(f"{line}\n" for line in described(self.ctx, prog, self._target()))
         if self.args.output_file is not None and self.args.target == "mlir" and not self.args.print_op_generic:
             return text_of(prog, locations=True)
         return super().output_resulting_program(prog)
+
+    def _target(self) -> str | None:
+        """The machine that the pipeline states."""
+        return next((t for p in self.passes.passes if (t := getattr(p, "target", None)) is not None), None)
 
     def finish(self) -> None:
         """Writes what goes to files, now that nothing can fail any more."""

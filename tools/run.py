@@ -40,6 +40,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
+    add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel, whatever it costs")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
 
 
@@ -74,6 +75,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
             narrow=args.narrow,
             threads=args.threads,
             host=not args.no_host,
+            force_kernels=args.force_kernel,
             progress=progress,
         )
 
@@ -95,6 +97,8 @@ def execute(args: argparse.Namespace) -> int:
         outputs = program.run(inputs)
     ran = perf_counter()
     console.print(outputs_table(outputs))
+    for line in program.kernels():
+        console.print(line, style="dim", markup=False)
     if args.level == "poplar" and program.session.fallbacks:
         counted = ", ".join(f"{codelet} {n}" for codelet, n in sorted(program.session.fallbacks.items()))
         console.print(f"families without native code, run by NumPy: {counted}", style="dim")

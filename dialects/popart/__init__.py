@@ -84,6 +84,8 @@ from populus.dialects.popart.gather import (
     ScatterOp,
     TopKOp,
 )
+from populus.dialects.popart.kernel import Config, Kernel, KernelOp
+from populus.dialects.popart.layout import LayoutAttr, PackOp, UnpackOp
 from populus.dialects.popart.matmul import (
     GemmOp,
     MatMulOp,
@@ -179,6 +181,7 @@ POPART = Dialect(
         IsInfOp,
         BitCastOp,
         IsNanOp,
+        KernelOp,
         LayerNormOp,
         LeakyReluOp,
         LessOp,
@@ -198,6 +201,7 @@ POPART = Dialect(
         NotOp,
         OrOp,
         PReluOp,
+        PackOp,
         PadOp,
         PowOp,
         RandomOp,
@@ -234,11 +238,12 @@ POPART = Dialect(
         ThresholdedReluOp,
         TileOp,
         TransposeOp,
+        UnpackOp,
         WhereOp,
         XorOp,
         YieldOp,
     ],
-    [],
+    [LayoutAttr],
 )
 
 __all__ = [
@@ -266,6 +271,7 @@ __all__ = [
     "CeilOp",
     "CeluOp",
     "ConcatOp",
+    "Config",
     "ControlOp",
     "ConvOp",
     "ConvTransposeOp",
@@ -291,7 +297,10 @@ __all__ = [
     "InstanceNormOp",
     "IsInfOp",
     "IsNanOp",
+    "Kernel",
+    "KernelOp",
     "LayerNormOp",
+    "LayoutAttr",
     "LeakyReluOp",
     "LessOp",
     "LessOrEqualOp",
@@ -311,6 +320,7 @@ __all__ = [
     "NotOp",
     "OrOp",
     "PReluOp",
+    "PackOp",
     "PadOp",
     "PopartOp",
     "PowOp",
@@ -352,6 +362,7 @@ __all__ = [
     "TopKOp",
     "TransposeOp",
     "UnaryOp",
+    "UnpackOp",
     "WhereOp",
     "XorOp",
     "YieldOp",

@@ -102,7 +102,7 @@ def _zeros(b: Builder, like: SSAValue) -> SSAValue:
 
 @irdl_op_definition
 class IfOp(Branch, ControlOp):
-    """One of two regions, by a condition; only the one that is taken is computed. Source: ONNX If-25.
+    """`y = then() if condition else otherwise()`; only the one that is taken is computed. Source: ONNX If-25.
 
     Its gradient is a branch too, which computes the region once more.
     """
@@ -132,7 +132,7 @@ def _pairs(values: Sequence[SSAValue], grads: Sequence[SSAValue]) -> list[tuple[
 
 @irdl_op_definition
 class LoopOp(Loop, ControlOp):
-    """A region run again and again: values carried on, rows of tables read, rows of tables made. Source: ONNX Loop-25, Scan-25.
+    """`v = body(v) while go`: a region run again and again, with values carried on and rows of tables. Source: ONNX Loop-25, Scan-25.
 
     Its gradient is a loop that goes back. What each iteration began with is kept, `[trips, ..]`; the iteration is computed once more.
     """

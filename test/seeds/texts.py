@@ -69,3 +69,38 @@ class ReverseOp(PopartOp):
 
 reverse = function_of(ReverseOp)
 '''
+
+# Kernels of the example's op: `blocked` in blocks of 8 channels, `planar` as the op itself is computed.
+KERNELS = """
+
+from populus.dialects.popart import calls
+from populus.dialects.popart.kernel import Config, Kernel
+from populus.dialects.popart.layout import NCHW8C, PLANAR
+
+
+class Blocked(Kernel):
+    op, name = LeakyReluOp, "blocked"
+    arity, rank, dtypes = (1, 1), 4, (f32,)
+    dynamic_dims = frozenset({0})
+
+    def configs(self, op):
+        return [Config((NCHW8C,), (NCHW8C,), cost=0.25)]
+
+    def lower(self, b, op, operands, config):
+        return [calls.map(b, op.formula(), *operands)]
+
+
+class Both(Kernel):
+    op, name = LeakyReluOp, "both"
+    rank = 4
+
+    def configs(self, op):
+        return [Config((PLANAR,), (PLANAR,), cost=0.9), Config((PLANAR,), (NCHW8C,), cost=4.0)]
+
+    def lower(self, b, op, operands, config):
+        y = calls.map(b, op.formula(), *operands)
+        if config.outputs[0] == PLANAR:
+            return [y]
+        from populus.dialects.popart.layout import LayoutAttr, PackOp
+        return [b.insert(PackOp(y, layout=LayoutAttr(NCHW8C))).y]
+"""

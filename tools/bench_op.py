@@ -1,0 +1,82 @@
+"""print the cycles of every kernel of the ops in a file, and compare them with those kept in another file"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from populus.api import compile
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.popart.definition import definition_of
+from populus.dialects.popart.kernel import kernels_of
+from populus.dialects.table import context
+from populus.lowering.extensions import Extension, load
+from populus.lowering.files import decode, read_bytes, replacing
+from populus.tools.op_model import OpModel
+
+SLOWER = 0.05  # by how much a kernel may take more cycles than before
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus bench-op`."""
+    add = parser.add_argument
+    add("file", metavar="FILE.py", help="a Python file that defines ops or kernels")
+    add("--target", default="gc200", metavar="T", help="the machine (gc200)")
+    add("--tiles", type=int, default=16, metavar="N", help="how many of its tiles (16)")
+    add("--baseline", metavar="F.json", help="cycles to compare with; exit 1 if a kernel takes 5%% more")
+    add("--write", action="store_true", help="write the cycles to the baseline")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    found = cycles(load(args.file), args.file, args.target, args.tiles)
+    if not found:
+        raise PopulusError(f"{args.file}: defines no op and no kernel to measure")
+    before = _read(args.baseline) if args.baseline is not None and not args.write else {}
+    width = max(map(len, found))
+    slower: list[str] = []
+    for name, count in found.items():
+        was = before.get(name)
+        print(f"{name:{width}} {count:12.0f} cycles" + (f"  {count / was - 1:+.1%}" if was else ""))
+        if was and count > was * (1 + SLOWER):
+            slower.append(f"{name}: {count:.0f} cycles, {was:.0f} before")
+    if args.write:
+        if args.baseline is None:
+            raise PopulusError("--write writes to the file of --baseline; give one")
+        with replacing(args.baseline) as path:
+            path.write_text(json.dumps(found, indent=1) + "\n")
+    if slower:
+        raise PopulusError(f"{args.baseline}: {len(slower)} kernels are slower by more than {SLOWER:.0%}: {'; '.join(slower)}")
+    return 0
+
+
+def cycles(extension: Extension, file: str, target: str, tiles: int) -> dict[str, float]:
+    """The cycles of each kernel that can compute its op's examples, as `acme.leaky_relu own`, by the machine's cost model."""
+    ctx = context()
+    extension.register(ctx)
+    ops = dict.fromkeys([*(d.op for d in extension.definitions()), *(k.op for k in extension.kernels)])
+    found: dict[str, float] = {}
+    for op in ops:
+        model = OpModel(definition_of(op))
+        for known in kernels_of(ctx, op):
+            name = known.kernel.name
+            try:
+                summaries = [
+                    compile(model.module(example), target=target, tiles=tiles, load=[file], force_kernels=[f"{op.name}:{name}"])
+                    .profile()
+                    .summary
+                    for example in model.examples
+                ]
+            except PopulusError:  # it refuses these operands
+                continue
+            found[f"{op.name} {name}"] = sum(float(s["cycles"]) for s in summaries)
+    return found
+
+
+def _read(path: str) -> dict[str, float]:
+    try:
+        found = json.loads(decode(read_bytes(Path(path)), path))
+        return {str(name): float(count) for name, count in found.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise PopulusError(f"{path}: no cycles of kernels: {error}; --write makes such a file") from error
