@@ -51,7 +51,6 @@ class PoplarEmitPass(ModulePass):
 def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
     """What tells the family's code from other code, and the code; nothing for a codelet of the library."""
     from populus.runtime.engine.native.elementwise import Pattern, module_of
-    from populus.runtime.engine.native.formulas import Unsupported
     from populus.runtime.tape import tape_of
 
     code = family.declaration.code
@@ -63,10 +62,7 @@ def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
     elif isinstance(formula := family.params.data.get("expr"), ExprAttr):
         operands = tuple(dtype_of(_element(v.type)) for f, v in family.connections() if f.name != "y")
         pattern = Pattern(tape_of(formula.data, operands), 1, ("one",) * (len(operands) + 1), ())
-        try:
-            yield pattern.key, module_of(pattern, "map")
-        except Unsupported:
-            return
+        yield pattern.key, module_of(pattern, "map")
 
 
 def _element(type: Attribute) -> Attribute:
