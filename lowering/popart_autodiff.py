@@ -25,7 +25,8 @@ from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
 from populus.lowering.library_gradients import library_gradient
 from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
-from populus.lowering.training_names import LOSS_SCALE, gradient_name, scalar_name
+from populus.lowering.sparse_rows import lookups, rows_of
+from populus.lowering.training_names import LOSS_SCALE, gradient_name, rows_name, scalar_name
 
 LONGEST_PATH = 8  # ops named in a message; the middle of a longer path is left out
 
@@ -38,7 +39,8 @@ class PopartAutodiffPass(ModulePass):
     loss, each output of floats (or those of `outputs`) has a further input `Gradient___<output>`, its cotangent. A weight becomes an
     input. Contributions are summed in the order in which the reverse walk meets them. A gradient has its tensor's type, and is zero
     where nothing flows: behind an integer, a condition, or a step function. Run twice, the pass gives second derivatives,
-    `Gradient___Gradient___<name>`.
+    `Gradient___Gradient___<name>`. `sparse`: weights that are only looked up by rows (gathered along dimension 0); their gradients
+    are of the rows that were, whose numbers are a result `Rows___<name>`, one for each time that it was.
     Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and for
     an op on the way that has no gradient, with the path that leads to it.
     Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
@@ -50,22 +52,29 @@ class PopartAutodiffPass(ModulePass):
     loss: str | None = None
     outputs: tuple[str, ...] = ()
     loss_scale: bool = False
+    sparse: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
-        if not self.wrt:
+        if not self.wrt and not self.sparse:
             raise PopulusError("wrt names what to differentiate with respect to, and is empty")
-        expose(function, self.wrt)
+        expose(function, (*self.wrt, *self.sparse))
         inputs = dict(zip(strings(function, "input_names"), function.body.block.args))
-        wrt = {name: inputs[name] for name in dict.fromkeys(self.wrt)}
+        wrt = {name: inputs[name] for name in dict.fromkeys(self.wrt) if name not in self.sparse}
         for name, value in wrt.items():
             if not is_float(element_type_of(value.type)):
                 raise PopulusError(f"'{name}' is {value.type}; only floats have gradients, so leave it out of wrt")
         seeds = self._seeds(function)
         last = return_of(function).prev_op
-        gradients = differentiate(function.body.block, seeds, wrt.values())
+        looked_up = {name: lookups(name, inputs[name]) for name in self.sparse}
+        rows = [op.y for ops in looked_up.values() for op in ops]
+        gradients = differentiate(function.body.block, seeds, [*wrt.values(), *rows])
         taken = set(strings(function, "output_names"))
-        add_results(function, {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()})
+        results = {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()}
+        b = Builder(InsertPoint.before(return_of(function)))
+        for name, ops in looked_up.items():
+            results[rows_name(name)], results[gradient_name(name)] = rows_of(b, ops, [gradients[op.y] for op in ops])
+        add_results(function, results)
         _erase_unread(function.body.block, last)
 
     def _seeds(self, function: FuncOp) -> list[Seed]:

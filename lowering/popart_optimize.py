@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
@@ -18,12 +18,14 @@ from populus.dialects.expr import Arg, Expr, absolute, cast, maximum, minimum, s
 from populus.dialects.popart import calls, train
 from populus.dialects.popart.optimizer import wide
 from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
+from populus.lowering.sparse_rows import merged, updated_rows
 from populus.lowering.training_names import (
     CLIP_NORM,
     CLIP_VALUE,
     LOSS_SCALE,
     OVERFLOW,
     gradient_name,
+    rows_name,
     scalar_name,
     state_name,
     updated_name,
@@ -37,6 +39,7 @@ class Optimizer:
     op: type[train.OptimizerOp]
     hyper: Mapping[str, float]
     flags: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    of_whole: bool = False  # an element's update depends on the others of its weight
 
     def scalars(self, given: Mapping[str, float]) -> dict[str, float]:
         """The values of the op's scalars, by their names."""
@@ -71,7 +74,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "adam": Optimizer(train.AdamOp, _ADAM),
     "adamax": Optimizer(train.AdaMaxOp, {**_ADAM, "lr": 2e-3}),
     "adamw": Optimizer(train.AdamWOp, {**_ADAM, "weight_decay": 1e-2}),
-    "lamb": Optimizer(train.LambOp, {**_ADAM, "eps": 1e-6}),
+    "lamb": Optimizer(train.LambOp, {**_ADAM, "eps": 1e-6}, of_whole=True),
     "momentum": Optimizer(train.MomentumOp, _MOMENTUM),
     "nesterov": Optimizer(train.MomentumOp, _MOMENTUM, {"nesterov": True}),
     "rmsprop": Optimizer(train.RmsPropOp, _RMSPROP),
@@ -94,7 +97,8 @@ class PopartOptimizePass(ModulePass):
     The states are inputs of the same names, and the hyperparameters scalar inputs `Hyper___<scalar>`, shared by all
     weights. What is done to gradients before, in this order, each by a scalar `Hyper___<option>`: `loss_scale` divides them, and where
     one is not finite then, no weight or state changes, and the result `Overflow` is 1; `clip_value` keeps each element within it;
-    `clip_norm` scales them so that the norm of all together is at most it.
+    `clip_norm` scales them so that the norm of all together is at most it. A gradient with a result `Rows___w` is of these rows only:
+    rows of one number are summed first, and only they and their states change.
     Raises PopulusError for an unknown optimizer and where there are no gradients.
     """
 
@@ -123,6 +127,11 @@ class PopartOptimizePass(ModulePass):
 
         scalars = [given(s) for s in optimizer.names()]
         gradients = {name: results.pop(gradient_name(name)) for name in weights}
+        rows = {name: results.pop(rows_name(name)) for name in weights if rows_name(name) in results}
+        if rows and optimizer.of_whole:
+            raise PopulusError(
+                f"{self.optimizer} scales by the norm of a whole weight, so the rows of '{next(iter(rows))}' cannot move alone"
+            )
         last = return_of(function)
         before, b = last.prev_op, Builder(InsertPoint.before(last))
         overflow: SSAValue | None = None
@@ -130,18 +139,28 @@ class PopartOptimizePass(ModulePass):
             gradients = _mapped(b, gradients, Arg(1) / Arg(2), given(LOSS_SCALE))
             overflow = _overflow(b, gradients, scalar.element_type)
             results[OVERFLOW] = overflow
+        counts: dict[str, SSAValue] = {}
+        for name, indices in rows.items():
+            gradients[name], same = merged(b, indices, gradients[name])
+            if self.clip_norm:
+                counts[name] = calls.reduce(b, "add", same, (1,))
         if self.clip_value:
             gradients = _mapped(b, gradients, maximum(minimum(Arg(1), Arg(2)), -Arg(2)), given(CLIP_VALUE))
         if self.clip_norm:
-            gradients = _clipped(b, gradients, given(CLIP_NORM))
+            gradients = _clipped(b, gradients, counts, given(CLIP_NORM))
         for name, weight in weights.items():
             types = optimizer.op.state_types(tensor(calls.shape(weight), calls.element(weight)))
             states = [add_argument(function, state_name(name, s), t, s) for s, t in zip(optimizer.op.STATE, types)]
-            made = b.insert(optimizer.op(weight, gradients[name], *states, *scalars, **optimizer.flags))
-            made.location = named(name)
-            new: list[SSAValue] = list(made.results)
-            if overflow is not None:
-                new = [calls.map(b, select(Arg(1), Arg(2), Arg(3) > 0), old, n, overflow) for old, n in zip([weight, *states], new)]
+
+            def update(before: Sequence[SSAValue], name: str = name) -> list[SSAValue]:
+                made = b.insert(optimizer.op(before[0], gradients[name], *before[1:], *scalars, **optimizer.flags))
+                made.location = named(name)
+                if overflow is None:
+                    return list(made.results)
+                return [calls.map(b, select(Arg(1), Arg(2), Arg(3) > 0), old, n, overflow) for old, n in zip(before, made.results)]
+
+            tables = [weight, *states]
+            new = update(tables) if name not in rows else updated_rows(b, rows[name], tables, update)
             results.update(zip([updated_name(name), *(state_name(name, s) for s in optimizer.op.STATE)], new))
         added = function.body.block.first_op if before is None else before.next_op
         while added is not None and added is not last:
@@ -169,12 +188,18 @@ def _overflow(b: Builder, gradients: Mapping[str, SSAValue], element: Attribute)
     return total
 
 
-def _clipped(b: Builder, gradients: Mapping[str, SSAValue], limit: SSAValue) -> dict[str, SSAValue]:
-    """Gradients times `min(1, limit / (norm + 1e-6))`, as PyTorch's clip_grad_norm_."""
+def _clipped(b: Builder, gradients: Mapping[str, SSAValue], counts: Mapping[str, SSAValue], limit: SSAValue) -> dict[str, SSAValue]:
+    """Gradients times `min(1, limit / (norm + 1e-6))`, as PyTorch's clip_grad_norm_.
+
+    `counts`: of sparse gradients, how often each row is among them; it is to count once.
+    """
     inside = calls.element(limit)
     total: SSAValue | None = None
-    for g in gradients.values():
+    for name, g in gradients.items():
         x = g if calls.element(g) == inside else calls.map(b, cast(Arg(1), inside), g)
+        if name in counts:
+            share = calls.reshape(b, counts[name], (*calls.shape(counts[name]), *(1,) * (len(calls.shape(x)) - 1)))
+            x = calls.map(b, Arg(1) / sqrt(cast(Arg(2), inside)), x, share)
         s = calls.reduce(b, "square_add", x, range(len(calls.shape(x))))
         total = s if total is None else calls.map(b, Arg(1) + Arg(2), total, s)
     assert total is not None

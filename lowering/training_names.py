@@ -12,6 +12,11 @@ def gradient_name(name: str) -> str:
     return f"Gradient___{name}"
 
 
+def rows_name(weight: str) -> str:
+    """The numbers of the rows that the gradient of a weight consists of."""
+    return f"Rows___{weight}"
+
+
 def accumulated_name(weight: str) -> str:
     """The gradients of a weight so far, input and result."""
     return f"Accl___{weight}"

@@ -56,9 +56,22 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    for old in files(place)[KEPT:]:
+    _settle(place)
+    for old in (*files(place)[KEPT:], *place.glob("step-*.partial")):  # a partial one is of a process that was killed
         old.unlink(missing_ok=True)
     return path
+
+
+def _settle(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk, where the system can tell."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def files(folder: str | os.PathLike[str]) -> list[Path]:

@@ -69,14 +69,15 @@ class Trainable:
 
     def chosen(self, parameters: Sequence[str] | None, freeze: Sequence[str] = ()) -> tuple[str, ...]:
         """The weights to train. Raises PopulusError for a pattern that fits none, and if none is left."""
-        names = [n for n in self.weights if n not in self.fixed] if parameters is None else self._fitting(parameters)
-        frozen = set(self._fitting(freeze))
+        names = [n for n in self.weights if n not in self.fixed] if parameters is None else self.fitting(parameters)
+        frozen = set(self.fitting(freeze))
         left = tuple(n for n in names if n not in frozen)
         if not left:
             raise PopulusError("all parameters are frozen" if names else "the model has no initializer of floats to train")
         return left
 
-    def _fitting(self, patterns: Sequence[str]) -> list[str]:
+    def fitting(self, patterns: Sequence[str]) -> list[str]:
+        """The weights that fit one of these patterns. Raises PopulusError for one that fits none."""
         found: dict[str, None] = {}
         for pattern in patterns:
             matching = [n for n in self.weights if n == pattern or fnmatchcase(n, pattern)]

@@ -36,7 +36,8 @@ class TrainingSession:
     """A model with its loss and optimizer as one program of a step; weights and states stay here between steps.
 
     `parameters`: names or patterns (`fc.*`) of the initializers to train; without it all of floats with a dimension, but for the
-    statistics of batch normalisations and masks (elements beyond 1e4); `freeze`: which of them not to. `batch`: samples of a run, the
+    statistics of batch normalisations and masks (elements beyond 1e4); `freeze`: which of them not to; `sparse`: embeddings of which
+    only the rows that a batch looks up, and their states, are to move. `batch`: samples of a run, the
     size of the inputs' open first dimension; `accumulate`: how many runs an update is of. `batch_statistics`: normalise by each
     batch's statistics, move the running ones, and drop elements; without it only the nodes that the model says train do.
     `hyper`: the optimizer's hyperparameters by PyTorch's names (`lr`, `weight_decay`, `momentum`, `beta1`, `eps`, ..);
@@ -55,6 +56,7 @@ class TrainingSession:
         accumulate: int = 1,
         parameters: Sequence[str] | None = None,
         freeze: Sequence[str] = (),
+        sparse: Sequence[str] = (),
         batch_statistics: bool = False,
         hyper: Mapping[str, float] | None = None,
         clip_norm: float | None = None,
@@ -83,8 +85,13 @@ class TrainingSession:
         found = Trainable.read(model, dims or {}, load)
         self.batch, self.accumulate = found.batch if batch is None else batch, accumulate
         names = found.chosen(parameters, freeze)
+        rows = tuple(found.fitting(sparse))
+        if strange := [n for n in rows if n not in names]:
+            raise PopulusError(f"'{strange[0]}' is not trained, so it has no sparse gradient")
+        if rows and accumulate > 1:
+            raise PopulusError("sparse gradients cannot be accumulated, since each batch has other rows; leave one of the two out")
         self._axis = 1 if axis is None else axis
-        recipe = Recipe(loss, optimizer, names, accumulate, self.clips, self.scale is not None, batch_statistics, output, self._axis)
+        recipe = Recipe(loss, optimizer, names, accumulate, self.clips, self.scale is not None, batch_statistics, rows, output, self._axis)
         options: dict[str, Any] = {"target": target, "tiles": tiles, "engine": engine, "level": level, "load": load}
         self._programs = Programs(model, recipe, {n: found.weights[n] for n in names}, {**options, "dims": found.bound(self.batch)})
         self.program = self._programs.step

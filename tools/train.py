@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="which order of the samples (0)")
     add("--parameter", action="append", default=[], metavar="PATTERN", help="train only the initializers of this name, such as 'fc.*'")
     add("--freeze", action="append", default=[], metavar="PATTERN", help="do not train the initializers of this name")
+    add("--sparse", action="append", default=[], metavar="PATTERN", help="move only the rows of this embedding that a batch looks up")
     add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and drop elements")
     add("--checkpoint", metavar="DIR", help="go on from the newest checkpoint there, and write one after each epoch")
     add("--every", type=int, metavar="N", help="write a checkpoint after each N steps too")
@@ -105,6 +106,7 @@ def execute(args: argparse.Namespace) -> int:
         loss_scale=args.loss_scale,
         accumulate=args.accumulate,
         freeze=args.freeze,
+        sparse=args.sparse,
         batch_statistics=args.batch_statistics,
         parameters=args.parameter or None,
         output=args.output,

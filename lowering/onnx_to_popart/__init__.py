@@ -34,6 +34,7 @@ from populus.lowering.onnx_to_popart import (
     bounded,
     cast,
     control,
+    determinant,
     einsum,
     fourier,
     lookup,
@@ -56,6 +57,7 @@ from populus.lowering.onnx_to_popart.refused import REFUSED
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
     **cast.RULES,
+    **determinant.RULES,
     **einsum.RULES,
     **fourier.RULES,
     **lookup.RULES,

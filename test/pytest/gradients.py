@@ -9,7 +9,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from onnx import TensorProto, defs, helper, numpy_helper
 
 import populus
 from populus.dialects.diagnostics import PopulusError
+from populus.tools.gradient_page import PAGE
 
 Array = NDArray[Any]
-PAGE = Path(__file__).parents[2] / "docs/gradients.md"
 DIFFERENTIABLE = defs.OpSchema.DifferentiationCategory.Differentiable
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
 
@@ -222,12 +221,6 @@ def _reason(o: Outcome) -> str:
     """A problem without the names of one test."""
     text = re.sub(r"^(\S+: )?'[^']*': (\w+(-\d+)?: )?|; the path to it is .*$", "", o.problem)
     return re.sub(r" \(in [a-z-]+\)$", "", text).replace("|", "/")
-
-
-def documented() -> dict[str, tuple[int, int]]:
-    """For each op of the page, how many of its node tests agree, and how many there are."""
-    rows = re.findall(r"^\| (\w+) \| \d+ \| [^|]* \| (\d+) of (\d+) \|", PAGE.read_text(), re.MULTILINE)
-    return {op: (int(good), int(all)) for op, good, all in rows}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -199,32 +200,53 @@ def test_interrupted_training_goes_on_to_the_bit(tmp_path, steps):
 
 
 def test_a_killed_process_loses_nothing_that_was_saved(tmp_path):
-    """Killed at a random moment of each run, until it gets through."""
-    onnx.save(net(), tmp_path / "net.onnx")
-    np.savez(tmp_path / "train.npz", **DATA)
-    folder = tmp_path / "run"
-    arguments = ["train", "net.onnx", "--data", "train.npz", "--batch", "4", "--epochs", "40", "--checkpoint", "run", "--every", "5"]
-    g, killed = np.random.default_rng(5), 0
-    for _ in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "populus.tools.main", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        process.stdout.readline()  # an epoch is done
-        try:
-            process.wait(float(g.uniform(0, 0.2)))
-        except subprocess.TimeoutExpired:
+    """Twenty times, at random moments: compiling, in a step, writing."""
+    options = {"batch": 4, "epochs": 16, "level": "popops"}
+
+    def run() -> None:
+        train(net(), DATA, checkpoint=tmp_path / "run", every=1, **options)
+        os._exit(0)  # what pytest would do at its end is not this process' business
+
+    g, killed, steps = np.random.default_rng(5), 0, 0
+    fork = multiprocessing.get_context("fork")
+    while killed < 20:
+        process = fork.Process(target=run)
+        process.start()
+        process.join(float(g.uniform(0.05, 0.3)))
+        if process.exitcode is None:
             os.kill(process.pid, signal.SIGKILL)
             killed += 1
-        process.communicate()
-    assert killed
-    found = train(tmp_path / "net.onnx", DATA, batch=4, epochs=40, checkpoint=folder)
-    assert same(found, train(net(), DATA, batch=4, epochs=40))
+        process.join()
+        newest, skipped = checkpoints.read_newest(tmp_path / "run")
+        assert not skipped
+        assert newest is None or newest.step >= steps
+        steps = 0 if newest is None else newest.step
+        if steps == 384:  # all are done: begin again, from another moment
+            for path in checkpoints.files(tmp_path / "run"):
+                path.unlink()
+            steps = 0
+    assert same(train(net(), DATA, checkpoint=tmp_path / "run", **options), train(net(), DATA, **options))
+    assert not list((tmp_path / "run").glob("*.partial"))
+
+
+def test_a_killed_command_goes_on(tmp_path):
+    onnx.save(net(), tmp_path / "net.onnx")
+    np.savez(tmp_path / "train.npz", **DATA)
+    arguments = ["train", "net.onnx", "--data", "train.npz", "--batch", "4", "--epochs", "20", "--checkpoint", "run", "--every", "5"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "populus.tools.main", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # an epoch is done
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    found = train(tmp_path / "net.onnx", DATA, batch=4, epochs=20, checkpoint=tmp_path / "run")
+    assert same(found, train(net(), DATA, batch=4, epochs=20))
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
@@ -243,19 +265,45 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
         train(net(), DATA, batch=32, epochs=3, checkpoint=tmp_path)
 
 
-def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+@pytest.mark.parametrize("written", [0, 1000])
+def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path, monkeypatch, written):
+    """Full before anything is written, or in the middle of a file."""
     train(net(), DATA, batch=32, epochs=1, checkpoint=tmp_path)
     before = checkpoints.files(tmp_path)
+    opened = Path.open
 
-    def full(fd: int) -> None:
-        raise OSError(28, "No space left on device")
+    def full(self: Path, *args: str, **kwargs: str):
+        file = opened(self, *args, **kwargs)
+        if self.suffix == ".partial":
+            whole = file.write
+
+            def write(content: bytes) -> int:
+                whole(content[:written])
+                raise OSError(28, "No space left on device")
+
+            return _File(file, write)
+        return file
 
     with monkeypatch.context() as patch:
-        patch.setattr("populus.checkpoint.os.fsync", full)
-        with pytest.raises(PopulusError, match="cannot be written: No space left on device"):
+        patch.setattr(Path, "open", full)
+        with pytest.raises(PopulusError, match=r"step-000000006.safetensors: cannot be written: No space left on device") as caught:
             train(net(), DATA, batch=32, epochs=2, checkpoint=tmp_path)
+    assert "\n" not in str(caught.value)
     assert checkpoints.files(tmp_path) == before == list(tmp_path.iterdir())
     assert same(train(net(), DATA, batch=32, epochs=2, checkpoint=tmp_path), train(net(), DATA, batch=32, epochs=2))
+
+
+class _File:
+    """A file of which only `write` is another."""
+
+    def __init__(self, file, write):
+        self.file, self.write = file, write
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args) -> None:
+        self.file.close()
 
 
 def test_a_checkpoint_of_another_model_or_other_settings_is_refused(tmp_path):

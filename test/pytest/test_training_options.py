@@ -108,6 +108,63 @@ def test_frozen_weights_stay():
     assert list(session.weights) == ["w2"]
 
 
+# -- sparse gradients ----------------------------------------------------------------------------------------------------
+
+
+def bag(twice: bool = False, tied: bool = False) -> onnx.ModelProto:
+    """The mean of the embeddings of five words, and a layer."""
+    g = np.random.default_rng(6)
+    nodes = [
+        helper.make_node("Gather", ["table", "x"], ["e"], name="embed"),
+        helper.make_node("ReduceMean", ["e"], ["m"], axes=[1], keepdims=0, name="mean"),
+    ]
+    if twice:
+        nodes += [
+            helper.make_node("Gather", ["table", "first"], ["f"], name="again"),
+            helper.make_node("Add", ["m", "f"], ["s"], name="sum"),
+        ]
+    nodes.append(helper.make_node("Gemm", ["s" if twice else "m", "table" if tied else "w"], ["y"], transB=1, name="out"))
+    weights = {"table": g.standard_normal((9, 4)), "w": g.standard_normal((9, 4)), "first": np.array([2])}
+    infos = [("x", TensorProto.INT64, ["n", 5]), ("y", TensorProto.DOUBLE, ["n", 9])]
+    graph = helper.make_graph(nodes, "bag", [helper.make_tensor_value_info(*infos[0])], [helper.make_tensor_value_info(*infos[1])],
+                              [numpy_helper.from_array(a, n) for n, a in weights.items()])  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+
+
+def words(samples: int = 12) -> dict[str, Array]:
+    """Of nine words, the last three are never there; negative numbers count from the end."""
+    g = np.random.default_rng(7)
+    x = g.integers(0, 6, (samples, 5))
+    return {"x": np.where(g.random(x.shape) < 0.2, x - 9, x), "labels": g.integers(0, 9, samples)}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("level", ["popart", "poplar"])
+def test_sparse_steps_of_sgd_are_the_dense_ones(twice, level):
+    options: dict[str, Any] = {"optimizer": "sgd", "lr": 0.5, "batch": 4, "epochs": 2, "clip_norm": 0.3, "level": level}
+    dense, sparse = (train(bag(twice), words(), sparse=s, **options) for s in ((), ["table"]))
+    np.testing.assert_allclose(sparse.losses, dense.losses, rtol=1e-12)
+    for name, weight in dense.weights.items():
+        np.testing.assert_allclose(sparse.weights[name], weight, rtol=1e-11)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "rmsprop"])
+def test_sparse_updates_touch_only_the_rows_that_were_looked_up(optimizer):
+    """Those are as in a dense step; the others and their states stay, which is what is called lazy."""
+    options: dict[str, Any] = {"optimizer": optimizer, "batch": 12, "hyper": {"weight_decay": 0.1}, **FAST}
+    dense, sparse = (TrainingSession(bag(), sparse=s, **options) for s in ((), ["table"]))
+    start = dense.weights["table"]
+    for session in (dense, sparse):
+        session.step({"x": words()["x"]}, words()["labels"].astype(np.int32))
+    np.testing.assert_allclose(sparse.weights["table"][:6], dense.weights["table"][:6], rtol=1e-10)
+    assert np.array_equal(sparse.weights["table"][6:], start[6:])
+    assert not np.array_equal(dense.weights["table"][6:], start[6:])  # by the decay
+    for name in sparse.state:
+        if name.startswith("State___table") and not name.endswith("step"):
+            np.testing.assert_allclose(sparse.state[name][:6], dense.state[name][:6], rtol=1e-10)
+            assert not sparse.state[name][6:].any()
+
+
 # -- batch normalisation and dropout -----------------------------------------------------------------------------------
 
 
@@ -216,6 +273,10 @@ def test_dropout_keeps_the_mean():
         (mlp(), {"loss_scale": "big"}, "the loss scale is big; a positive number or auto is expected"),
         (mlp(), {"loss_scale": -1}, "the loss scale is -1; a positive number or auto is expected"),
         (mlp(), {"freeze": ["w3"]}, "no parameter 'w3'"),
+        (mlp(), {"sparse": ["w1"]}, "'w1' is read by popart.gemm too, not only looked up by rows, so its gradient is not sparse"),
+        (mlp(), {"sparse": ["w3"]}, "no parameter 'w3'"),
+        (mlp(), {"sparse": ["w1"], "freeze": ["w1"]}, "'w1' is not trained, so it has no sparse gradient"),
+        (mlp(), {"sparse": ["w1"], "accumulate": 2, "batch": 2}, "sparse gradients cannot be accumulated"),
         (mlp(), {"freeze": ["*"]}, "all parameters are frozen"),
     ],
 )
@@ -223,6 +284,27 @@ def test_mistakes_are_one_line(model, options, message):
     with pytest.raises(PopulusError, match=message) as caught:
         train(model, data(), **options)
     assert "\n" not in str(caught.value)
+
+
+def test_sparse_gradients_of_a_tied_weight_and_of_lamb_are_refused():
+    with pytest.raises(PopulusError, match="'table' is read by popart.gemm too"):
+        train(bag(tied=True), words(), sparse=["table"], batch=4)
+    with pytest.raises(PopulusError, match="lamb scales by the norm of a whole weight, so the rows of 'table' cannot move alone"):
+        train(bag(), words(), sparse=["table"], batch=4, optimizer="lamb")
+
+
+def test_tied_weights_move_by_the_sum_of_their_gradients():
+    session = TrainingSession(bag(tied=True), optimizer="sgd", batch=12, hyper={"lr": 1.0}, **FAST)
+    table, arrays, h = session.weights["table"], words(), 1e-6
+    direction = np.random.default_rng(8).standard_normal(table.shape)
+
+    def loss(t: Array) -> float:
+        z = t[arrays["x"]].mean(1) @ t.T
+        return float((np.log(np.exp(z).sum(1)) - z[np.arange(12), arrays["labels"]]).mean())
+
+    session.step({"x": arrays["x"]}, arrays["labels"].astype(np.int32))
+    expected = (loss(table + h * direction) - loss(table - h * direction)) / (2 * h)
+    np.testing.assert_allclose(((table - session.weights["table"]) * direction).sum(), expected, rtol=1e-7)
 
 
 def test_statistics_that_two_nodes_share_are_refused():
