@@ -39,23 +39,34 @@ INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, un
 
 
 class Blob:
-    """Bytes outside the IR, equal when their content hash is.
+    """Bytes outside the IR, equal when their content is.
 
     `bytes` is None while only the hash was read from a text. They may be a mapped file's, or have been let go by `release`.
     """
 
-    __slots__ = ("__weakref__", "_bytes", "_file", "_restore", "key")
+    __slots__ = ("__weakref__", "_bytes", "_file", "_key", "_restore", "_sample")
 
-    def __init__(self, key: str, bytes: NDArray[np.uint8] | None):
-        self.key = key
+    def __init__(self, key: str | None, bytes: NDArray[np.uint8] | None):
+        assert key is not None or bytes is not None
+        self._key = key
         self.bytes = bytes
+
+    @property
+    def key(self) -> str:
+        """The hash of the content, made when it is first asked for: that takes as long as reading all weights."""
+        if self._key is None:
+            content = self.bytes
+            assert content is not None
+            self._key = _key(content, self._file)
+            _BLOBS.setdefault(self._key, self)
+        return self._key
 
     @property
     def bytes(self) -> NDArray[np.uint8] | None:
         """The content. Raises PopulusError if it was a file's that has changed."""
         if self._bytes is None and self._restore is not None:
             content = self._restore()
-            assert _key(content) == self.key, self.key
+            assert _sample(content) == self._sample, self
             self.bytes = content
         if self._file is not None and self._bytes is not None:
             self._file.touch(self._bytes.size)
@@ -75,15 +86,32 @@ class Blob:
     @bytes.setter
     def bytes(self, bytes: NDArray[np.uint8] | None) -> None:
         self._bytes, self._file, self._restore = bytes, None if bytes is None else mapped(bytes), None
+        self._sample = None if bytes is None else _sample(bytes)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Blob) and self.key == other.key
+        if self is other:
+            return True
+        if not isinstance(other, Blob):
+            return False
+        if self._sample is not None and other._sample is not None and self._sample != other._sample:
+            return False
+        if self._bytes is not None and other._bytes is not None and (self._key is None or other._key is None):
+            return memoryview(self._bytes) == memoryview(other._bytes)
+        return self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return 0  # it would have to be the content's, and samples tell most of them apart as quickly
 
+
+def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:
+    """Its size, and some bytes that are compared before all are."""
+    return bytes.size, bytes[:: max(bytes.size // SAMPLES, 1)].tobytes()
+
+
+SAMPLES = 61
 
 _BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()
+"""Those whose hash is known."""
 
 
 def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
@@ -101,7 +129,7 @@ def store(array: NDArray[Any]) -> Blob:
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return _blob(_key(flat, mapped(flat)), flat)
+    return Blob(None, flat)
 
 
 def _key(bytes: NDArray[np.uint8], file: Mapped | None = None) -> str:
