@@ -96,7 +96,7 @@ class Blob:
         if self._sample is not None and other._sample is not None and self._sample != other._sample:
             return False
         if self._bytes is not None and other._bytes is not None and (self._key is None or other._key is None):
-            return memoryview(self._bytes) == memoryview(other._bytes)
+            return self._bytes.data == other._bytes.data
         return self.key == other.key
 
     def __hash__(self) -> int:

@@ -159,7 +159,7 @@ def outlined(name: str, listing: Listing, stretches: list[Stretch]) -> FuncOp:
         ops = listing.of(stretch)
         given = [ops[t].operands[j] for (t, j), *_ in arguments.values()]  # as they are now: an earlier call may have given them
         call = CallOp(name, given, type.outputs.data)
-        call.location = ops[0].location
+        call.location = ops[results[-1][0]].location
         Rewriter.insert_op(call, InsertPoint.before(ops[-1]))
         for (t, j), value in zip(results, call.results):
             value.name_hint = ops[t].results[j].name_hint

@@ -82,9 +82,12 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
     """The values of a level by place, for these inputs."""
     values: Trace = {}
     merged: set[str] = set()
+    seen: set[Operation] = set()
 
-    def keep(location: LocationAttr, array: Array) -> None:
-        places = _places(location)
+    def keep(op: Operation, array: Array) -> None:
+        places = _places(op.location)
+        if op in seen:  # in a loop, or in a function that is called again: it has no one result
+            merged.update(places)
         for place in places[:-1]:  # its result is inside another op now
             merged.add(place)
         for place in places[-1:]:
@@ -97,7 +100,8 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
 
         def written(step: Operation, made: Written) -> None:
             for _, array in made:
-                keep(step.location, array)
+                keep(step, array)
+            seen.add(step)
 
         outputs = program.session.run(inputs, written)
     else:
@@ -105,7 +109,8 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
 
         def observe(op: Operation, results: list[Array]) -> None:
             if len(results) == 1:
-                keep(op.location, results[0])
+                keep(op, results[0])
+            seen.add(op)
 
         outputs = run_function(program.module(level), dict(inputs), observe)
     kept = {place: array for place, array in values.items() if place not in merged}
