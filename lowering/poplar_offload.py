@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -11,7 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.poplar import ConstOp, CopyOp, ExecuteOp, GraphOp, GridAttr, ParamOp, StorageOp, TensorType, VarOp, ViewOp
+from populus.dialects.poplar import ConstOp, CopyOp, ExecuteOp, FuncOp, GraphOp, GridAttr, ParamOp, StorageOp, TensorType, VarOp, ViewOp
 from populus.dialects.poplar.memory import storage_of
 from populus.lowering.poplar_allocate import without_copies
 from populus.runtime.memory import Tenant, layout, tenants, usage
@@ -53,25 +54,25 @@ def offload(graph: GraphOp, room: int) -> None:
         aim = int(AIM * room)
         if without_copies(found, target, over):
             continue
-        fullest = steps[used.step]
+        before = steps[used.step :: -1]  # the fullest step, and those before it
         there = [t for t in found if isinstance(t.op, ConstOp | VarOp) and any(a <= used.step <= b for a, b in t.spans)]
         moved = False
         for tenant in sorted(there, key=lambda t: -t.on(used.tile, target.tiles)):
             bytes = tenant.on(used.tile, target.tiles)
             if over <= 0 or not bytes:
                 break
-            if _moved_out(tenant, fullest):
+            if _moved_out(tenant, before):
                 over, moved = over - bytes, True
         if not moved:
             return
 
 
-def _moved_out(tenant: Tenant, fullest: Operation) -> bool:
-    """Whether a constant or variable could be moved outside during a step."""
+def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
+    """Whether a constant or variable could be moved outside during a step. `steps`: that one, and those before it, the last first."""
     storage = tenant.op
     assert isinstance(storage, StorageOp), storage
     users = _users(storage.result)
-    if any(user is fullest for user, _ in users) or any(isinstance(user, ViewOp | ParamOp) for user, _ in users):
+    if any(user is steps[0] for user, _ in users) or any(isinstance(user, ViewOp | ParamOp) for user, _ in users):
         return False
     if isinstance(storage, ConstOp):
         grid = GridAttr(layout(storage))
@@ -81,8 +82,11 @@ def _moved_out(tenant: Tenant, fullest: Operation) -> bool:
                 _load(storage, grid, user, [inside for step, inside in users if step is user])
         return True
     block = storage.parent
-    here = None if block is None else _ancestor(fullest, block)
-    if block is None or here is None:
+    if block is None or any(_ancestor(user, block) is None for user, _ in users):
+        return False
+    # A step of a function runs where it is called: there the call is the latest step of the block.
+    here = next((op for step in steps if (op := _ancestor(step, block)) is not None), None)
+    if here is None:
         return False
     order = {op: i for i, op in enumerate(block.ops)}
     touching = sorted({order[a] for user, _ in users if (a := _ancestor(user, block)) is not None})
@@ -90,16 +94,16 @@ def _moved_out(tenant: Tenant, fullest: Operation) -> bool:
     behind = [i for i in touching if i > order[here]]
     if not before or not behind or order[here] in touching:
         return False
-    steps = list(block.ops)
+    ops = list(block.ops)
     away = VarOp(f"{storage.label.data} (outside)", storage.type)
     away.outside = UnitAttr()
     store = CopyOp(storage.result, away.result)
     for op in (away, store):
         op.location = storage.location
-    Rewriter.insert_op([away, store], InsertPoint.after(steps[before[-1]]))
+    Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
     later = [inside for user, inside in users if (a := _ancestor(user, block)) is not None and order[a] >= behind[0]]
     assert storage.grid is not None, storage
-    _load(away, storage.grid, steps[behind[0]], later, storage)
+    _load(away, storage.grid, ops[behind[0]], later, storage)
     return True
 
 
@@ -145,8 +149,8 @@ def _users(value: SSAValue) -> list[tuple[Operation, Operation]]:
 
 
 def _ancestor(op: Operation, block: Block) -> Operation | None:
-    """The op of a block that holds `op`, or is it."""
+    """The op of a block that holds `op`, or is it; None for an op elsewhere, or of a function that stands in the block."""
     inner: Operation | None = op
     while inner is not None and inner.parent is not block:
         inner = inner.parent_op()
-    return inner
+    return None if isinstance(inner, FuncOp) else inner

@@ -38,3 +38,26 @@ poplar.graph @main target <gc200, tiles = 2> {
   }
   poplar.stream_out %b to "b" : !poplar.tensor<16xf32>
 }
+
+// -----
+
+// While a function is called, what its caller does not pass to it may wait too.
+// CHECK-LABEL: poplar.graph @calls
+poplar.graph @calls target <gc200, tiles = 2> {
+  poplar.func @f {
+    %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
+    poplar.execute "full" {
+      poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %c[i] : !poplar.tensor<32xf32>
+    }
+    poplar.stream_out %c to "c" : !poplar.tensor<32xf32>
+  }
+  %a = poplar.var "a" on [32] : !poplar.tensor<32xf32>
+  // CHECK: poplar.stream_in "a" to %a
+  // CHECK: poplar.copy %a to [[AWAY:%.*]] :
+  // CHECK: poplar.call @f
+  // CHECK: poplar.copy [[AWAY]] to [[A:%.*]] :
+  // CHECK: poplar.stream_out [[A]] to "a"
+  poplar.stream_in "a" to %a : !poplar.tensor<32xf32>
+  poplar.call @f
+  poplar.stream_out %a to "a" : !poplar.tensor<32xf32>
+}
