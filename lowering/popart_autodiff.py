@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
@@ -21,6 +21,7 @@ from populus.dialects.control import read_by
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import element_type_of, is_float, tensor
 from populus.dialects.expr import Arg, cast
+from populus.dialects.ops import TensorOp
 from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
 from populus.lowering.library_gradients import library_gradient
@@ -41,6 +42,8 @@ class PopartAutodiffPass(ModulePass):
     where nothing flows: behind an integer, a condition, or a step function. Run twice, the pass gives second derivatives,
     `Gradient___Gradient___<name>`. `sparse`: weights that are only looked up by rows (gathered along dimension 0); their gradients
     are of the rows that were, whose numbers are a result `Rows___<name>`, one for each time that it was.
+    `recompute`: into how many parts the ops are split, each of which but the last is computed again before its gradients, so that
+    only what goes from part to part is kept; 1 keeps all, 0 takes half as many as the square root of the number of ops.
     Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and for
     an op on the way that has no gradient, with the path that leads to it.
     Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
@@ -53,6 +56,7 @@ class PopartAutodiffPass(ModulePass):
     outputs: tuple[str, ...] = ()
     loss_scale: bool = False
     sparse: tuple[str, ...] = ()
+    recompute: int = 1
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
@@ -68,7 +72,7 @@ class PopartAutodiffPass(ModulePass):
         last = return_of(function).prev_op
         looked_up = {name: lookups(name, inputs[name]) for name in self.sparse}
         rows = [op.y for ops in looked_up.values() for op in ops]
-        gradients = differentiate(function.body.block, seeds, [*wrt.values(), *rows])
+        gradients = differentiate(function.body.block, seeds, [*wrt.values(), *rows], self.recompute)
         taken = set(strings(function, "output_names"))
         results = {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()}
         b = Builder(InsertPoint.before(return_of(function)))
@@ -138,27 +142,45 @@ class Seed:
     gradient: SSAValue
 
 
-def differentiate(block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue]) -> dict[SSAValue, SSAValue]:
+def differentiate(block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue], parts: int = 1) -> dict[SSAValue, SSAValue]:
     """The gradient of each value of `wrt` (values that `block` defines or takes), from ops inserted at the end of `block`.
 
-    Only ops between `wrt` and the seeds are asked for gradients. Raises NoGradient naming the path to one that has none, and
-    PopulusError where an op's gradients are not of its operands' types.
+    Only ops between `wrt` and the seeds are asked for gradients. `parts`: as `recompute` of the pass. Raises NoGradient naming the path
+    to one that has none, and PopulusError where an op's gradients are not of its operands' types.
     """
     wrt = list(wrt)
-    ops = [op for op in block.ops if not isinstance(op, ReturnOp)]
-    dependent = _dependent(ops, wrt)
+    dependent = _dependent(block.ops, wrt)
+    ops = [op for op in block.ops if op.results and any(v in dependent for v in read_by(op))]
     last = block.last_op
     assert last is not None
     walk = _Walk(Builder(InsertPoint.before(last)), last)
     for seed in seeds:
         walk.add(seed.value, seed.gradient, seed.name, None)
-    for op in reversed(ops):
-        if any(r in walk.gradients for r in op.results) and any(v in dependent for v in read_by(op)):
-            walk.through(op, dependent)
+    parts = parts or max(2, math.isqrt(len(ops)) // 2)
+    size = max(1, -(-len(ops) // parts))
+    for begin in reversed(range(0, len(ops), size)):
+        part = ops[begin : begin + size]
+        again = _again(part, last) if begin + size < len(ops) else {}
+        for op in reversed(part):
+            if any(r in walk.gradients for r in op.results):
+                walk.through(op, dependent, again.get(op, op))
     return {value: walk.gradients.get(value) or calls.fill(walk.builder, 0, calls.element(value), calls.shape(value)) for value in wrt}
 
 
-def _dependent(ops: Sequence[Operation], wrt: Sequence[SSAValue]) -> set[SSAValue]:
+def _again(ops: Sequence[Operation], end: Operation) -> dict[Operation, Operation]:
+    """Copies before `end` of what computes with tensors, each reading the copies of the others."""
+    values: dict[SSAValue, SSAValue] = {}
+    copies: dict[Operation, Operation] = {}
+    for op in ops:
+        if op.operands and not op.regions and isinstance(op, TensorOp):
+            copy = op.clone(values)
+            copy.location = op.location
+            Rewriter.insert_op(copy, InsertPoint.before(end))
+            copies[op] = copy
+    return copies
+
+
+def _dependent(ops: Iterable[Operation], wrt: Sequence[SSAValue]) -> set[SSAValue]:
     """The values of floats through which `wrt` can be felt."""
     found = set(wrt)
     for op in ops:
@@ -191,10 +213,10 @@ class _Walk:
         else:
             self.gradients[value] = calls.insert(self.builder, popart.AddOp(before, gradient))
 
-    def through(self, op: Operation, dependent: set[SSAValue]) -> None:
-        """The gradients of what an op reads from those of its results."""
+    def through(self, op: Operation, dependent: set[SSAValue], copy: Operation) -> None:
+        """The gradients of what an op reads from those of its results. `copy`: what is asked for them, the op or the same again."""
         before, reads = self.end.prev_op, read_by(op)
-        for value, gradient in zip(reads, self._asked(op, reads, dependent)):
+        for value, gradient in zip(reads, self._asked(op, copy, reads, dependent)):
             if gradient is not None and value in dependent:
                 if gradient.type != value.type:
                     raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {gradient.type} for an operand that is {value.type}")
@@ -209,16 +231,16 @@ class _Walk:
             op.detach()  # another one, which keeps what the gradient needs, has taken its place
             op.erase()
 
-    def _asked(self, op: Operation, reads: Sequence[SSAValue], dependent: set[SSAValue]) -> Sequence[SSAValue | None]:
+    def _asked(self, op: Operation, copy: Operation, reads: Sequence[SSAValue], dependent: set[SSAValue]) -> Sequence[SSAValue | None]:
         grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
         try:
-            match op:
+            match copy:
                 case ControlOp():
-                    found = op.gradient_through(self.builder, grads, dependent, partial(_inside, op.name))
+                    found = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name))
                 case PopartOp():
-                    found = op.gradient(self.builder, grads)
+                    found = copy.gradient(self.builder, grads)
                 case _:
-                    found = library_gradient(op, self.builder, grads)
+                    found = library_gradient(copy, self.builder, grads)
         except NoGradient as error:
             raise NoGradient(f"{error}{self._path(op)}") from error
         except VerifyException as error:

@@ -72,6 +72,7 @@ class Recipe:
     scaled: bool
     batch_statistics: bool
     sparse: tuple[str, ...]
+    recompute: int
     output: str | None
     axis: int
 
@@ -80,7 +81,9 @@ class Recipe:
         made = Pipeline.named("training").replace("onnx-expose-weights", OnnxExposeWeightsPass(self.weights))
         made = made.replace("onnx-training-mode", OnnxTrainingModePass("train" if self.batch_statistics else "keep"))
         made = made.replace("popart-loss", PopartLossPass(self.loss, self.output, self.axis))
-        made = made.replace("popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled, sparse=self.sparse))
+        made = made.replace(
+            "popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled, sparse=self.sparse, recompute=self.recompute)
+        )
         return made.replace("popart-optimize", PopartAccumulatePass(self.accumulate) if self.accumulate > 1 else self.update())
 
     def update(self) -> PopartOptimizePass:

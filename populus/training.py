@@ -42,7 +42,9 @@ class TrainingSession:
     batch's statistics, move the running ones, and drop elements; without it only the nodes that the model says train do.
     `hyper`: the optimizer's hyperparameters by PyTorch's names (`lr`, `weight_decay`, `momentum`, `beta1`, `eps`, ..);
     `session.hyper` may be changed at any time. `clip_norm`: the largest norm of all gradients together, `clip_value`: the largest
-    element of them. `loss_scale`: a number, or `auto`; for models of 16 bits. `seed`: of what is dropped. The rest is as in `compile`.
+    element of them. `loss_scale`: a number, or `auto`; for models of 16 bits. `seed`: of what is dropped. `recompute`: into how many
+    parts to split the model, of which all but the last are computed again for their gradients instead of kept; 0 chooses.
+    The rest is as in `compile`.
     Raises PopulusError.
     """
 
@@ -63,6 +65,7 @@ class TrainingSession:
         clip_value: float | None = None,
         loss_scale: float | str | None = None,
         seed: int = 0,
+        recompute: int = 1,
         output: str | None = None,
         axis: int | None = None,
         target: str = "host",
@@ -74,6 +77,8 @@ class TrainingSession:
     ):
         if loss not in LOSSES:
             raise PopulusError(f"no loss '{loss}'{did_you_mean(loss, LOSSES)}")
+        if recompute < 0:
+            raise PopulusError(f"recompute = {recompute}; a number of parts, or 0 to choose one, is expected")
         if accumulate < 1:
             raise PopulusError(f"accumulate = {accumulate}; an update is of at least 1 batch")
         self.model = model
@@ -91,7 +96,9 @@ class TrainingSession:
         if rows and accumulate > 1:
             raise PopulusError("sparse gradients cannot be accumulated, since each batch has other rows; leave one of the two out")
         self._axis = 1 if axis is None else axis
-        recipe = Recipe(loss, optimizer, names, accumulate, self.clips, self.scale is not None, batch_statistics, rows, output, self._axis)
+        recipe = Recipe(
+            loss, optimizer, names, accumulate, self.clips, self.scale is not None, batch_statistics, rows, recompute, output, self._axis
+        )
         options: dict[str, Any] = {"target": target, "tiles": tiles, "engine": engine, "level": level, "load": load}
         self._programs = Programs(model, recipe, {n: found.weights[n] for n in names}, {**options, "dims": found.bound(self.batch)})
         self.program = self._programs.step

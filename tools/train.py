@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--parameter", action="append", default=[], metavar="PATTERN", help="train only the initializers of this name, such as 'fc.*'")
     add("--freeze", action="append", default=[], metavar="PATTERN", help="do not train the initializers of this name")
     add("--sparse", action="append", default=[], metavar="PATTERN", help="move only the rows of this embedding that a batch looks up")
+    add("--recompute", type=int, default=1, metavar="N", help="keep less: compute all but the last of N parts again; 0 chooses N")
     add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and drop elements")
     add("--checkpoint", metavar="DIR", help="go on from the newest checkpoint there, and write one after each epoch")
     add("--every", type=int, metavar="N", help="write a checkpoint after each N steps too")
@@ -107,6 +108,7 @@ def execute(args: argparse.Namespace) -> int:
         accumulate=args.accumulate,
         freeze=args.freeze,
         sparse=args.sparse,
+        recompute=args.recompute,
         batch_statistics=args.batch_statistics,
         parameters=args.parameter or None,
         output=args.output,

@@ -108,6 +108,34 @@ def test_frozen_weights_stay():
     assert list(session.weights) == ["w2"]
 
 
+def deep(layers: int = 16, width: int = 16) -> onnx.ModelProto:
+    g = np.random.default_rng(9)
+    weights = {f"w{i}": g.standard_normal((width, width)) / 4 for i in range(layers)}
+    nodes: list[onnx.NodeProto] = []
+    for i in range(layers):
+        nodes.append(helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"h{i}"], name=f"product{i}"))
+        nodes.append(helper.make_node("Tanh", [f"h{i}"], [f"t{i}"], name=f"tanh{i}"))
+        nodes.append(helper.make_node("Add", [f"x{i}", f"t{i}"], [f"x{i + 1}"], name=f"add{i}"))
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", width]) for n in ("x0", f"x{layers}")]
+    initializers = [numpy_helper.from_array(a.astype(np.float32), n) for n, a in weights.items()]
+    graph = helper.make_graph(nodes, "deep", info[:1], info[1:], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_recomputing_takes_less_memory_and_changes_no_bit():
+    g = np.random.default_rng(10)
+    x, labels = g.standard_normal((256, 16)).astype(np.float32), g.integers(0, 16, 256).astype(np.int32)
+    peaks: list[int] = []
+    weights: list[Array] = []
+    for recompute in (1, 4, 0):
+        session = TrainingSession(deep(), optimizer="sgd", batch=256, tiles=4, recompute=recompute)
+        session.step({"x0": x}, labels)
+        peaks.append(session.program.profile().summary["peak_tile_bytes"])
+        weights.append(session.weights["w0"])
+    assert np.array_equal(weights[0], weights[1]) and np.array_equal(weights[0], weights[2])
+    assert max(peaks[1:]) < 0.8 * peaks[0], peaks
+
+
 # -- sparse gradients ----------------------------------------------------------------------------------------------------
 
 
@@ -277,6 +305,7 @@ def test_dropout_keeps_the_mean():
         (mlp(), {"sparse": ["w3"]}, "no parameter 'w3'"),
         (mlp(), {"sparse": ["w1"], "freeze": ["w1"]}, "'w1' is not trained, so it has no sparse gradient"),
         (mlp(), {"sparse": ["w1"], "accumulate": 2, "batch": 2}, "sparse gradients cannot be accumulated"),
+        (mlp(), {"recompute": -1}, "recompute = -1; a number of parts, or 0 to choose one, is expected"),
         (mlp(), {"freeze": ["*"]}, "all parameters are frozen"),
     ],
 )
