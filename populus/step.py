@@ -17,6 +17,7 @@ from populus.lowering.popart_accumulate import PopartAccumulatePass, update_modu
 from populus.lowering.popart_autodiff import PopartAutodiffPass
 from populus.lowering.popart_loss import LABELS, LOSS, PopartLossPass
 from populus.lowering.popart_optimize import PopartOptimizePass
+from populus.lowering.poplar_merge import PoplarMergePass
 from populus.lowering.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Recipe:
         made = made.replace(
             "popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled, sparse=self.sparse, recompute=self.recompute)
         )
+        if self.recompute != 1:  # what is computed again is to wait until it is wanted
+            made = made.replace("poplar-merge", PoplarMergePass(independent=False))
         return made.replace("popart-optimize", PopartAccumulatePass(self.accumulate) if self.accumulate > 1 else self.update())
 
     def update(self) -> PopartOptimizePass:
