@@ -45,6 +45,7 @@ poplar.graph @main target <gc200, tiles = 2> {
 // CHECK-LABEL: poplar.graph @calls
 poplar.graph @calls target <gc200, tiles = 2> {
   poplar.func @f {
+    %p = poplar.param in "p" on [1] : !poplar.tensor<1xf32>
     %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
     poplar.execute "full" {
       poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %c[i] : !poplar.tensor<32xf32>
@@ -57,7 +58,9 @@ poplar.graph @calls target <gc200, tiles = 2> {
   // CHECK: poplar.call @f
   // CHECK: poplar.copy [[AWAY]] to [[A:%.*]] :
   // CHECK: poplar.stream_out [[A]] to "a"
+  %b = poplar.var "b" on [1] : !poplar.tensor<1xf32>
   poplar.stream_in "a" to %a : !poplar.tensor<32xf32>
-  poplar.call @f
+  poplar.stream_in "b" to %b : !poplar.tensor<1xf32>
+  poplar.call @f(%b) : !poplar.tensor<1xf32>
   poplar.stream_out %a to "a" : !poplar.tensor<32xf32>
 }
