@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
+from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.ops import ints
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
@@ -181,19 +183,58 @@ def multi_slice(op: MultiSliceOp, t: Tiles) -> Sequence[SSAValue]:
 def codelet(op: CodeletOp, t: Tiles) -> Sequence[SSAValue]:
     """One family, its vertices sharing the output's elements along the axes that the codelet computes apart."""
     code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
-    axes = code.axes[code.output]
-    cut = [d for d, a in enumerate(axes) if a in code.lanes]
-    # The grain is of the innermost dimension, which another than the last one cut here is not.
-    grain = t.target.grain(element) if cut and cut[-1] == len(shape) - 1 else 1
-    shares = dict(zip(cut, linear(tuple(shape[d] for d in cut), t.target.tiles, grain).splits))
-    grid = Grid(tuple(shares.get(d, Split(n)) for d, n in enumerate(shape)), tuple(d for d in cut if shares[d].parts > 1))
+    axes, views = code.axes[code.output], [t.view(x) for x in op.operands]
+    grid = _forced(op, t) or _unwound(op, t, views) or _shared(op, t)
     y = t.var(shape, element, grid)
     sizes = {a: n for v, x in zip(code.inputs, op.operands) for a, n in zip(code.axes[v], shape_of(x.type))}
     splits = {**{a: Split(n) for a, n in sizes.items()}, **dict(zip(axes, grid.splits))}
-    fields: list[Connection] = [("in", v, t.view(x), list(map(along, code.axes[v]))) for v, x in zip(code.inputs, op.operands)]
+    fields: list[Connection] = [("in", v, x, list(map(along, code.axes[v]))) for v, x in zip(code.inputs, views)]
     fields.append(("out", code.output, y, list(map(along, axes))))
-    t.execute(code.name, Domain(tuple(splits.items()), tuple(axes[d] for d in grid.order)), fields, dict(op.params.data))
+    order = tuple(axes[d] for d in grid.order)
+    t.execute(code.name, Domain(tuple(splits.items()), order, grid.start), fields, dict(op.params.data))
     return [y]
+
+
+def _shared(op: CodeletOp, t: Tiles) -> Grid:
+    """The output's axes that a codelet computes apart, shared out to all tiles."""
+    code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
+    cut = [d for d, a in enumerate(code.axes[code.output]) if a in code.lanes]
+    # The grain is of the innermost dimension, which another than the last one cut here is not.
+    grain = t.target.grain(element) if cut and cut[-1] == len(shape) - 1 else 1
+    shares = dict(zip(cut, linear(tuple(shape[d] for d in cut), t.target.tiles, grain).splits))
+    return Grid(tuple(shares.get(d, Split(n)) for d, n in enumerate(shape)), tuple(d for d in cut if shares[d].parts > 1))
+
+
+def _forced(op: CodeletOp, t: Tiles) -> Grid | None:
+    """The layout of the output that `parts` gives. Raises PopulusError for axes that are not to be cut, or more parts than tiles."""
+    if op.parts is None:
+        return None
+    if why := op.cut_problem():
+        raise PopulusError(f"{where(op)}: {why}")
+    axes, shape = op.code.axes[op.code.output], op.y.type.get_shape()
+    splits = tuple(Split(n, op.cut.get(a, 1)) for a, n in zip(axes, shape))
+    if (total := math.prod(s.parts for s in splits)) > t.target.tiles:
+        given = " x ".join(f"{n} parts of axis {axis}" for axis, n in op.cut.items())
+        tiles = f"{t.target.name} has {t.target.tiles} tiles, each of which runs one"
+        raise PopulusError(f"{where(op)}: codelet {op.code.name} is to have {given}, {total} in all; {tiles}")
+    return Grid(splits, tuple(d for d, s in enumerate(splits) if s.parts > 1))
+
+
+def _unwound(op: CodeletOp, t: Tiles, views: Sequence[SSAValue]) -> Grid | None:
+    """The layout of the output in which vertices work where the largest operand that allows it lies; None if none does."""
+    code, shape = op.code, op.y.type.get_shape()
+    axes, spread = code.axes[code.output], _shared(op, t)
+    by_size = sorted(zip(code.inputs, views), key=lambda pair: -math.prod(view_of(pair[1]).shape))
+    for vector, x in by_size:
+        grid = t.layout_of(x)
+        if grid is None or 2 * grid.cells < spread.cells:
+            continue
+        order = [d for d in grid.order if grid.splits[d].parts > 1]
+        cut = {code.axes[vector][d]: grid.splits[d] for d in order}
+        if len(cut) == len(order) and all(a in code.lanes and a in axes for a in cut):
+            splits = tuple(cut.get(a, Split(n)) for a, n in zip(axes, shape))
+            return Grid(splits, tuple(axes.index(a) for a in cut), grid.start)
+    return None
 
 
 def iota(op: IotaOp, t: Tiles) -> Sequence[SSAValue]:

@@ -5,7 +5,7 @@ s = calls.reduce(b, "add", calls.map(b, Arg(1) * Arg(2), x, g), dims=(0,))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, IntegerAttr, f64, i1, i64
@@ -65,10 +65,12 @@ def codelet(
     *values: SSAValue,
     shape: Sequence[int] | None = None,
     element: Attribute | None = None,
+    parts: Mapping[str, int] | None = None,
     **params: float | int | bool,
 ) -> SSAValue:
     """What a codelet that was written in Python computes; of the first value's shape and element type where none is given.
 
+    `parts`: into how many its axes are cut for the tiles, the others not; without it the layout of an operand, or of all tiles, says so.
     Raises VerifyException if values and parameters are not the codelet's, PopulusError if another codelet has its name.
     """
     register(code)
@@ -78,7 +80,8 @@ def codelet(
         {n: IntegerAttr(int(v), whole[k]) if (k := code.scalars.get(n)) in whole else FloatAttr(float(v), f64) for n, v in params.items()}
     )
     of = element_type_of(values[0].type) if element is None else element
-    return insert(b, CodeletOp(*values, codelet=code.name, params=given, shape=to, element=of))
+    cut = {} if parts is None else {"parts": DictionaryAttr({axis: IntegerAttr(n, i64) for axis, n in parts.items()})}
+    return insert(b, CodeletOp(*values, codelet=code.name, params=given, shape=to, element=of, **cut))
 
 
 def reshape(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:

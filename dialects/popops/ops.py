@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, shapes
@@ -226,7 +226,8 @@ class IotaOp(TensorOp):
 class CodeletOp(TensorOp):
     """What a codelet that was written in Python computes: `y` of `shape` and `element` from the operands and `params`, its scalars.
 
-    Vertices share the axes whose elements it computes apart. Source: poplar::Graph::addVertex.
+    Vertices share the axes whose elements it computes apart: as an operand lies already, else evenly, or in `parts`, which gives
+    axes their numbers of parts and leaves the others whole. Source: poplar::Graph::addVertex, setTileMapping.
     """
 
     name = "popops.codelet"
@@ -234,6 +235,7 @@ class CodeletOp(TensorOp):
     params = prop_def(DictionaryAttr)
     shape = prop_def(DenseArrayBase.constr(i64))
     element = prop_def(Attribute)
+    parts = opt_prop_def(DictionaryAttr)
     operands_ = var_operand_def(TensorType)
     y = result_def(TensorType)
     assembly_format = "$codelet `(` $operands_ `)` attr-dict `:` functional-type(operands, results)"
@@ -267,7 +269,28 @@ class CodeletOp(TensorOp):
                 if sizes.setdefault(axis, n) != n:
                     raise VerifyException(f"codelet {code.name}: axis {axis} of {vector} has {n} elements, and {sizes[axis]} before")
         self._verify_params(code)
+        if why := self.cut_problem():
+            raise VerifyException(why)
         return [tensor(shape, self.element)]
+
+    def cut_problem(self) -> str | None:
+        """Why the axes cannot be cut as `parts` says, or None."""
+        code = self.code
+        sizes = dict(zip(code.axes[code.output], ints(self.shape)))
+        for axis, n in self.cut.items():
+            if axis not in code.lanes or axis not in sizes:
+                apart = ", ".join(a for a in code.lanes if a in sizes) or "none"
+                return f"codelet {code.name} is to have {n} parts of axis {axis}; its vertices may share {apart}"
+            if not 1 <= n <= max(sizes[axis], 1):
+                return f"codelet {code.name} is to have {n} parts of axis {axis}, which has {sizes[axis]} elements"
+        return None
+
+    @property
+    def cut(self) -> dict[str, int]:
+        """The parts of axes that are given."""
+        if self.parts is None:
+            return {}
+        return {axis: cast("IntegerAttr[Any]", n).value.data for axis, n in self.parts.data.items() if isinstance(n, IntegerAttr)}
 
     def _verify_params(self, code: TileCode) -> None:
         given = self.params.data

@@ -433,3 +433,42 @@ def test_P31_our_inference_and_onnx_s_agree_on_all_node_tests():
             assert all(n in (m, -1) or n < 0 for n, m in zip(ranked.get_shape(), ours.get_shape())), (name, ours, other)
             known += all(n >= 0 for n in ranked.get_shape())
     assert known >= 1300
+
+
+def row_norms(cut: str) -> populus.Program:
+    """Norms of the rows of what a map makes, with a codelet of the user's."""
+    properties = f"{{params = {{}}, shape = array<i64: 64>, element = f32{cut}}}"
+    text = f"""
+    func.func @main(%x: tensor<64x48xf32>) -> tensor<64xf32> {{
+      %a = popops.map <mul(_1, 2.0)>(%x) : (tensor<64x48xf32>) -> tensor<64x48xf32>
+      %y = popops.codelet "row_norm_vertex"(%a) {properties} : (tensor<64x48xf32>) -> tensor<64xf32>
+      func.return %y : tensor<64xf32>
+    }}"""
+    return populus.compile(Parser(context(), text).parse_module(), target="gc200", tiles=16, engine="strict")
+
+
+def test_P28_a_codelet_works_where_its_operand_lies_or_in_the_parts_that_are_asked_for(root):
+    populus.load(root / "examples" / "row_norm.py")
+    unwound, forced = row_norms(""), row_norms(", parts = {row = 4 : i64}")
+    x = np.random.default_rng(0).standard_normal((64, 48)).astype("f4")
+    assert unwound.run({"x": x})["output_0"].tobytes() == forced.run({"x": x})["output_0"].tobytes()
+    assert unwound.profile().summary["exchange_bytes"] == 0
+    assert forced.profile().summary["exchange_bytes"] == 15 * 4 * 48 * 4  # of the 64 rows one tile has its four already
+    assert "row = 64 in 16" in str(unwound.module("poplar"))
+    assert "row = 64 in 4" in str(forced.module("poplar"))
+    assert '"x" on [64 in 16, 48] order [0]' in str(unwound.module("poplar"))  # the input's mapping is its reader's
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        ("column = 4", "is to have 4 parts of axis column; its vertices may share row"),
+        ("row = 65", "is to have 65 parts of axis row, which has 64 elements"),
+        ("row = 0", "is to have 0 parts of axis row, which has 64 elements"),
+        ("row = 32", "is to have 32 parts of axis row, 32 in all; gc200 has 16 tiles, each of which runs one"),
+    ],
+)
+def test_P28_a_layout_that_cannot_be_is_one_line(root, cut, message):
+    populus.load(root / "examples" / "row_norm.py")
+    with pytest.raises(PopulusError, match=f"codelet row_norm_vertex {message}"):
+        row_norms(f", parts = {{{cut} : i64}}")
