@@ -25,14 +25,15 @@ def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelPro
     `logits`: the output is what the final softmax reads, since a saturated softmax hides differences.
     """
     rng = np.random.default_rng(seed)
-    model = onnx.load(path)
+    model = onnx.load(path)  # pyright: ignore[reportUnknownMemberType]
     graph = model.graph
     shapes = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
     readers: dict[str, tuple[onnx.NodeProto, int]] = {}
     for node in graph.node:
         for position, name in enumerate(node.input):
             readers.setdefault(name, (node, position))
-    kept, weights = [], []
+    kept: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
     for node in graph.node:
         if node.op_type != "ConstantOfShape":
             kept.append(node)
@@ -48,9 +49,10 @@ def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelPro
         graph.output[0].name = kept[-1].input[0]
         graph.output[0].type.tensor_type.ClearField("shape")
         kept.pop()
-    for field, values in ((graph.node, kept), (graph.initializer, old + weights), (graph.input, inputs)):
-        del field[:]
-        field.extend(values)
+    del graph.node[:], graph.initializer[:], graph.input[:]
+    graph.node.extend(kept)
+    graph.initializer.extend(old + weights)
+    graph.input.extend(inputs)
     model.ir_version = max(model.ir_version, 8)
     return model
 
@@ -111,7 +113,7 @@ class Graph:
             self.nodes, name, [info("x", TensorProto.FLOAT, inputs or shape)], [info("y", TensorProto.FLOAT, shape)], self.initializers
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
         return model
 
 

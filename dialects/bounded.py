@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation
+
+from populus.dialects.records import add_record, records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,17 +33,17 @@ class Bounded:
 
 def bound(op: Operation, entry: Bounded) -> None:
     """Records on a function that one of its results is bounded."""
-    found = op.attributes.get(KEY)
-    entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
-    values = {"output": StringAttr(entry.output), "count": StringAttr(entry.count), "axis": IntegerAttr(entry.axis, i64)}
-    op.attributes[KEY] = ArrayAttr([*entries, DictionaryAttr(values)])
+    values: dict[str, Attribute] = {
+        "output": StringAttr(entry.output),
+        "count": StringAttr(entry.count),
+        "axis": IntegerAttr(entry.axis, i64),
+    }
+    add_record(op, KEY, values)
 
 
 def bounded(op: Operation) -> list[Bounded]:
     """What is recorded on a function."""
-    found = op.attributes.get(KEY)
-    entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
-    return [_read(entry) for entry in entries if isinstance(entry, DictionaryAttr)]
+    return [_read(entry) for entry in records(op, KEY)]
 
 
 def _read(entry: DictionaryAttr) -> Bounded:

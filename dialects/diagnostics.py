@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Span
@@ -69,6 +69,24 @@ def fused(*locations: LocationAttr) -> LocationAttr:
             return only
         case several:
             return FusedLoc(tuple(several), NoneAttr())
+
+
+def between(block: Block, before: Operation | None, end: Operation | None) -> list[Operation]:
+    """The ops of a block behind `before` (from its start where that is None) and in front of `end`: what was inserted meanwhile."""
+    found: list[Operation] = []
+    op = block.first_op if before is None else before.next_op
+    while op is not None and op is not end:
+        found.append(op)
+        op = op.next_op
+    return found
+
+
+def locate(ops: Iterable[Operation], location: LocationAttr) -> None:
+    """Gives a place to those of the ops, and of the ops inside them, that have none."""
+    for op in ops:
+        for inner in op.walk():
+            if isinstance(inner.location, UnknownLoc):
+                inner.location = location
 
 
 def parts_of(location: FusedLoc) -> list[LocationAttr]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, i1, i64
+from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, i1, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import shapes
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.ops import ints
+from populus.dialects.records import add_record, records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,29 +74,19 @@ class Required:
 
 def require(op: Operation, required: Required) -> None:
     """Records on a function what one of its inputs has to be."""
-    found = op.attributes.get(KEY)
-    entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
-    op.attributes[KEY] = ArrayAttr(
-        [
-            *entries,
-            DictionaryAttr(
-                {
-                    "input": IntegerAttr(required.input, i64),
-                    "op": StringAttr(required.op),
-                    "x": DenseArrayBase.from_list(i64, required.x),
-                    "y": DenseArrayBase.from_list(i64, required.y),
-                    "zero": IntegerAttr(int(required.zero), i1),
-                }
-            ),
-        ]
-    )
+    entry: dict[str, Attribute] = {
+        "input": IntegerAttr(required.input, i64),
+        "op": StringAttr(required.op),
+        "x": DenseArrayBase.from_list(i64, required.x),
+        "y": DenseArrayBase.from_list(i64, required.y),
+        "zero": IntegerAttr(int(required.zero), i1),
+    }
+    add_record(op, KEY, entry)
 
 
 def required(op: Operation) -> list[Required]:
     """What is recorded on a function or graph."""
-    found = op.attributes.get(KEY)
-    entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
-    return [_read(entry) for entry in entries if isinstance(entry, DictionaryAttr)]
+    return [_read(entry) for entry in records(op, KEY)]
 
 
 def _read(entry: DictionaryAttr) -> Required:

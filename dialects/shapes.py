@@ -103,6 +103,33 @@ def window(size: int, kernel: int, stride: int, dilation: int, before: int, afte
     return count
 
 
+def windows(
+    x: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    ceil: bool = False,
+    crops: bool = False,
+) -> Shape:
+    """How many windows there are in each spatial dimension of x: [batch, channels, size..]; `pads`: those before, then those behind.
+
+    Raises ShapeError for lists of other lengths, and for numbers below 1 (pads: below 0, unless negative ones crop).
+    """
+    spatial = len(x) - 2
+    if spatial < 1 or (len(kernel), len(strides), len(pads), len(dilations)) != (spatial, spatial, 2 * spatial, spatial):
+        raise ShapeError(
+            f"x {text(x)}, a kernel of {text(kernel)}, {len(strides)} strides, {len(pads)} pads and {len(dilations)} dilations "
+            f"do not agree on the number of spatial dimensions"
+        )
+    if min((*kernel, *strides, *dilations)) < 1 or (min(pads) < 0 and not crops):
+        raise ShapeError(f"kernel, strides and dilations are at least 1{'' if crops else ', pads at least 0'}")
+    return tuple(
+        window(n, k, stride, dilation, before, behind, ceil)
+        for n, k, stride, dilation, before, behind in zip(x[2:], kernel, strides, dilations, pads[:spatial], pads[spatial:])
+    )
+
+
 def transposed_window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, output_padding: int) -> int:
     """The output size of a transposed convolution: stride (size - 1) + (kernel - 1) dilation + 1 + output_padding - pads.
 
@@ -122,6 +149,32 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int, upper: bool
     return (small, large) if upper else (large, small)
 
 
-def sliced(n: int, begin: int, end: int, step: int) -> int:
+def count(begin: int, end: int, step: int) -> int:
     """The number of elements from `begin` to before `end` by `step`, bounds already clamped."""
     return max(0, -(-(end - begin) // step))
+
+
+def sliced(shape: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> Shape:
+    """The shape of `x[begins : ends : steps]`, bounds already clamped. Raises ShapeError where they leave a dimension."""
+    if any(len(given) != len(shape) for given in (begins, ends, steps)):
+        found = f"{len(begins)} begins, {len(ends)} ends and {len(steps)} steps"
+        raise ShapeError(f"{found} for the {len(shape)} dimensions of {text(shape)}")
+    result: list[int] = []
+    for n, begin, end, step in zip(shape, begins, ends, steps):
+        size = count(begin, end, step) if step else 0
+        if step == 0 or (size and not (0 <= begin < n and 0 <= begin + (size - 1) * step < n)):
+            raise ShapeError(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
+        result.append(size)
+    return tuple(result)
+
+
+def concatenated(parts: Sequence[Sequence[int]], dim: int) -> Shape:
+    """The shape of parts one after the other along `dim`, counted from the front. Raises ShapeError where they differ beside it."""
+    if not parts:
+        raise ShapeError("needs an operand")
+    first = parts[0]
+    front(dim, len(first))
+    for other in parts:
+        if reduced(other, [dim], keep=True) != reduced(first, [dim], keep=True):
+            raise ShapeError(f"{text(first)} and {text(other)} differ beside dimension {dim}")
+    return (*first[:dim], sum(p[dim] for p in parts), *first[dim + 1 :])

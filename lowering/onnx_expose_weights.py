@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -51,7 +51,7 @@ def expose(function: FuncOp, names: Sequence[str]) -> None:
     if isinstance(dims, ArrayAttr):  # weights have no symbolic dimensions
         known = cast("ArrayAttr[Attribute]", dims)
         function.attributes["dim_names"] = ArrayAttr([*known, *(ArrayAttr[Attribute]([]) for _ in wanted)])
-    retype(function)
+    function.update_function_type()
 
 
 def weights_of(function: FuncOp) -> dict[str, ConstantOp]:
@@ -91,13 +91,6 @@ def return_of(function: FuncOp) -> ReturnOp:
     return last
 
 
-def retype(function: FuncOp) -> None:
-    """Makes the function's type that of its arguments and of what it returns."""
-    function.properties["function_type"] = FunctionType.from_lists(
-        [a.type for a in function.body.block.args], [v.type for v in return_of(function).operands]
-    )
-
-
 def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSAValue:
     """A further argument called `name`; `hint`: what a text calls it."""
     block = function.body.block
@@ -105,7 +98,7 @@ def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSA
     argument = block.insert_arg(type, len(block.args))
     argument.location, argument.name_hint = named(name), hint
     set_strings(function, "input_names", [*inputs, name])
-    retype(function)
+    function.update_function_type()
     return argument
 
 
@@ -123,4 +116,4 @@ def replace_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
     old.detach()
     old.erase()
     set_strings(function, "output_names", list(results))
-    retype(function)
+    function.update_function_type()

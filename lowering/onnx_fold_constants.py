@@ -23,7 +23,7 @@ from populus.dialects.onnx.types import is_static
 from populus.dialects.texts import KEY
 from populus.lowering.onnx_custom import custom_ops
 from populus.lowering.onnx_host import is_text
-from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
+from populus.lowering.onnx_inference import Inference, erase_unused, placed
 from populus.lowering.onnx_structure import is_control
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OnnxFoldConstantsPass(ModulePass):
                 inference = Inference(custom_ops(ctx))
                 _fold(function.body.block, inference)
                 erase_unused(function.body.block)
-                set_function_type(function)
+                function.update_function_type()
 
 
 def _fold(block: Block, inference: Inference) -> None:

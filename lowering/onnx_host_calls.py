@@ -18,7 +18,7 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import StringsOp
 from populus.dialects.texts import Texts, handles, set_texts, texts
 from populus.lowering.onnx_host import check_strings, function_of, handled, is_text, params_of
-from populus.lowering.onnx_inference import set_function_type, set_type
+from populus.lowering.onnx_inference import set_type
 
 
 @dataclass(frozen=True)
@@ -92,4 +92,4 @@ def _retype(function: FuncOp) -> None:
             for op in block.ops:
                 for result in list(op.results):
                     set_type(result, handled(result.type))
-    set_function_type(function)
+    function.update_function_type()

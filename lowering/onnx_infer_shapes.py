@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
 from populus.lowering.onnx_custom import custom_ops
-from populus.lowering.onnx_inference import WRITE_OUT, Inference, set_function_type, set_type
+from populus.lowering.onnx_inference import WRITE_OUT, Inference, set_type
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OnnxInferShapesPass(ModulePass):
                 inference.block(function.body.block)
                 _flatten_results(function, inference)
                 inference.finish()
-                set_function_type(function)
+                function.update_function_type()
 
 
 def _flatten_results(function: FuncOp, inference: Inference) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import FunctionType
-from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -52,14 +50,6 @@ def set_type(value: SSAValue, type: Attribute) -> SSAValue:
     if location is not None:
         new.location = location  # pyright: ignore[reportAttributeAccessIssue], a block argument
     return new
-
-
-def set_function_type(function: FuncOp) -> None:
-    """Makes the type of a function that of its arguments and of what it returns."""
-    block = function.body.block
-    last = block.last_op
-    assert isinstance(last, ReturnOp), last
-    function.properties["function_type"] = FunctionType.from_lists([a.type for a in block.args], [v.type for v in last.operands])
 
 
 def erase_unused(block: Block) -> None:

@@ -15,7 +15,7 @@ from populus.dialects.data import ConstantOp, constant
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.types import unknown
-from populus.lowering.onnx_expose_weights import add_results, expose, main_of, retype
+from populus.lowering.onnx_expose_weights import add_results, expose, main_of
 from populus.lowering.training_names import updated_name
 
 TRAINS = 15  # the version of BatchNormalization that says whether it trains
@@ -78,7 +78,7 @@ def _inferring(function: FuncOp, node: OnnxOp) -> None:
         kept = node.inputs[i]
         assert kept is not None
         result.replace_all_uses_with(kept)
-    retype(function)
+    function.update_function_type()
     _replace(node, made)
 
 

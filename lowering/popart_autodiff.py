@@ -9,7 +9,7 @@ from functools import partial
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
 from populus.dialects.control import read_by
-from populus.dialects.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, where
 from populus.dialects.element_types import element_type_of, is_float, tensor
 from populus.dialects.expr import Arg, cast
 from populus.dialects.ops import TensorOp
@@ -221,12 +221,9 @@ class _Walk:
                 if gradient.type != value.type:
                     raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {gradient.type} for an operand that is {value.type}")
                 self.add(value, gradient, None, op)
-        new = before.next_op if before is not None else None
-        while new is not None and new is not self.end:
-            for inner in new.walk():
-                if isinstance(inner.location, UnknownLoc):
-                    inner.location = op.location
-            new = new.next_op
+        block = self.end.parent
+        assert block is not None
+        locate(between(block, before, self.end), op.location)
         if isinstance(op, ControlOp) and not any(r.uses for r in op.results):
             op.detach()  # another one, which keeps what the gradient needs, has taken its place
             op.erase()

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, UnknownLoc, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError, did_you_mean, named
+from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, named
 from populus.dialects.element_types import is_float, tensor
 from populus.dialects.popart import calls, train
 from populus.lowering.onnx_expose_weights import add_argument, add_results, main_of, return_of, strings
@@ -63,11 +63,7 @@ class PopartLossPass(ModulePass):
         before = last.prev_op
         each = calls.insert(b, LOSSES[self.loss](logits, labels, **properties))
         mean = calls.insert(b, popart.ReduceMeanOp(each, axes=tuple(range(len(calls.shape(each))))))
-        new = function.body.block.first_op if before is None else before.next_op
-        while new is not None and new is not last:
-            if isinstance(new.location, UnknownLoc):
-                new.location = named(LOSS)
-            new = new.next_op
+        locate(between(function.body.block, before, last), named(LOSS))
         add_results(function, {LOSSES_EACH: each, LOSS: mean})
 
     def _chosen(self, outputs: dict[str, SSAValue]) -> tuple[str, SSAValue]:

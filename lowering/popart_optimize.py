@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnknownLoc, bf16, f16, f32, f64
+from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32, f64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean, named
+from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, named
 from populus.dialects.element_types import element_type_of, tensor
 from populus.dialects.expr import Arg, Expr, absolute, cast, maximum, minimum, select, sqrt, substitute
 from populus.dialects.popart import calls, train
@@ -162,11 +162,7 @@ class PopartOptimizePass(ModulePass):
             tables = [weight, *states]
             new = update(tables) if name not in rows else updated_rows(b, rows[name], tables, update)
             results.update(zip([updated_name(name), *(state_name(name, s) for s in optimizer.op.STATE)], new))
-        added = function.body.block.first_op if before is None else before.next_op
-        while added is not None and added is not last:
-            if isinstance(added.location, UnknownLoc):
-                added.location = named("gradients")
-            added = added.next_op
+        locate(between(function.body.block, before, last), named("gradients"))
         replace_results(function, results)
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.diagnostics import PopulusError, between, locate, where
 from populus.dialects.popart.base import PopartOp
 
 
@@ -67,11 +67,8 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
         raise PopulusError(
             f"{where(op)}: {op.name}: its lowering gives {found}, its results are {expected}; make `lower` and `infer` agree"
         )
-    first = new = block.first_op if before is None else before.next_op
-    while new is not None and new is not op:
-        if isinstance(new.location, UnknownLoc):
-            new.location = op.location
-        new = new.next_op
+    new = between(block, before, op)
+    locate(new, op.location)
     for old, value in zip(op.results, values):
         if value.name_hint is None:
             value.name_hint = old.name_hint
@@ -79,4 +76,4 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
     following = op.next_op
     op.detach()
     op.erase()
-    return following if first is op else first
+    return new[0] if new else following

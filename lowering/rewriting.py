@@ -22,14 +22,13 @@ from weakref import finalize
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, constant
-from populus.dialects.diagnostics import PopulusError, fused, where
+from populus.dialects.diagnostics import PopulusError, between, fused, locate, where
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -164,19 +163,12 @@ class _Walk:
         except VerifyException as error:
             reason = " ".join(str(error).split())
             raise PopulusError(f"{where(op)}: {op.name}: the pattern {type(pattern).__name__} does not fit: {reason}") from error
-        first = self.block.first_op if before is None else before.next_op
+        new = between(self.block, before, op)
         if values is None:
-            assert first is op, (type(pattern).__name__, op)
+            assert not new, (type(pattern).__name__, op)
             return False
-        new: list[Operation] = []
-        while first is not None and first is not op:
-            new.append(first)
-            first = first.next_op
         gone = [g for old, replacing in ((op, values), *r.replaced) if replacing for g in self.replace(old, replacing, pattern)]
-        location = fused(*(g.location for g in gone if g is not op and not isinstance(g, ConstantOp)), op.location)
-        for made in new:
-            if isinstance(made.location, UnknownLoc):
-                made.location = location
+        locate(new, fused(*(g.location for g in gone if g is not op and not isinstance(g, ConstantOp)), op.location))
         for made in reversed(new):  # a pattern may build on what another part of it has made
             erase_unread(made)
         self.queue(new)

@@ -123,13 +123,12 @@ class ConvOp(_ConvolvingOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         x, w, group = shape_of(self.x.type), shape_of(self.w.type), self.group.value.data
-        spatial = self._check(w[0] if w else 0)
+        self._check(w[0] if w else 0)
         if group < 1 or x[1] != w[1] * group:
             raise ShapeError(f"w has {w[1]} input channels, x has {x[1]}; group = {group} needs {group} times as many")
         if w[0] % group:
             raise ShapeError(f"w has {w[0]} output channels, which do not divide into group = {group}")
-        strides, dilations, pads = ints(self.strides), ints(self.dilations), self._pads()
-        windows = [shapes.window(x[2 + d], w[2 + d], strides[d], dilations[d], *pads[d]) for d in range(spatial)]
+        windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations), crops=True)
         return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:

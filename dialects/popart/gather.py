@@ -37,7 +37,8 @@ class GatherOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
-        axis = shapes.axis(self.axis.value.data, len(shape))
+        axis = self.axis.value.data
+        shapes.front(axis, len(shape))
         if not is_integer(element_type_of(self.indices.type)):
             raise VerifyException(f"the indices are {self.indices.type}, not integers")
         return [tensor((*shape[:axis], *shape_of(self.indices.type), *shape[axis + 1 :]), element_type_of(self.x.type))]

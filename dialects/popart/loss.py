@@ -38,7 +38,8 @@ class CrossEntropyOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape, element = shape_of(self.x.type), element_type_of(self.x.type)
-        axis = shapes.axis(self.axis.value.data, len(shape))
+        axis = self.axis.value.data
+        shapes.front(axis, len(shape))
         if not is_float(element) or not is_integer(element_type_of(self.labels.type)):
             raise VerifyException(f"x is {self.x.type} and the labels {self.labels.type}; floats and integers are expected")
         rest = shapes.reduced(shape, [axis], keep=False)

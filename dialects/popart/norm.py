@@ -209,7 +209,7 @@ class LayerNormOp(_WhiteningOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
-        shapes.axis(self.axis.value.data, len(shape))
+        shapes.front(self.axis.value.data, len(shape))
         for o in self.operands[1:]:
             if shapes.broadcast(shape_of(o.type), shape) != shape:
                 raise ShapeError(f"{shapes.text(shape_of(o.type))} does not stretch to {shapes.text(shape)}")
@@ -239,7 +239,7 @@ class RmsNormOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
-        shapes.axis(self.axis.value.data, len(shape))
+        shapes.front(self.axis.value.data, len(shape))
         if shapes.broadcast(shape_of(self.scale.type), shape) != shape:
             raise ShapeError(f"{shapes.text(shape_of(self.scale.type))} does not stretch to {shapes.text(shape)}")
         _floats(self)

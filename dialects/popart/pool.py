@@ -36,20 +36,14 @@ class _WindowOp(PopartOp):
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        x, kernel, strides, pads, dilations = (
-            shape_of(self.x.type), ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations),
-        )  # fmt: skip
-        spatial = len(x) - 2
-        if spatial < 1 or (len(kernel), len(strides), len(pads), len(dilations)) != (spatial, spatial, 2 * spatial, spatial):
-            raise ShapeError(
-                f"x {shapes.text(x)}, a kernel of {shapes.text(kernel)}, {len(strides)} strides, {len(pads)} pads and {len(dilations)} "
-                f"dilations do not agree on the number of spatial dimensions"
-            )
-        if min((*kernel, *strides, *dilations)) < 1 or min(pads) < 0:
-            raise ShapeError("kernel, strides and dilations are to be at least 1, pads at least 0")
-        ceil = bool(self.ceil.value.data)
-        windows = [shapes.window(x[2 + d], kernel[d], strides[d], dilations[d], pads[d], pads[spatial + d], ceil) for d in range(spatial)]
-        return [tensor((*x[:2], *windows), element_type_of(self.x.type))]
+        x = shape_of(self.x.type)
+        lists = (ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations))
+        return [tensor((*x[:2], *shapes.windows(x, *lists, ceil=bool(self.ceil.value.data))), element_type_of(self.x.type))]
+
+    def _pool(self, b: Builder, kind: str, count_padding: bool = False) -> list[SSAValue]:
+        """The library's pooling of x by this op's windows."""
+        lists = {"kernel": self.kernel, "strides": self.strides, "pads": self.pads, "dilations": self.dilations}
+        return [calls.insert(b, PoolOp(self.x, kind=kind, ceil=self.ceil, count_padding=count_padding, **lists))]
 
     def _pads(self) -> list[tuple[int, int]]:
         pads = ints(self.pads)
@@ -72,20 +66,7 @@ class MaxPoolOp(_WindowOp):
     name = "popart.max_pool"
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        return [
-            calls.insert(
-                b,
-                PoolOp(
-                    self.x,
-                    kind="max",
-                    kernel=ints(self.kernel),
-                    strides=ints(self.strides),
-                    pads=ints(self.pads),
-                    dilations=ints(self.dilations),
-                    ceil=bool(self.ceil.value.data),
-                ),
-            )
-        ]
+        return self._pool(b, "max")
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # Position by position of the kernel: where x there is y, and no position before was, g goes back to it.
@@ -133,21 +114,7 @@ class AveragePoolOp(_WindowOp):
     count_padding = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        return [
-            calls.insert(
-                b,
-                PoolOp(
-                    self.x,
-                    kind="average",
-                    kernel=ints(self.kernel),
-                    strides=ints(self.strides),
-                    pads=ints(self.pads),
-                    dilations=ints(self.dilations),
-                    ceil=bool(self.ceil.value.data),
-                    count_padding=bool(self.count_padding.value.data),
-                ),
-            )
-        ]
+        return self._pool(b, "average", bool(self.count_padding.value.data))
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # Each element of x gets a share of each window that it is in: a sum over windows, which again is a pooling.

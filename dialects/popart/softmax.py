@@ -24,7 +24,7 @@ class _AxisOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape, element = shape_of(self.x.type), element_type_of(self.x.type)
-        shapes.axis(self.axis.value.data, len(shape))
+        shapes.front(self.axis.value.data, len(shape))
         if not is_float(element):
             raise VerifyException(f"x is {self.x.type}; floats are expected")
         return [tensor(shape, element)]

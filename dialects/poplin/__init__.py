@@ -63,13 +63,9 @@ class ConvolutionOp(TensorOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         x, w, groups = shape_of(self.x.type), shape_of(self.w.type), self.groups.value.data
-        spatial = len(x) - 2
-        strides, pads, dilations = ints(self.strides), ints(self.pads), ints(self.dilations)
-        if spatial < 1 or len(w) != len(x) or (len(strides), len(pads), len(dilations)) != (spatial, 2 * spatial, spatial):
-            raise ShapeError(
-                f"x {shapes.text(x)}, w {shapes.text(w)}, {len(strides)} strides, {len(pads)} pads, {len(dilations)} dilations "
-                f"do not agree on the number of spatial dimensions"
-            )
+        if len(w) != len(x):
+            raise ShapeError(f"x {shapes.text(x)} and w {shapes.text(w)} do not agree on the number of spatial dimensions")
+        windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations))
         if x[1] != w[1] * groups:
             raise ShapeError(f"w has {w[1]} input channels, x has {x[1]}; group = {groups} needs {groups} times as many")
         if groups < 1 or w[0] % groups:
@@ -77,11 +73,6 @@ class ConvolutionOp(TensorOp):
         if element_type_of(self.x.type) != element_type_of(self.w.type):
             found = f"x is {element_type_of(self.x.type)}, w {element_type_of(self.w.type)}"
             raise VerifyException(f"{found}; equal element types are expected")
-        if min((*strides, *dilations), default=1) < 1 or min(pads, default=0) < 0:
-            raise ShapeError("strides and dilations are at least 1, pads at least 0")
-        windows = [
-            shapes.window(x[2 + d], w[2 + d], strides[d], dilations[d], pads[d], pads[spatial + d]) for d in range(spatial)
-        ]
         return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
 
 

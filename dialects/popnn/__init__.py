@@ -13,7 +13,6 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import shapes
 from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
 from populus.dialects.ops import HIGH_VALUE, TensorOp, ints
-from populus.dialects.shapes import ShapeError
 
 POOLINGS = ("max", "average", "sum", "square_sum")
 
@@ -39,20 +38,11 @@ class PoolOp(TensorOp):
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        x, kernel, strides, pads, dilations = (
-            shape_of(self.x.type), ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations),
-        )  # fmt: skip
-        spatial = len(x) - 2
         if self.kind.data not in POOLINGS:
             raise VerifyException(f"'{self.kind.data}' is not one of {', '.join(POOLINGS)}")
-        if spatial < 1 or (len(kernel), len(strides), len(pads), len(dilations)) != (spatial, spatial, 2 * spatial, spatial):
-            raise ShapeError(f"x {shapes.text(x)} and kernel {shapes.text(kernel)} do not agree on the number of spatial dimensions")
-        if min((*kernel, *strides, *dilations)) < 1 or min(pads) < 0:
-            raise ShapeError("kernel, strides and dilations are at least 1, pads at least 0")
-        windows = [
-            shapes.window(x[2 + d], kernel[d], strides[d], dilations[d], pads[d], pads[spatial + d], bool(self.ceil.value.data))
-            for d in range(spatial)
-        ]
+        x = shape_of(self.x.type)
+        lists = (ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations))
+        windows = shapes.windows(x, *lists, ceil=bool(self.ceil.value.data))
         return [tensor((*x[:2], *windows), element_type_of(self.x.type))]
 
 

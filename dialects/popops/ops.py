@@ -119,20 +119,8 @@ class SliceOp(TensorOp):
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        shape = shape_of(self.x.type)
-        counts = len(ints(self.begins)), len(ints(self.ends)), len(ints(self.steps))
-        if any(count != len(shape) for count in counts):
-            found = ", ".join(map(str, counts))
-            raise ShapeError(f"{found} begins, ends and steps for the {len(shape)} dimensions of {shapes.text(shape)}")
-        bounds = list(zip(ints(self.begins), ints(self.ends), ints(self.steps)))
-        result: list[int] = []
-        for n, (begin, end, step) in zip(shape, bounds):
-            size = shapes.sliced(n, begin, end, step) if step else 0
-            last = begin + (size - 1) * step
-            if step == 0 or (size and not (0 <= begin < n and 0 <= last < n)):
-                raise ShapeError(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
-            result.append(size)
-        return [tensor(result, element_type_of(self.x.type))]
+        shape = shapes.sliced(shape_of(self.x.type), ints(self.begins), ints(self.ends), ints(self.steps))
+        return [tensor(shape, element_type_of(self.x.type))]
 
 
 @irdl_op_definition
@@ -145,17 +133,10 @@ class ConcatOp(TensorOp):
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        if not self.operands:
-            raise VerifyException("needs an operand")
-        first, d = shape_of(self.operands[0].type), self.dim.value.data
-        shapes.front(d, len(first))
-        for other in (shape_of(o.type) for o in self.operands):
-            if len(other) != len(first) or any(a != b for i, (a, b) in enumerate(zip(first, other)) if i != d):
-                raise ShapeError(f"{shapes.text(first)} and {shapes.text(other)} differ beside dimension {d}")
+        shape = shapes.concatenated([shape_of(o.type) for o in self.operands], self.dim.value.data)
         if len({element_type_of(o.type) for o in self.operands}) > 1:
             raise VerifyException("the operands' element types differ")
-        total = sum(shape_of(o.type)[d] for o in self.operands)
-        return [tensor((*first[:d], total, *first[d + 1 :]), element_type_of(self.operands[0].type))]
+        return [tensor(shape, element_type_of(self.operands[0].type))]
 
 
 @irdl_op_definition

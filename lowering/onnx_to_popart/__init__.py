@@ -28,7 +28,7 @@ from populus.dialects.onnx.types import as_tensor, string
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
-from populus.lowering.onnx_inference import Inference, erase_unused, placed, set_function_type
+from populus.lowering.onnx_inference import Inference, erase_unused, placed
 from populus.lowering.onnx_structure import is_control
 from populus.lowering.onnx_to_popart import (
     bounded,
@@ -109,7 +109,7 @@ class Converter:
             self.operation(op)
         self.finish()
         erase_unused(block)
-        set_function_type(function)
+        function.update_function_type()
 
     def finish(self) -> None:
         """Erases the ops that were converted."""

@@ -78,7 +78,7 @@ def slice_(c: Conversion) -> Output:
         begin, end = (v + n if v < 0 else v for v in (begin, end))
         low, high = (0, n) if step > 0 else (-1, n - 1)
         begin, end = min(max(begin, 0 if step > 0 else low + 1), high), min(max(end, low), high)
-        if shapes.sliced(n, begin, end, step) == 0:
+        if shapes.count(begin, end, step) == 0:
             begin, end, step = 0, 0, 1
         bounds[axis] = (begin, end, step)
     return sliced(c, x, bounds)

@@ -28,7 +28,7 @@ class FoldConstants(Pattern[TensorOp]):
     EXACT = False
 
     def rewrite(self, op: TensorOp, r: Rewriting) -> Sequence[SSAValue] | None:
-        if not op.operands or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
+        if not op.operands or op.regions or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
             return None
         owners = [o.owner for o in op.operands]
         given = [o.array() for o in owners if isinstance(o, ConstantOp)]
