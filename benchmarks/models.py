@@ -118,24 +118,31 @@ class Graph:
 
 
 def transformer(
-    layers: int = 1, sequence: int = 128, hidden: int = 768, heads: int = 12, feed_forward: int = 3072, causal: bool = False
+    layers: int = 1,
+    sequence: int = 128,
+    hidden: int = 768,
+    heads: int = 12,
+    feed_forward: int = 3072,
+    causal: bool = False,
+    batch: int = 1,
 ) -> onnx.ModelProto:
     """Layers of BERT-base (norm after, erf gelu), or with `causal` of GPT-2 small (norm before, tanh gelu, causal mask)."""
     g = Graph()
     x = "x"
     for _ in range(layers):
-        x = _layer(g, x, sequence, hidden, heads, feed_forward, causal)
-    return g.model("gpt" if causal else "bert", x, [1, sequence, hidden])
+        x = _layer(g, x, [batch, sequence, hidden], heads, feed_forward, causal)
+    return g.model("gpt" if causal else "bert", x, [batch, sequence, hidden])
 
 
-def _layer(g: Graph, x: str, sequence: int, hidden: int, heads: int, feed_forward: int, causal: bool) -> str:
+def _layer(g: Graph, x: str, shape: list[int], heads: int, feed_forward: int, causal: bool) -> str:
+    batch, sequence, hidden = shape
     size = hidden // heads
 
     def norm(t: str) -> str:
         return g.op("LayerNormalization", t, g.constant(np.ones(hidden)), g.constant(np.zeros(hidden)), axis=-1, epsilon=1e-5)
 
     def split(t: str, permutation: list[int]) -> str:
-        return g.op("Transpose", g.op("Reshape", t, g.constant([1, sequence, heads, size], np.int64)), perm=permutation)
+        return g.op("Transpose", g.op("Reshape", t, g.constant([batch, sequence, heads, size], np.int64)), perm=permutation)
 
     source = norm(x) if causal else x
     q, k, v = (g.linear(source, hidden, hidden) for _ in range(3))
@@ -144,7 +151,7 @@ def _layer(g: Graph, x: str, sequence: int, hidden: int, heads: int, feed_forwar
     if causal:
         scores = g.op("Add", scores, g.constant(np.triu(np.full((sequence, sequence), -1e9), 1)[None, None]))
     mixed = g.op("MatMul", g.op("Softmax", scores, axis=-1), split(v, [0, 2, 1, 3]))
-    merged = g.op("Reshape", g.op("Transpose", mixed, perm=[0, 2, 1, 3]), g.constant([1, sequence, hidden], np.int64))
+    merged = g.op("Reshape", g.op("Transpose", mixed, perm=[0, 2, 1, 3]), g.constant(shape, np.int64))
     x = g.op("Add", x, g.linear(merged, hidden, hidden))
     x = x if causal else norm(x)
     inner = g.linear(norm(x) if causal else x, hidden, feed_forward)
@@ -162,6 +169,25 @@ def _gelu(g: Graph, x: str, tanh: bool) -> str:
     return g.op("Mul", g.op("Mul", x, g.op("Add", erf, g.constant(1.0))), g.constant(0.5))
 
 
+def half(model: onnx.ModelProto, batch: int | None = None) -> onnx.ModelProto:
+    """A model of 16-bit floats, in place; with another first dimension of its inputs, outputs and reshapes where `batch` is given."""
+    graph = model.graph
+    shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
+    for i, tensor in enumerate(graph.initializer):
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            graph.initializer[i].CopyFrom(numpy_helper.from_array(array.astype(np.float16), tensor.name))
+        elif batch is not None and tensor.name in shapes:
+            graph.initializer[i].CopyFrom(numpy_helper.from_array(np.array([batch, *array[1:]]), tensor.name))
+    for value in (*graph.input, *graph.output):
+        type = value.type.tensor_type
+        type.elem_type = TensorProto.FLOAT16
+        if batch is not None and type.HasField("shape"):
+            type.shape.dim[0].dim_value = batch
+    del graph.value_info[:]
+    return model
+
+
 def _net(name: str) -> Callable[[], onnx.ModelProto]:
     return lambda: randomised(LIGHT / f"light_{name}.onnx")
 
@@ -171,4 +197,5 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "bert_layer": transformer,
     "gpt_layer": lambda: transformer(causal=True),
     "bert_12": lambda: transformer(layers=12),
+    "gpt_12": lambda: transformer(layers=12, causal=True),
 }

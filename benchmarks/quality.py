@@ -1,0 +1,162 @@
+"""How good the tile programs are: with every rewrite against none, and against the machines' limits. Nothing runs but for the last columns.
+
+python -m benchmarks.quality                  both tables of docs/quality.md
+python -m benchmarks.quality bert_12 --no-wall
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+
+import populus
+from benchmarks.models import LIGHT, MODELS, NETS, Graph, half, randomised, transformer  # pyright: ignore[reportMissingTypeStubs]
+from populus.runtime.profile import Profile
+from populus.training import TrainingSession
+
+TARGET, PIPELINES = "bow", ("inference-plain", "inference")
+ROUNDS = 5
+TABLE = (
+    ("ops", "poplar_ops", 1),
+    ("compute sets", "compute_sets", 1),
+    ("of them run", "supersteps", 1),
+    ("exchanged MB", "exchange_bytes", 1e6),
+    ("peak KiB / tile", "peak_tile_bytes", 1024),
+    ("of the bound", "peak_of_bound", 1),
+    ("kilocycles", "cycles", 1e3),
+    ("compile s", "compile_seconds", 1),
+    ("wall ms on host", "wall", 1e-3),
+)
+
+
+def measure(name: str, pipeline: str, wall: bool) -> dict[str, Any]:
+    """The summary of a model's program for 1,472 tiles, and the best wall time of running it on `host`."""
+    model = MODELS[name]()
+    warm = Graph()
+    populus.compile(warm.model("relu", warm.op("Relu", "x"), [4]), target=TARGET)  # imports are not compiling
+    began = time.perf_counter()
+    program = populus.compile(model, target=TARGET, pipeline=pipeline)
+    seconds = time.perf_counter() - began
+    profile = program.profile()
+    row: dict[str, Any] = {**profile.summary, "compile_seconds": seconds, "supersteps": _supersteps(profile)}
+    if "liveness_bound" in row:
+        row["peak_of_bound"] = row["peak_tile_bytes"] / row["liveness_bound"]
+    if wall:
+        row["wall"] = _wall(model, pipeline)
+    return row
+
+
+def _supersteps(profile: Profile) -> int:
+    """How many compute sets run, those of functions as often as they are called."""
+    return sum(step.count for step in profile.steps if step.kind == "execute")
+
+
+def _wall(model: onnx.ModelProto, pipeline: str) -> float:
+    program = populus.compile(model, target="host", pipeline=pipeline, engine="native")
+    rng = np.random.default_rng(0)
+    inputs = {n: rng.standard_normal(t.get_shape()).astype(np.float32) for n, t in program.signature.inputs.items()}
+    program.run(inputs)
+    best = float("inf")
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        program.run(inputs)
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+# -- against the machines' limits ------------------------------------------------------------------------------------
+
+
+def matmul() -> Profile:
+    """1024^3 in 16 bits on a gc200."""
+    g = Graph()
+    model = half(g.model("matmul", g.op("MatMul", "x", g.weight(1024, 1024)), [1024, 1024]))
+    return populus.compile(model, target="gc200").profile()
+
+
+def resnet50() -> Profile:
+    """Eight images in 16 bits on a bow."""
+    return populus.compile(half(randomised(LIGHT / "light_resnet50.onnx"), batch=8), target="bow").profile()
+
+
+def bert_training(batch: int = 8) -> Profile:
+    """A step of the twelve layers of BERT-base: sequences of 128, batches of 8, 16 bits, SGD, on a bow."""
+    model = half(transformer(layers=12, batch=batch))
+    session = TrainingSession(model, loss="mean_squared_error", optimizer="sgd", target="bow")
+    return session.program.profile()
+
+
+LIMITS: dict[str, tuple[Callable[[], Profile], str]] = {
+    "matmul 1024^3 f16, gc200": (matmul, "45 %"),
+    "resnet50 batch 8 f16, bow": (resnet50, "20 %"),
+    "BERT-base training, sequence 128, f16, bow": (bert_training, "20 %"),
+}
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def row_of(name: str, wall: bool) -> str:
+    """Plain and with everything, each measured in a process of its own."""
+    rows = [_child(name, pipeline, wall) for pipeline in PIPELINES]
+    cells: list[str] = []
+    for _, key, unit in TABLE:
+        before, after = (r.get(key) for r in rows)
+        if before is None or after is None:
+            cells.append("")
+        elif key == "peak_of_bound":
+            cells.append(f"{after:.2f}")
+        else:
+            cells.append(f"{_short(before / unit)} → {_short(after / unit)} ({before / max(after, 1e-9):.1f}x)")
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 10 and value != int(value) else f"{value:,.0f}"
+
+
+def _child(name: str, pipeline: str, wall: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.quality", "--measure", name, pipeline, *([] if wall else ["--no-wall"])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stderr.strip().splitlines()[-1], file=sys.stderr)
+        return {}
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.quality")
+    parser.add_argument("names", nargs="*", help="of models; all without any")
+    parser.add_argument("--no-wall", action="store_true", help="nothing is run")
+    parser.add_argument("--measure", nargs=2, metavar=("MODEL", "PIPELINE"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measure(*args.measure, wall=not args.no_wall), default=float))
+        return
+    names = args.names or [*NETS, "bert_layer", "bert_12", "gpt_12"]
+    print(f"| model | {' | '.join(title for title, _, _ in TABLE)} |\n" + "|---" * (len(TABLE) + 1) + "|")
+    for name in names:
+        print(row_of(name, not args.no_wall), flush=True)
+    if not args.names:
+        print(
+            "\n| program | of the matrix peak | aim | kilocycles | compute | exchange | sync | peak KiB / tile | fits |\n"
+            + "|---" * 9
+            + "|"
+        )
+        for title, (build, aim) in LIMITS.items():
+            s = build().summary
+            parts = [f"{s[k] / s['cycles']:.0%}" for k in ("compute_cycles", "exchange_cycles", "sync_cycles")]
+            cells = [title, f"{s['utilisation']:.1%}", aim, f"{s['cycles'] / 1e3:,.0f}", *parts, f"{s['peak_tile_bytes'] / 1024:.0f}"]
+            print(f"| {' | '.join(cells)} | {'yes' if s['fits'] else 'no'} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
