@@ -10,7 +10,7 @@ from functools import partial
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -24,6 +24,7 @@ from populus.dialects.expr import Arg, cast
 from populus.dialects.ops import TensorOp
 from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
+from populus.lowering.call_gradients import STITCHES, CallGradients, erase_uncalled
 from populus.lowering.library_gradients import library_gradient
 from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
 from populus.lowering.sparse_rows import lookups, rows_of
@@ -44,8 +45,9 @@ class PopartAutodiffPass(ModulePass):
     are of the rows that were, whose numbers are a result `Rows___<name>`, one for each time that it was.
     `recompute`: into how many parts the ops are split, each of which but the last is computed again before its gradients, so that
     only what goes from part to part is kept; 1 keeps all, 0 takes half as many as the square root of the number of ops.
-    Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and for
-    an op on the way that has no gradient, with the path that leads to it.
+    A function that is called gets one that computes its gradient; `stitch` says how that comes by values in between
+    (`CallGradients`). Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and
+    for an op on the way that has no gradient, with the path that leads to it.
     Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
     """
 
@@ -57,6 +59,7 @@ class PopartAutodiffPass(ModulePass):
     loss_scale: bool = False
     sparse: tuple[str, ...] = ()
     recompute: int = 1
+    stitch: str = STITCHES[0]
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
@@ -72,7 +75,8 @@ class PopartAutodiffPass(ModulePass):
         last = return_of(function).prev_op
         looked_up = {name: lookups(name, inputs[name]) for name in self.sparse}
         rows = [op.y for ops in looked_up.values() for op in ops]
-        gradients = differentiate(function.body.block, seeds, [*wrt.values(), *rows], self.recompute)
+        functions = CallGradients(op, self.stitch)
+        gradients = differentiate(function.body.block, seeds, [*wrt.values(), *rows], functions, self.recompute)
         taken = set(strings(function, "output_names"))
         results = {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()}
         b = Builder(InsertPoint.before(return_of(function)))
@@ -80,6 +84,7 @@ class PopartAutodiffPass(ModulePass):
             results[rows_name(name)], results[gradient_name(name)] = rows_of(b, ops, [gradients[op.y] for op in ops])
         add_results(function, results)
         _erase_unread(function.body.block, last)
+        erase_uncalled(op)
 
     def _seeds(self, function: FuncOp) -> list[Seed]:
         """The outputs that are differentiated with their gradients."""
@@ -142,7 +147,9 @@ class Seed:
     gradient: SSAValue
 
 
-def differentiate(block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue], parts: int = 1) -> dict[SSAValue, SSAValue]:
+def differentiate(
+    block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue], functions: CallGradients, parts: int = 1
+) -> dict[SSAValue, SSAValue]:
     """The gradient of each value of `wrt` (values that `block` defines or takes), from ops inserted at the end of `block`.
 
     Only ops between `wrt` and the seeds are asked for gradients. `parts`: as `recompute` of the pass. Raises NoGradient naming the path
@@ -153,7 +160,7 @@ def differentiate(block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue], 
     ops = [op for op in block.ops if op.results and any(v in dependent for v in read_by(op))]
     last = block.last_op
     assert last is not None
-    walk = _Walk(Builder(InsertPoint.before(last)), last)
+    walk = _Walk(Builder(InsertPoint.before(last)), last, functions)
     for seed in seeds:
         walk.add(seed.value, seed.gradient, seed.name, None)
     parts = parts or max(2, math.isqrt(len(ops)) // 2)
@@ -189,9 +196,11 @@ def _dependent(ops: Iterable[Operation], wrt: Sequence[SSAValue]) -> set[SSAValu
     return found
 
 
-def _inside(name: str, block: Block, seeds: Sequence[tuple[SSAValue, SSAValue]], wrt: Sequence[SSAValue]) -> list[SSAValue]:
-    """The gradients inside a region of an op called `name`."""
-    found = differentiate(block, [Seed(name, value, gradient) for value, gradient in seeds], wrt)
+def _inside(
+    name: str, functions: CallGradients, block: Block, seeds: Sequence[tuple[SSAValue, SSAValue]], wrt: Sequence[SSAValue]
+) -> list[SSAValue]:
+    """The gradients inside a region, or a function, of an op called `name`."""
+    found = differentiate(block, [Seed(name, value, gradient) for value, gradient in seeds], wrt, functions)
     return [found[value] for value in wrt]
 
 
@@ -201,6 +210,7 @@ class _Walk:
 
     builder: Builder
     end: Operation
+    functions: CallGradients
     gradients: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     reached: dict[SSAValue, Operation | str] = field(default_factory=dict[SSAValue, "Operation | str"])
 
@@ -224,16 +234,19 @@ class _Walk:
         block = self.end.parent
         assert block is not None
         locate(between(block, before, self.end), op.location)
-        if isinstance(op, ControlOp) and not any(r.uses for r in op.results):
+        if isinstance(op, ControlOp | CallOp) and not any(r.uses for r in op.results):
             op.detach()  # another one, which keeps what the gradient needs, has taken its place
             op.erase()
 
     def _asked(self, op: Operation, copy: Operation, reads: Sequence[SSAValue], dependent: set[SSAValue]) -> Sequence[SSAValue | None]:
-        grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
         try:
+            if isinstance(op, CallOp):
+                inside = partial(_inside, op.callee.string_value(), self.functions)
+                return self.functions.through(op, self.builder, [self.gradients.get(r) for r in op.results], dependent, inside)
+            grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
             match copy:
                 case ControlOp():
-                    found = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name))
+                    found = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name, self.functions))
                 case PopartOp():
                     found = copy.gradient(self.builder, grads)
                 case _:

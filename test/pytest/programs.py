@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr, f32
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import constant
 from populus.dialects.element_types import shape_of, tensor
@@ -16,6 +17,7 @@ from populus.dialects.expr import Arg, exp, maximum, select
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popnn import PoolOp, SoftmaxOp
 from populus.dialects.popops import BroadcastOp, ConcatOp, DimShuffleOp, MapOp, ReduceOp, ReshapeOp, SliceOp
+from populus.lowering.onnx_expose_weights import main_of
 
 UNARY = (Arg(1) * 0.5, -Arg(1), exp(-maximum(Arg(1), -Arg(1))), maximum(Arg(1), 0.0))
 KINDS = ("unary", "binary", "binary", "reshape", "shuffle", "slice", "concat", "reduce", "stretch", "product", "window")
@@ -134,3 +136,26 @@ class Calls(Programs):
 
     def module(self) -> ModuleOp:
         return ModuleOp([self.main(), *self.functions])
+
+
+def inlined(module: ModuleOp) -> ModuleOp:
+    """The module with the ops of functions in place of their calls."""
+    functions = {f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)}
+    while call := next((op for op in main_of(module).walk() if isinstance(op, CallOp)), None):
+        body = functions[call.callee.root_reference.data].body.clone().block
+        for argument, value in zip(body.args, call.operands):
+            argument.replace_all_uses_with(value)
+        last = body.last_op
+        assert isinstance(last, ReturnOp)
+        for old, new in zip(call.results, last.operands):
+            old.replace_all_uses_with(new)
+        for op in list(body.ops):
+            op.detach()
+            if op is not last:
+                Rewriter.insert_op(op, InsertPoint.before(call))
+        last.erase()
+        Rewriter.erase_op(call)
+    for name, function in functions.items():
+        if name != "main":
+            Rewriter.erase_op(function)
+    return module

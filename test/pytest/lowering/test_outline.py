@@ -6,10 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from programs import Calls
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.rewriter import InsertPoint, Rewriter
+from programs import Calls, inlined
+from xdsl.dialects.func import CallOp
 
 import populus
 from benchmarks.models import transformer
@@ -45,29 +43,6 @@ def test_repeats_are_all_that_occur_twice_and_cannot_be_longer(seed: int):
 
 def test_places_that_are_apart():
     assert apart([0, 2, 3, 5, 9], 3) == [0, 3, 9]
-
-
-def inlined(module: ModuleOp) -> ModuleOp:
-    """The module with the ops of functions in place of their calls."""
-    functions = {f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)}
-    for call in [op for op in main_of(module).walk() if isinstance(op, CallOp)]:
-        body = functions[call.callee.root_reference.data].body.clone().block
-        for argument, value in zip(body.args, call.operands):
-            argument.replace_all_uses_with(value)
-        last = body.last_op
-        assert isinstance(last, ReturnOp)
-        for old, new in zip(call.results, last.operands):
-            old.replace_all_uses_with(new)
-        for op in list(body.ops):
-            op.detach()
-            if op is not last:
-                Rewriter.insert_op(op, InsertPoint.before(call))
-        last.erase()
-        Rewriter.erase_op(call)
-    for name, function in functions.items():
-        if name != "main":
-            Rewriter.erase_op(function)
-    return module
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4, 6, 7, 8, 9])
