@@ -188,6 +188,36 @@ def half(model: onnx.ModelProto, batch: int | None = None) -> onnx.ModelProto:
     return model
 
 
+def lstm(sequence: int = 64, inputs: int = 256, hidden: int = 512) -> onnx.ModelProto:
+    """One LSTM over a sequence, batch 1."""
+    g = Graph()
+    x = g.op("Reshape", "x", g.constant([sequence, 1, inputs], np.int64))
+    weights = [g.weight(1, 4 * hidden, n, scale=0.05) for n in (inputs, hidden)]
+    y = g.op("LSTM", x, *weights, g.weight(1, 8 * hidden), hidden_size=hidden)
+    y = g.op("Reshape", y, g.constant([sequence, hidden], np.int64))
+    return g.model("lstm", y, [sequence, hidden], inputs=[sequence, inputs])
+
+
+def mlp() -> onnx.ModelProto:
+    """784-512-512-10, batch 64."""
+    g = Graph()
+    y = "x"
+    for inputs, outputs in ((784, 512), (512, 512)):
+        y = g.op("Relu", g.linear(y, inputs, outputs))
+    return g.model("mlp", g.linear(y, 512, 10), [64, 10], inputs=[64, 784])
+
+
+def conv_net() -> onnx.ModelProto:
+    """Three convolutions and two linear layers on images of 32 by 32, batch 32."""
+    g = Graph()
+    y = "x"
+    for inputs, outputs, pool in ((3, 32, False), (32, 32, True), (32, 64, True)):
+        y = g.op("Relu", g.op("Conv", y, g.weight(outputs, inputs, 3, 3, scale=0.1), g.weight(outputs), pads=[1, 1, 1, 1]))
+        y = g.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2]) if pool else y
+    y = g.op("Relu", g.linear(g.op("Flatten", y), 64 * 64, 128))
+    return g.model("conv_net", g.linear(y, 128, 10), [32, 10], inputs=[32, 3, 32, 32])
+
+
 def _net(name: str) -> Callable[[], onnx.ModelProto]:
     return lambda: randomised(LIGHT / f"light_{name}.onnx")
 
@@ -198,4 +228,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "gpt_layer": lambda: transformer(causal=True),
     "bert_12": lambda: transformer(layers=12),
     "gpt_12": lambda: transformer(layers=12, causal=True),
+
+
+    "lstm": lstm,
 }

@@ -1,11 +1,12 @@
-"""Times programs against onnxruntime, in one interleaved run with one thread each, and prints a table.
+"""Times programs against onnxruntime, torch, ONNX's reference and the machine itself, and prints tables.
 
-    python -m benchmarks.speed                        the table of docs/performance.md
+    python -m benchmarks.speed                        the tables of docs/performance-native.md
     python -m benchmarks.speed resnet50 --target gc200 --rounds 30
-    python -m benchmarks.speed --engine native        the table of docs/performance-native.md
+    python -m benchmarks.speed --engine numpy         the first table of docs/performance.md
 
-Each row is measured in a process of its own, so that its peak memory is its own. Ratios are of best times: the machine's
-other work slows single rounds, never speeds them up.
+Each model is measured in a process of its own, so that its peak memory is its own, with onnxruntime in turn: some runs of one, a pause
+for threads to calm down, some runs of the other. Ratios are of best times: the machine's other work slows single rounds, never speeds
+them up.
 """
 
 from __future__ import annotations
@@ -20,41 +21,34 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import populus
-from benchmarks.models import MODELS, Graph
+from benchmarks.models import MODELS, NETS, Graph
 from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar.memory import ConstOp, VarOp
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.liveness import liveness
+from populus.runtime.session import Session
 
-ROWS = (
-    ("resnet50", "host", 16),
-    ("resnet50", "gc200", 1472),
-    ("squeezenet", "host", 16),
-    ("squeezenet", "gc200", 1472),
-    ("shufflenet", "host", 16),
-    ("densenet121", "host", 16),
-    ("inception_v1", "host", 16),
-    ("inception_v2", "host", 16),
-    ("bvlc_alexnet", "host", 16),
-    ("zfnet512", "host", 16),
-    ("vgg19", "host", 16),
-    ("bert_layer", "host", 16),
-    ("bert_layer", "gc200", 1472),
-    ("gpt_layer", "host", 16),
-)
+HOST = (*NETS, "bert_layer", "bert_12", "gpt_layer", "lstm")
+ROWS = (*((name, "host", 16) for name in HOST), *((name, "gc200", 1472) for name in ("resnet50", "squeezenet", "bert_layer")))
+THREADS = (1, 2)
+REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # those for which ONNX's reference takes seconds, not minutes
+BLOCK, PAUSE = 5, 0.02  # runs in a row, and seconds behind them
 
 
 def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> dict[str, Any]:
-    """One row: compile and first-run seconds, best milliseconds of both, memory in MiB, the largest difference of results."""
+    """One row: compile and first-run seconds, best milliseconds of both by threads, memory in MiB, the largest difference of results."""
     g = Graph()
-    small = populus.compile(g.model("relu", g.op("Relu", "x"), [4]), target=target, tiles=4, engine=engine)
-    small.run({"x": np.zeros(4, np.float32)})  # modules that are imported are not memory that a model takes
+    product = g.op("Tanh", g.op("MatMul", "x", g.weight(64, 64)))
+    small = populus.compile(g.model("product", product, [4, 64]), target=target, tiles=4, engine=engine)
+    small.run({"x": np.zeros((4, 64), np.float32)})  # modules that are imported are not memory that a model takes
     base = _peak_mib()
     began = time.perf_counter()
     program = populus.compile(path, target=target, tiles=tiles, engine=engine)
@@ -64,44 +58,70 @@ def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> di
     outputs = program.run(inputs)
     first = time.perf_counter()
     peak = _peak_mib() - base
+    (graph,) = (op for op in program.module("poplar").body.block.ops if isinstance(op, GraphOp))
+    weights = sum(op.array().nbytes for op in graph.walk() if isinstance(op, ConstOp))
+    row = {
+        "compile_s": compiled - began,
+        "first_s": first - began,
+        "peak_mib": peak,
+        "bound_mib": (weights + live_bytes(graph)) / 2**20,
+        "poplar_ops": sum(1 for _ in graph.walk()) - 1,
+    }
+    for threads in THREADS if engine == "native" else (1,):
+        session = Session(graph, engine, threads=threads)
+        rival = _rival(path, threads)
+        expected = rival(inputs)
+        row["difference"] = max(float(np.abs(outputs[n] - e).max() / max(np.abs(e).max(), 1e-30)) for n, e in expected.items())
+        row[f"ours_{threads}"], row[f"theirs_{threads}"] = _best((partial(session.run, inputs), partial(rival, inputs)), rounds)
+    return row
 
+
+def _rival(path: Path, threads: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    rival = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    expected = dict(zip((o.name for o in rival.get_outputs()), rival.run(None, inputs)))
-    worst = max(float(np.abs(outputs[n] - e).max() / max(np.abs(e).max(), 1e-30)) for n, e in expected.items())
-    ours, theirs = [], []
-    for _ in range(rounds):
-        t = time.perf_counter()
-        program.run(inputs)
-        ours.append(time.perf_counter() - t)
-        t = time.perf_counter()
-        rival.run(None, inputs)
-        theirs.append(time.perf_counter() - t)
-    (graph,) = (op for op in program.module("poplar").body.block.ops if isinstance(op, GraphOp))
-    weights = sum(op.array().nbytes for op in graph.walk() if isinstance(op, ConstOp))
-    return {
-        "compile_s": compiled - began,
-        "first_s": first - began,
-        "ours_ms": min(ours) * 1e3,
-        "theirs_ms": min(theirs) * 1e3,
-        "peak_mib": peak,
-        "bound_mib": (weights + live_bytes(graph)) / 2**20,
-        "difference": worst,
-        "poplar_ops": sum(1 for _ in graph.walk()) - 1,
-    }
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    return lambda inputs: dict(zip(names, session.run(None, inputs)))
+
+
+def _best(runs: tuple[Callable[[], object], ...], rounds: int) -> list[float]:
+    """The best milliseconds of each, taken in turn."""
+    best = [math.inf] * len(runs)
+    for _ in range(-(-rounds // BLOCK)):
+        for i, run in enumerate(runs):
+            time.sleep(PAUSE)
+            for _ in range(BLOCK):
+                began = time.perf_counter()
+                run()
+                best[i] = min(best[i], (time.perf_counter() - began) * 1e3)
+    return best
+
+
+def measure_reference(path: Path) -> dict[str, Any]:
+    """One run of ONNX's reference, and our best of five."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    program = populus.compile(path, tiles=16, engine="native", threads=1)
+    inputs = program.signature.random()
+    (ours,) = _best((lambda: program.run(inputs),), BLOCK)
+    evaluator = ReferenceEvaluator(onnx.load(path))
+    began = time.perf_counter()
+    evaluator.run(None, inputs)
+    return {"ours": ours, "theirs": (time.perf_counter() - began) * 1e3}
 
 
 def live_bytes(graph: GraphOp) -> int:
     """Bytes of the variables alive at once, at the widest step."""
     alive: Counter[int] = Counter()
-    for variable, (first, last) in liveness(graph).span.items():
+    for variable, spans in liveness(graph).spans.items():
         if isinstance(variable, VarOp):
             size = math.prod(variable.type.shape) * size_in_bytes(variable.type.element)
-            alive.update(dict.fromkeys(range(first, last + 1), size))
+            for first, last in spans:
+                alive.update(dict.fromkeys(range(first, last + 1), size))
     return max(alive.values())
 
 
@@ -109,38 +129,64 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def table(rows: list[tuple[str, str, int]], rounds: int, engine: str) -> str:
-    """The table in Markdown."""
-    columns = "model", "target", "tiles", "engine", "ops", "compile s", "first run s", "ours ms", "onnxruntime ms", "**ratio**"
-    columns = *columns, "peak MiB", "weights + live MiB", "largest difference"
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    environment = {**os.environ, **{f"{lib}_NUM_THREADS": "1" for lib in ("OPENBLAS", "OMP", "MKL")}}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, target, tiles in rows:
-            path = Path(folder) / f"{name}.onnx"
-            command = [sys.executable, "-m", "benchmarks.speed", "--one", str(path), name, "--target", target]
-            command += ["--tiles", str(tiles), "--rounds", str(rounds), "--engine", engine]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines.append(f"| {name} | {target} | {tiles} | {engine} | {done.stderr.strip().splitlines()[-1]} |")
-                continue
-            r = json.loads(done.stdout.splitlines()[-1])
-            lines.append(
-                f"| {name} | {target} | {tiles} | {engine} | {r['poplar_ops']} | {r['compile_s']:.2f} "
-                f"| {r['first_s']:.2f} | {r['ours_ms']:.1f} | {r['theirs_ms']:.1f} | **{r['ours_ms'] / r['theirs_ms']:.2f}** "
-                f"| {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
-            )
-            print(lines[-1], file=sys.stderr, flush=True)
-    return "\n".join(lines)
+def _measured(folder: str, name: str, *arguments: str) -> dict[str, Any] | str:
+    """A row measured in a process of its own, which makes the model's file if there is none; or what went wrong."""
+    command = [sys.executable, "-m", "benchmarks.speed", "--one", str(Path(folder) / f"{name}.onnx"), name, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else json.loads(done.stdout.splitlines()[-1])
+
+
+def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str) -> Iterator[str]:
+    """The table of models beside onnxruntime, in Markdown, and the geometric means of its ratios."""
+    threads = THREADS if engine == "native" else (1,)
+    timed = [f"{what} {n}t" for n in threads for what in ("ours ms", "onnxruntime ms", "**ratio**")]
+    columns = ["model", "target", "ops", "compile s", "first run s", *timed, "peak MiB", "weights + live MiB", "largest difference"]
+    yield f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
+    ratios: dict[tuple[str, int], list[float]] = {}
+    for name, target, tiles in rows:
+        r = _measured(folder, name, "--target", target, "--tiles", str(tiles), "--rounds", str(rounds), "--engine", engine)
+        if isinstance(r, str):
+            yield f"| {name} | {target} | {r} |"
+            continue
+        cells = [name, target, str(r["poplar_ops"]), f"{r['compile_s']:.2f}", f"{r['first_s']:.2f}"]
+        for n in threads:
+            ours, theirs = r[f"ours_{n}"], r[f"theirs_{n}"]
+            cells += [f"{ours:.1f}", f"{theirs:.1f}", f"**{ours / theirs:.2f}**"]
+            ratios.setdefault((target, n), []).append(ours / theirs)
+        yield f"| {' | '.join(cells)} | {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
+    for (target, n), found in ratios.items():
+        mean = math.exp(sum(map(math.log, found)) / len(found))
+        yield f"{target}, {n} thread{'s' if n > 1 else ''}: geometric mean {mean:.2f}, largest {max(found):.2f} ({len(found)} rows)"
+
+
+def reference(folder: str) -> Iterator[str]:
+    """The table beside ONNX's reference."""
+    yield "| model | onnx.reference ms | ours ms 1t | times |\n|---|---|---|---|"
+    for name in REFERENCE:
+        r = _measured(folder, name, "--reference")
+        if isinstance(r, str):
+            yield f"| {name} | {r} |"
+        else:
+            yield f"| {name} | {r['theirs']:.0f} | {r['ours']:.1f} | {r['theirs'] / r['ours']:.0f} |"
+
+
+def _elsewhere(code: str) -> Iterator[str]:
+    """The lines that a process of one thread prints."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POPULUS_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield from (line.rstrip() for line in process.stdout)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="names in benchmarks/models.py; all rows without")
+    parser.add_argument("models", nargs="*", help="names in benchmarks/models.py; all tables without")
     parser.add_argument("--target")
     parser.add_argument("--tiles", type=int)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--engine", default="numpy", choices=("numpy", "native"))
+    parser.add_argument("--engine", default="native", choices=("numpy", "native"))
+    parser.add_argument("--reference", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--one", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -150,10 +196,20 @@ def main() -> int:
             build = f"import onnx; from benchmarks.models import MODELS; onnx.save(MODELS[{args.models[0]!r}](), {str(path)!r})"
             assert args.models[0] in MODELS, args.models
             subprocess.run([sys.executable, "-c", build], check=True)
-        print(json.dumps(measure(path, args.target, args.tiles, args.rounds, args.engine)))
+        found = measure_reference(path) if args.reference else measure(path, args.target, args.tiles, args.rounds, args.engine)
+        print(json.dumps(found))
         return 0
     rows = [r for r in ROWS if (not args.models or r[0] in args.models) and args.target in (None, r[1])]
-    print(table(rows, args.rounds, args.engine))
+    with tempfile.TemporaryDirectory() as folder:
+        tables: list[Iterator[str]] = [inference(rows, args.rounds, args.engine, folder)]
+        if not args.models and args.engine == "native":
+            tables.append(reference(folder))
+            tables.append(_elsewhere(f"from benchmarks.training import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
+            tables.append(_elsewhere("from benchmarks.families import rows\nfor row in rows(): print(row, flush=True)"))
+        for lines in tables:
+            for line in lines:
+                print(line, flush=True)
+            print()
     return 0
 
 

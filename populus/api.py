@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 ENGINES = ("numpy", "strict", "native")
+CHOICES = ("auto", *ENGINES)
 
 
 def compile(
@@ -52,7 +53,7 @@ def compile(
     tiles: int | None = None,
     dims: Mapping[str, int] | None = None,
     pipeline: str | os.PathLike[str] | Pipeline = "inference",
-    engine: str = "numpy",
+    engine: str = "auto",
     level: str = "poplar",
     load: Sequence[str | os.PathLike[str]] = (),
     sample: int | None = None,
@@ -65,7 +66,7 @@ def compile(
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
 
     `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions. `pipeline`: a name, a file, or a Pipeline.
-    `engine`: `numpy`; `strict`, which checks every vertex; `native`, machine code.
+    `engine`: `native`, machine code; `numpy`; `strict`, which checks every vertex; `auto`: native, but numpy for small programs.
     `level`: how far down to go before running (`popart`, `popops`, `poplar`).
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
@@ -75,8 +76,8 @@ def compile(
     `progress`: told the number and name of each pass as it begins.
     Raises PopulusError.
     """
-    if engine not in ENGINES:
-        raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
+    if engine not in CHOICES:
+        raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, CHOICES)}")
     if level not in LEVELS:
         raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
     if tiles is not None and tiles < 1:
@@ -97,7 +98,7 @@ def compile(
     source = Source(model, dict(dims or {}), tuple(loaded))
     if sample is not None and engine == "native":
         raise PopulusError(f"sample = {sample} with engine native, which runs whole families; engine strict looks at a sample of vertices")
-    if threads is not None and (threads < 1 or engine != "native"):
+    if threads is not None and (threads < 1 or engine not in ("auto", "native")):
         raise PopulusError(f"threads = {threads} with engine {engine}; the native engine runs on 1 thread or more, the others on one")
     program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample, threads)
     program.build(progress)

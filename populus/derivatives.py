@@ -35,7 +35,7 @@ def vjp(
     tiles: int | None = None,
     dims: Mapping[str, int] | None = None,
     pipeline: str | os.PathLike[str] | Pipeline = "inference",
-    engine: str = "numpy",
+    engine: str = "auto",
     level: str = "poplar",
     load: Sequence[str | os.PathLike[str]] = (),
     progress: Callable[[int, str], None] | None = None,

@@ -123,7 +123,7 @@ class Backend(OnnxBackend):
             raise UnsupportedError(f"there is no device '{device}'; CPU is there")
         copy = ModelProto()
         copy.CopyFrom(model)
-        engine = cls.engine or os.environ.get("POPULUS_ENGINE", "numpy")
+        engine = cls.engine or os.environ.get("POPULUS_ENGINE", "auto")
         return Prepared(copy, cls.target, cls.tiles, engine)
 
     @classmethod

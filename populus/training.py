@@ -71,7 +71,7 @@ class TrainingSession:
         target: str = "host",
         tiles: int | None = None,
         dims: Mapping[str, int] | None = None,
-        engine: str = "numpy",
+        engine: str = "auto",
         level: str = "poplar",
         load: Sequence[str | os.PathLike[str]] = (),
     ):

@@ -56,24 +56,36 @@ def _native(graph: GraphOp, options: Options) -> Program:
     return NativeProgram(graph, threads=options.threads, views=options.views)
 
 
-ENGINES: dict[str, Callable[[GraphOp, Options], Program]] = {"native": _native, "numpy": _numpy, "strict": _strict}
+def _auto(graph: GraphOp, options: Options) -> Program:
+    from populus.runtime.engine.choice import NoMachineCodeError, is_small
+
+    if options.sample or is_small(graph):
+        return _numpy(graph, options)
+    try:
+        return _native(graph, options)
+    except NoMachineCodeError:
+        return _numpy(graph, options)
+
+
+ENGINES: dict[str, Callable[[GraphOp, Options], Program]] = {"auto": _auto, "native": _native, "numpy": _numpy, "strict": _strict}
 
 
 class Session:
     """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
 
-    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `numpy`; `native`, which runs machine code; or
-    `strict`, which runs vertex by vertex and checks each. `sample`: run on the numpy engine, and check so many vertices of
-    each family as `strict` would, in each execute; None or 0: no sample. `seed`: of the order of vertices and of the sample.
-    `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process. Results do
-    not depend on it. `views`: outputs are views of the program's memory, which the next run overwrites, rather than new arrays (not on
-    `strict`). Raises PopulusError for an engine or an op that there is not.
+    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `native`, which runs machine code; `numpy`; `strict`,
+    which runs vertex by vertex and checks each; or `auto`: native, but numpy for small programs and where no code can be made.
+    `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each execute; None or 0: no
+    sample. `seed`: of the order of vertices and of the sample. `threads`: how many the native engine runs on; without it
+    POPULUS_THREADS, else as many as there are CPUs for this process. Results do not depend on it. `views`: outputs are views of
+    the program's memory, which the next run overwrites, rather than new arrays (not on `strict`). Raises PopulusError for an
+    engine or an op that there is not.
     """
 
     def __init__(
         self,
         module: ModuleOp | GraphOp,
-        engine: str = "numpy",
+        engine: str = "auto",
         sample: int | None = None,
         seed: int = 0,
         threads: int | None = None,
@@ -83,6 +95,11 @@ class Session:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)
         self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views))
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs it."""
+        return self._program.name
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.api import ENGINES, compile
+from populus.api import CHOICES, compile
 from populus.dialects.diagnostics import PopulusError
 from populus.tools.command import dims_of
 from populus.tools.progress import working
+from populus.tools.run import ENGINE
 
 LIGHT = ("light_squeezenet", "light_resnet50", "light_shufflenet")
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("models", nargs="*", metavar="MODEL", help=f".onnx models; without any, of the onnx package {', '.join(LIGHT)}")
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
     add("--tiles", type=int, metavar="N", help="how many tiles of it (all)")
-    add("--engine", default="numpy", choices=ENGINES, help="the engine (numpy)")
+    add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
     add("--repeat", type=int, default=3, metavar="N", help="run each so often and print the fastest (3)")
 

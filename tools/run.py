@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.api import ENGINES, Program, compile
+from populus.api import CHOICES, Program, compile
 from populus.dialects.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.phases import LEVELS
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
+ENGINE = "native, machine code; numpy; strict, which checks every vertex; auto (default): native, or numpy for small programs"
+
+
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that say what is compiled, and how."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .onnx model, or a .mlir module of any level")
     add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow; 'gc200, tile_bytes=300000' replaces fields")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
-    add("--engine", default="numpy", choices=ENGINES, help="numpy (default), strict, which checks every vertex, or native, machine code")
+    add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")
     add("--threads", type=int, metavar="N", help="how many threads native runs on; POPULUS_THREADS, or as many as there are CPUs, without")
     add("--narrow", action="store_true", help="compute in types that the target holds where it lacks the model's, doubles say")
@@ -102,7 +105,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.level == "poplar" and program.session.fallbacks:
         counted = ", ".join(f"{codelet} {n}" for codelet, n in sorted(program.session.fallbacks.items()))
         console.print(f"families without native code, run by NumPy: {counted}", style="dim")
-    console.print(f"compiled in {compiled - start:.2f} s, ran in {ran - compiled:.2f} s at the level {args.level}", style="dim")
+    at = f"the level {args.level}" + (f", engine {program.session.engine}" if args.level == "poplar" else "")
+    console.print(f"compiled in {compiled - start:.2f} s, ran in {ran - compiled:.2f} s at {at}", style="dim")
     if args.outputs is not None:
         write_npz(args.outputs, outputs)
     if args.profile is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from populus.api import ENGINES
+from populus.api import CHOICES
 from populus.curves import svg
 from populus.dialects.diagnostics import PopulusError
 from populus.epochs import Progress, train
@@ -19,6 +19,7 @@ from populus.lowering.popart_loss import LOSSES
 from populus.lowering.popart_optimize import OPTIMIZERS
 from populus.tools.arrays import read_arrays
 from populus.tools.command import dims_of
+from populus.tools.run import ENGINE
 from populus.training import TrainingSession
 
 SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the learning rate, by the share of all steps that is done
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plot", metavar="FILE.svg", help="draw the losses there, after each epoch")
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
-    add("--engine", default="numpy", choices=ENGINES, help="numpy (default), native, or strict, which checks every vertex")
+    add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; first ones are the batch")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops that it defines")
 

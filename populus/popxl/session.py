@@ -22,7 +22,7 @@ class Session:
     Raises PopulusError for another device, and for what cannot be compiled.
     """
 
-    def __init__(self, ir: Ir, device: str = "cpu", *, tiles: int | None = None, engine: str = "numpy"):
+    def __init__(self, ir: Ir, device: str = "cpu", *, tiles: int | None = None, engine: str = "auto"):
         if device not in DEVICES:
             raise PopulusError(f"no device '{device}'{did_you_mean(device, DEVICES)}")
         self.ir, self.device = ir, device

@@ -28,6 +28,8 @@ Array = NDArray[Any]
 class NumpyProgram(Program):
     """A graph whose families run whole, each as one kernel call for each part of its contracted axes."""
 
+    name = "numpy"
+
     def __init__(self, graph: GraphOp, views: bool = False):
         super().__init__(graph)
         self.views = views

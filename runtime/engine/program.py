@@ -213,6 +213,7 @@ class Program(ABC):
     has their type. Raises PopulusError for what the engine cannot run.
     """
 
+    name = ""
     views = False
 
     def __init__(self, graph: GraphOp):

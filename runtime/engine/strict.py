@@ -89,6 +89,8 @@ class StrictProgram(Program):
     that it writes; for a vertex whose own fields overlap; for accesses out of bounds; for tiles whose memory is too small.
     """
 
+    name = "strict"
+
     def __init__(self, graph: GraphOp, seed: int = 0):
         super().__init__(graph)
         self.rng = np.random.default_rng(seed)

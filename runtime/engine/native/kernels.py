@@ -12,18 +12,20 @@ from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.products import conv, matmul
 from populus.runtime.engine.native.reduction import reduce
 from populus.runtime.engine.native.rows import softmax, whiten
-from populus.runtime.engine.native.tables import fill, iota, multi_slice
+from populus.runtime.engine.native.tables import dynamic_update, fill, iota, multi_slice, multi_update
 from populus.runtime.engine.native.windows import pool
 
 Native: TypeAlias = Callable[[Library, Task], "list[Launch] | None"]
 
 NATIVE: dict[str, Native] = {
     "conv": conv,
+    "dynamic_update": dynamic_update,
     "fill": fill,
     "iota": iota,
     "map": map,
     "matmul": matmul,
     "multi_slice": multi_slice,
+    "multi_update": multi_update,
     "pool": pool,
     "reduce": reduce,
     "softmax": softmax,

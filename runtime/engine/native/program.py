@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.data import StoredAttr
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
 from populus.dialects.poplar.program import FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
+from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.native.assembly import assembled
 from populus.runtime.engine.native.constants import Constants
 from populus.runtime.engine.native.copies import copy
@@ -40,19 +40,24 @@ class NativeProgram(NumpyProgram):
     """A graph whose steps between two of the host's, loops and branches among them, are one native call.
 
     `fallbacks`: how many families of each codelet run on the NumPy kernel, for want of a native one for their types or form.
-    `cpu`: as `machine.machine` takes it; `threads`: as `threads_of` does. Raises PopulusError if llvmlite is not installed.
+    `cpu`: as `machine.machine` takes it; `threads`: as `threads_of` does. Raises NoMachineCodeError
+    without llvmlite, or where it has no code for the CPU.
     """
+
+    name = "native"
 
     def __init__(self, graph: GraphOp, cpu: str | None = None, threads: int | None = None, views: bool = False):
         try:
             self.library = library(cpu)
+            self.team = team(self.library, threads_of(threads))
         except ImportError:
-            raise PopulusError("the native engine needs llvmlite, which is not installed; install xdsl[llvm], or use numpy") from None
+            raise NoMachineCodeError("the native engine needs llvmlite, which is not installed; install xdsl[llvm], or use numpy") from None
+        except (RuntimeError, OSError) as error:
+            raise NoMachineCodeError(f"the native engine cannot make code for this CPU ({error}); use numpy") from error
         self._touching: dict[StorageOp, set[Operation]] | None = None
         self._shown: dict[StorageOp, SSAValue] = {}  # arguments that show a stored constant
         self._unbound: dict[ConstOp, set[Operation]] = {}  # who reads a constant and is not bound yet
         self.constants = Constants()
-        self.team = team(self.library, threads_of(threads))
         super().__init__(graph, views)
 
     def load(self) -> None:

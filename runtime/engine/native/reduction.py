@@ -89,23 +89,23 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
     turned = x.transpose([*reduced, *order])
     gone, kept = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
     type = TYPES[y.dtype.name]
-    n = _run(gone)
+    n = run_of(gone)
     along = n > 1
     if not along:
-        n = _run(kept, y)
+        n = run_of(kept, y)
         if n < 8 and y.size > 64:
             return None
     name = "along" if along else "across"
     kernel = Kernel(f"reduce {name} {op} {type}", partial(_along if along else _across, OPS[op], op == "square_add", type))
-    lead = _firsts(gone, n) if along else gone
-    first_x, first_y = (kept, y) if along else (_firsts(kept, n), _firsts(y, n))
+    lead = firsts(gone, n) if along else gone
+    first_x, first_y = (kept, y) if along else (firsts(kept, n), firsts(y, n))
     xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     slices = offsets(lead.shape, lead.strides)
     units = len(xs) if along else len(xs) * -(-n // BLOCK)
     return [Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], units, x.nbytes // 12)]
 
 
-def _run(*arrays: Array) -> int:
+def run_of(*arrays: Array) -> int:
     """How many elements, at the end of arrays of one shape, lie side by side in all of them; whole dimensions of them."""
     n = 1
     for d in reversed(range(arrays[0].ndim)):
@@ -116,7 +116,7 @@ def _run(*arrays: Array) -> int:
     return n
 
 
-def _firsts(a: Array, n: int) -> Array:
+def firsts(a: Array, n: int) -> Array:
     """The first elements of a's runs of n."""
     count, d = 1, a.ndim
     while count < n:

@@ -1,4 +1,4 @@
-"""`multi_slice`, `fill` and `iota`: rows by index, and what is known when the program is loaded."""
+"""`multi_slice`, `dynamic_update`, `multi_update`: rows by index; `fill` and `iota`: what is known when the program is loaded."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from functools import partial
 import numpy as np
 
 from populus.runtime.codelets import KERNELS
-from populus.runtime.codelets.task import Piece, Task
-from populus.runtime.engine.native.contraction import offsets
+from populus.runtime.codelets.task import Piece, Task, seen_as
+from populus.runtime.engine.native.contraction import TYPES, offsets
 from populus.runtime.engine.native.copies import copy
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.reduction import firsts, run_of
+from populus.runtime.engine.native.rows import combine
 from populus.runtime.engine.native.text import Function
 
 
@@ -75,6 +77,112 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     refused = KERNELS["multi_slice"](task)
     args = [table, indices, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
     return [Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, y.nbytes // 8, refused)]
+
+
+def _put(width: int, name: str, machine: Machine) -> str:
+    """Units are pieces of a row. 1 for an index outside the table."""
+    f = Function(name)
+    table, index, row, outer_x, outer_y, n, step, bytes = f.args("pppppiii")
+    type = f"i{8 * width}"
+    i = f.load(type, index)
+    i = f.let(f"sext {type} {i} to i64") if width < 8 else i
+    f.line(f"br i1 {f.let(f'icmp uge i64 {i}, {n}')}, label %refuse, label %copy")
+    f.lines += ["refuse:", "  ret i64 1"]
+    f.start("copy")
+    target = f.beyond(table, f.mul(i, step))
+
+    def part(o: str) -> None:
+        x = f.beyond(row, f.load("i64", f.at(outer_x, o, "i64")))
+        to = f.beyond(target, f.load("i64", f.at(outer_y, o, "i64")))
+        f.call("void", "llvm.memcpy.p0.p0.i64", ("ptr", to), ("ptr", x), ("i64", bytes), ("i1 immarg", "false"))
+
+    f.loop("%first", "%end", part)
+    return f.done()
+
+
+def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
+    """`table[index] = row`. The launch is refused for an index outside the table."""
+    table, index, row = task["table"], task["index"], task["row"]
+    if table.size == 0:
+        return []
+    if index.dtype.name not in ("int32", "int64") or table.dtype != row.dtype or np.may_share_memory(table, row):
+        return None
+    row, one = np.broadcast_to(row, table.shape[1:]), table[0]
+    n = run_of(row, one)
+    first_x, first_y = firsts(row, n), firsts(one, n)
+    outer_x, outer_y = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
+    args = [table, index, row, outer_x, outer_y, table.shape[0], table.strides[0], n * table.itemsize]
+    kernel = Kernel(f"put {index.itemsize}", partial(_put, index.itemsize))
+    return [Launch(library, kernel, args, len(outer_x), row.nbytes // 8, KERNELS["dynamic_update"](task))]
+
+
+def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
+    """One unit: the updates one after the other, each on its row of y if that is one of `low` to `high`. 1 for an index outside 0 .. n."""
+    f = Function(name)
+    y, indices, updates, count, n, low, high, step, leap, elements = f.args("pppiiiiiii")
+    index_type = f"i{8 * width}"
+
+    def index(i: str) -> str:
+        value = f.load(index_type, f.at(indices, i, index_type))
+        return f.let(f"sext {index_type} {value} to i64") if width < 8 else value
+
+    [bad] = f.loop(0, count, lambda i, bad: [f.let(f"or i1 {bad}, {f.let(f'icmp uge i64 {index(i)}, {n}')}")], [("i1", "false")])
+    f.line(f"br i1 {bad}, label %refuse, label %update")
+    f.lines += ["refuse:", "  ret i64 1"]
+    f.start("update")
+
+    def one(i: str) -> None:
+        at = index(i)
+        own = f.let(f"and i1 {f.let(f'icmp sge i64 {at}, {low}')}, {f.let(f'icmp slt i64 {at}, {high}')}")
+
+        def combine_row() -> None:
+            target, source = f.beyond(y, f.mul(f.sub(at, low), step)), f.beyond(updates, f.mul(i, leap))
+
+            def element(e: str) -> None:
+                place, value = f.at(target, e, type), f.load(type, f.at(source, e, type))
+                f.store(type, value if op == "set" else _combined(f, op, type, f.load(type, place), value), place)
+
+            f.each(0, elements, element)
+
+        f.when(own, combine_row)
+
+    f.loop(0, count, one)
+    return f.done()
+
+
+def _combined(f: Function, op: str, type: str, a: str, b: str) -> str:
+    if type.startswith("i"):
+        return f.let(f"{op} {type} {a}, {b}")
+    return combine(f, op, type, a, b)
+
+
+def multi_update(library: Library, task: Task) -> list[Launch] | None:
+    """`y = table`, its rows at `indices` combined with `updates` in order: of f32, f64; sums and products of integers; any `set`."""
+    table, indices, updates, y, op = task["table"], task["indices"], task["updates"], task["y"], task.text("op")
+    if y.size == 0:
+        return []
+    type = TYPES.get(y.dtype.name) or (f"i{8 * y.itemsize}" if op == "set" or (y.dtype.kind in "iu" and op in ("add", "mul")) else None)
+    elements = int(np.prod(y.shape[1:], dtype=np.int64))
+    rows = seen_as(updates, (indices.size, elements))
+    if (
+        type is None
+        or y.itemsize not in (1, 2, 4, 8)
+        or not table.dtype == updates.dtype == y.dtype
+        or indices.dtype.name not in ("int32", "int64")
+        or not indices.flags.c_contiguous
+        or not y[0].flags.c_contiguous
+        or rows is None
+        or (elements > 1 and rows.size and rows.strides[1] != y.itemsize)
+        or any(np.may_share_memory(y, a) for a in (table, indices, updates))
+    ):
+        return None
+    launches = copy(library, table, y)
+    if launches is None:
+        return None
+    first, end, _ = task.box["d0"]
+    args = [y, indices, updates, indices.size, int(task.number("n")), first, end, y.strides[0], rows.strides[0], elements]
+    kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize))
+    return [*launches, Launch(library, kernel, args, 1, updates.nbytes // 8, KERNELS["multi_update"](task))]
 
 
 def _known(codelet: str, library: Library, task: Task) -> list[Launch] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import signal
@@ -19,7 +20,9 @@ from wheel import LEFT_OUT, Case, cases
 import populus
 from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
+from populus.runtime.engine.choice import points
 from populus.runtime.engine.native import launch
+from populus.runtime.engine.native import program as native_program
 from populus.runtime.engine.native.program import NativeProgram
 from populus.runtime.engine.native.team import Team, threads_of
 from populus.runtime.session import Session
@@ -148,7 +151,9 @@ def test_an_interruption_ends_a_run_and_leaves_the_session_as_it_was():
 import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
 import numpy as np, signal, threading, os
 from test_native_threads import DOUBLED, LONG, X, parsed
+from populus.runtime.engine.choice import points
 from populus.runtime.engine.native import launch
+from populus.runtime.engine.native import program as native_program
 launch.SHARED = launch.WOKEN = 0
 from populus.runtime.session import Session
 long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)
@@ -232,3 +237,20 @@ def test_loops_and_branches_are_walked_by_compiled_code(name, threads, shared):
         steps = itertools.count()
         assert program.run(inputs, lambda step, written, steps=steps: next(steps))["total"] == expected(n)
         assert next(steps) >= 4
+
+
+# -- which engine runs ---------------------------------------------------------------------------------------------------
+
+
+def test_without_a_name_small_programs_run_on_numpy_and_others_as_machine_code(monkeypatch):
+    small, large = parsed(DOUBLED.replace("repeat 300", "repeat 3")), parsed(DOUBLED)
+    assert points(small.body.block.first_op) == 4 * 5000
+    assert points(large.body.block.first_op) == 301 * 5000
+    assert (Session(small).engine, Session(large).engine) == ("numpy", "native")
+    assert Session(large, sample=2).engine == "numpy"
+    monkeypatch.setattr(native_program, "library", lambda cpu: importlib.import_module("no_llvmlite_here"))
+    assert Session(large).engine == "numpy"
+    with pytest.raises(PopulusError, match="the native engine needs llvmlite, which is not installed"):
+        Session(large, "native")
+    with pytest.raises(PopulusError, match="the native engine checks no sample of vertices"):
+        Session(large, "native", sample=2)
