@@ -1,5 +1,6 @@
 """What each family of vertices reaches beside what the machine does: the last table of docs/performance-native.md."""
 
+# pyright: basic
 from __future__ import annotations
 
 import time

@@ -9,6 +9,7 @@ for threads to calm down, some runs of the other. Ratios are of best times: the 
 them up.
 """
 
+# pyright: basic
 from __future__ import annotations
 
 import argparse

@@ -3,6 +3,7 @@
 Run where torch can be imported; without it the times are ours alone.
 """
 
+# pyright: basic
 from __future__ import annotations
 
 import importlib

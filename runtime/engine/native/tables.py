@@ -126,7 +126,10 @@ def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
         value = f.load(index_type, f.at(indices, i, index_type))
         return f.let(f"sext {index_type} {value} to i64") if width < 8 else value
 
-    [bad] = f.loop(0, count, lambda i, bad: [f.let(f"or i1 {bad}, {f.let(f'icmp uge i64 {index(i)}, {n}')}")], [("i1", "false")])
+    def check(i: str, bad: str) -> list[str]:
+        return [f.let(f"or i1 {bad}, {f.let(f'icmp uge i64 {index(i)}, {n}')}")]
+
+    [bad] = f.loop(0, count, check, [("i1", "false")])
     f.line(f"br i1 {bad}, label %refuse, label %update")
     f.lines += ["refuse:", "  ret i64 1"]
     f.start("update")
