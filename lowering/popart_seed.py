@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects import popart
+from populus.dialects.popart.base import PopartOp
 from populus.lowering.onnx_expose_weights import add_argument, main_of
 from populus.lowering.training_names import SEED
 
 
 @dataclass(frozen=True)
 class PopartSeedPass(ModulePass):
-    """The input `Seed`, two words, is combined with the seed of each random op; without random ops nothing changes.
+    """The input `Seed`, two words, is combined with the seed of each op that states one; without such ops nothing changes.
 
-    Two runs with one seed draw the same. Source: PopART's RandomSetup.
+    Two runs with one seed draw the same. An op whose `stream` is -1 gets one of its own, so that no two draw alike.
+    Source: PopART's RandomSetup.
     """
 
     name = "popart-seed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
-        found = [o for o in function.walk() if isinstance(o, popart.RandomOp) and o.parent is function.body.block]
+        found = [o for o in function.walk() if isinstance(o, PopartOp) and o.SEED is not None and o.parent is function.body.block]
         if not found:
             return
-        words: Attribute = found[0].seed.type
+        first = found[0].SEED
+        assert first is not None
+        words: Attribute = found[0].operands[first].type
         seed = add_argument(function, SEED, words, "seed")
+        taken = {s.value.data for o in found if isinstance(s := o.properties.get("stream"), IntegerAttr)}
+        streams = (i for i in itertools.count(1) if i not in taken)
         for random in found:
-            mixed = popart.BitwiseXorOp(random.seed, seed)
+            at, stream = random.SEED, random.properties.get("stream")
+            assert at is not None
+            if isinstance(stream, IntegerAttr) and stream.value.data == -1:
+                random.properties["stream"] = IntegerAttr(next(streams), i64)
+            mixed = popart.BitwiseXorOp(random.operands[at], seed)
             mixed.location = random.location
             Rewriter.insert_op(mixed, InsertPoint.before(random))
-            random.operands[0] = mixed.results[0]
+            random.operands[at] = mixed.results[0]

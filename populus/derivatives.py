@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from populus.api import Program, Source, compile
+from populus.api import Program, Source, compile, level_of
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of
 from populus.lowering import extensions
 from populus.lowering.files import in_file
+from populus.lowering.kept import Report, kept
 from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass, main_of, strings, weights_of
 from populus.lowering.pipeline import Pipeline
 from populus.lowering.popart_autodiff import PopartAutodiffPass
@@ -57,7 +58,9 @@ def vjp(
     if not wrt:
         raise PopulusError("wrt is empty; it names the inputs and weights to differentiate with respect to")
     if read:
-        chosen = exposing(chosen, read).insert_before("popart-to-popops", PopartAutodiffPass(wrt=read))
+        # Kernels and functions are made of what is differentiated, not the other way round.
+        first = next(p.name for p in chosen.passes if p.name in ("popart-select-kernels", "popart-outline", "popart-to-popops"))
+        chosen = exposing(chosen, read).insert_before(first, PopartAutodiffPass(wrt=read))
     program = compile(
         model, target=target, tiles=tiles, dims=dims, pipeline=chosen, engine=engine, level=level, load=load, progress=progress
     )
@@ -97,6 +100,14 @@ class Vjp:
         gradients = {name: results[gradient_name(name)] for name in self.wrt if name not in self._unread}
         gradients.update({name: np.zeros_like(array) for name, array in self._unread.items()})
         return {name: results[name] for name in self.outputs}, {name: gradients[name] for name in self.wrt}
+
+    def kept(self) -> Report:
+        """The tensors of the forward pass that are kept until gradients have read them, with their readers and bytes."""
+        source = self.program.source
+        ctx = source.context()
+        module = source.module(ctx)
+        self.program.pipeline.from_level(level_of(module)).until(PopartAutodiffPass.name).run(ctx, module)
+        return kept(main_of(module), self.outputs)
 
     def module(self, level: str) -> ModuleOp:
         """The module as it is at `level`."""

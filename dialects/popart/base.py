@@ -49,10 +49,12 @@ class PopartOp(TensorOp):
 
     `EXAMPLES`: operand shapes and attributes with which `populus check-op` tries the op; without it, all operands have one shape.
     `INTERNAL`: made by passes alone, as a gradient that is an op of its own is; a node of a model that names it is refused.
+    `SEED`: which operand is the seed of its random numbers; in training another for each run, by `popart-seed`.
     """
 
     EXAMPLES: ClassVar[Examples] = ()
     INTERNAL: ClassVar[bool] = False
+    SEED: ClassVar[int | None] = None
 
     def evaluate(self, *arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
         """The results for the operands' arrays, by NumPy: what the op is at this level, apart from any lowering.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, i64
@@ -24,6 +25,7 @@ class RandomOp(PopartOp):
     """
 
     name = "popart.random"
+    SEED: ClassVar[int | None] = 0
     seed = operand_def(TensorType)
     distribution = prop_def(StringAttr)
     a = prop_def(FloatAttr, default_value=FloatAttr(0.0, f32))

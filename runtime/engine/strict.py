@@ -23,6 +23,7 @@ from populus.dialects.poplar.partition import Box, bounds_problem
 from populus.dialects.poplar.program import CallOp, GraphOp
 from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
+from populus.runtime.addresses import check_addresses
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Piece, Task, Workspace
 from populus.runtime.engine.binding import PlacedError, params_of, slices_of, view_array
@@ -97,6 +98,7 @@ class StrictProgram(Program):
         self.workspace = Workspace()
         self.tiles = graph.machine.tiles
         check_tile_memory(graph)
+        check_addresses(graph)
         self._stores: dict[StorageOp, Store] = {}
         self._arguments: list[Store] = []  # of all calls
         self.load()

@@ -361,3 +361,23 @@ def test_C19_what_is_missing_is_told(tool, changed):
         "no op 'acme.revers'; did you mean 'acme.reverse'?"
         in tool("populus_opt", "--load", changed(more=NO_LOWERING), "--audit-op", "acme.revers")[2]
     )
+
+
+def test_C4_a_model_larger_than_its_tiles_runs_by_way_of_memory_outside():
+    g = np.random.default_rng(0)
+    with populus.Builder() as b:
+        x = b.input("x", (32, 32))
+        for _ in range(6):
+            x = b.op("relu", b.op("matmul", x, b.constant((g.normal(size=(32, 32)) / 6).astype(np.float32)))[0])[0]
+        b.output("y", x)
+    x = g.normal(size=(32, 32)).astype(np.float32)
+    roomy = populus.compile(b.module(), target="gc200", tiles=4)
+    needed = roomy.profile().summary["liveness_bound"]
+    small = populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 6 // 10}", tiles=4)
+    assert "outside" not in str(roomy.module("poplar"))
+    assert "outside" in str(small.module("poplar"))
+    assert small.run({"x": x})["y"].tobytes() == roomy.run({"x": x})["y"].tobytes()
+    assert small.profile().summary["host_bytes"] > roomy.profile().summary["host_bytes"]
+    plain = Pipeline.named("inference").remove("poplar-offload")
+    with pytest.raises(PopulusError, match="the model needs .* KiB on tile"):
+        populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 6 // 10}", tiles=4, pipeline=plain)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from ops import cases, is_float
+from texts import KERNELS
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
@@ -18,6 +20,7 @@ from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.popart import POPART, PopartOp
 from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popart.definition import definition_of
+from populus.dialects.popart.kernel import kernels_of
 from populus.dialects.table import context
 from populus.lowering import extensions
 from populus.op_page import formulas, page
@@ -258,3 +261,142 @@ def test_F30_every_op_has_a_formula_and_its_page_shows_it(tool):
     elementwise = [d for d in ops if issubclass(d.op, ElementwiseOp) and not any(p.required for p in d.properties.values())]
     assert not [d.op.name for d in elementwise if not formulas(d)]
     assert r"$$y = \max(x, 0)$$" in tool("main", "docs-op", "relu")[1]
+
+
+def test_F2_machines_share_what_they_compiled():
+    """One context for each place: two sessions on this CPU have one library of machine code between them."""
+    from populus.runtime.engine.native.jit import library
+
+    assert library() is library()
+    with populus.Builder() as b:
+        x = b.input("x", (6,))
+        b.output("y", b.op("exp", b.op("add", x, x)[0])[0])
+    one, two = (populus.compile(b.module(), engine="native") for _ in range(2))
+    x = np.arange(6, dtype=np.float32)
+    assert one.run({"x": x})["y"].tobytes() == two.run({"x": x})["y"].tobytes()
+    assert one.session._program is not two.session._program
+
+
+def test_F4_a_kernel_is_forced_and_the_choice_is_shown(changed, tool, tmp_path):
+    path = changed(more=KERNELS)
+    with populus.Builder() as b:
+        b.output("y", extensions.load(path).module.leaky_relu(b.input("x", (1, 3, 2, 2)), alpha=0.5, name="n"))
+    (tmp_path / "m.mlir").write_text(str(b.module()))
+    for force, said in (
+        ("blocked", "acme.leaky_relu: blocked: 3 cycles in (blocked 8 at 1)"),
+        ("both", "acme.leaky_relu: both: 10.8 cycles in (planar)"),
+    ):
+        status, out, _ = tool("main", "run", tmp_path / "m.mlir", "--load", path, "--force-kernel", f"leaky_relu:{force}")
+        assert status == 0
+        assert said in out
+    ctx = context()
+    extensions.load(path).register(ctx)
+    op = next(o for o in b.module().walk() if isinstance(o, PopartOp))
+    keys = [str(k.kernel.key(op, k.kernel.configs(op)[0], "gc200")) for k in kernels_of(ctx, type(op))]
+    assert keys == ["any/tile/f32/blocked", "any/tile/f32/planar", "any/tile/f32/planar"]
+    # without a choice by name: the cheapest that fits, then what remains, the op's own lowering
+    assert "both" in str(populus.compile(b.module(), load=[path], level="popart").kernels())
+    status, _, errors = tool("main", "run", tmp_path / "m.mlir", "--load", path, "--force-kernel", "leaky_relu:winograd")
+    assert status == 1
+    assert "acme.leaky_relu has no kernel 'winograd' to be forced; there are blocked, both, own" in errors
+
+
+def test_F20_a_gradient_keeps_what_it_reads_and_no_more(example):
+    """Nothing is kept by default: of relu's gradient the result, of exp's the result, of add's nothing."""
+    with populus.Builder() as b:
+        x = b.input("x", (8,))
+        b.output("y", b.op("add", b.op("exp", x, name="exp")[0], b.op("relu", x, name="relu")[0])[0])
+    report = populus.vjp(b.module(), ["x"]).kept()
+    assert [(k.name, k.bytes) for k in report.kept] == [("exp", 32), ("relu", 32)]
+
+
+def test_F10_what_is_kept_for_the_backward_pass_is_reported_with_its_reader(example):
+    with populus.Builder() as b:
+        x, w = b.input("x", (4, 8)), b.input("w", (8, 8))
+        h = b.op("matmul", x, w, name="product")[0]
+        b.output("y", b.op("mul", b.op("tanh", h, name="squash")[0], x, name="gate")[0])
+    gradients = populus.vjp(b.module(), ["x", "w"])
+    report = gradients.kept()
+    assert {k.name: (k.bytes, k.readers) for k in report.kept} == {
+        "x": (128, ("'gate'", "'product'")),
+        "w": (256, ("'product'",)),
+        "squash": (128, ("'gate'", "'squash'")),
+    }
+    assert report.bytes == 512
+    assert report.default_bytes == 4 * (32 + 64 + 32 + 32 + 32)  # every operand and result of every op
+    assert report.bytes < report.default_bytes
+    assert "squash: 128 bytes, read by 'gate', 'squash'" in str(report)
+
+
+USE_AFTER_FREE = """
+poplar.graph @main target <host, tiles = 1> {
+  %x = poplar.var "x" on [4] at 0 : !poplar.tensor<4xf32>
+  %a = poplar.var "a" on [4] at 64 : !poplar.tensor<4xf32>
+  %b = poplar.var "b" on [4] at ADDRESS : !poplar.tensor<4xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<4xf32>
+  poplar.execute "a" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (d0 = 4) on ()
+      in x1 = %x[d0] : !poplar.tensor<4xf32>
+      out y = %a[d0] : !poplar.tensor<4xf32>
+  }
+  poplar.execute "b" {
+    poplar.family @map {expr = #expr.fn<add(_1, 1.0)>} for (d0 = 4) on ()
+      in x1 = %x[d0] : !poplar.tensor<4xf32>
+      out y = %b[d0] : !poplar.tensor<4xf32>
+  }
+  poplar.stream_out %a to "a" : !poplar.tensor<4xf32>
+  poplar.stream_out %b to "b" : !poplar.tensor<4xf32>
+}"""
+
+
+def test_F21_memory_that_is_given_away_while_it_is_needed_is_found():
+    x = np.arange(4, dtype=np.float32)
+    good = Parser(context(), USE_AFTER_FREE.replace("ADDRESS", "128")).parse_module()
+    assert Session(good, engine="strict").run({"x": x})["a"].tolist() == [0, -1, -2, -3]
+    bad = Parser(context(), USE_AFTER_FREE.replace("ADDRESS", "64")).parse_module()
+    with pytest.raises(PopulusError, match="'b' and 'a' have bytes of a tile in common at step 2, when both are needed"):
+        Session(bad, engine="strict").run({"x": x})
+
+
+def test_F22_synchronisations_are_counted():
+    with populus.Builder() as b:
+        x = b.input("x", (64, 64))
+        b.output("y", b.op("relu", b.op("matmul", x, b.op("transpose", x, permutation=(1, 0))[0])[0])[0])
+    program = populus.compile(b.module(), target="gc200", tiles=4)
+    profile = program.profile()
+    per_sync = profile.target.sync_cycles
+    counts = {s.kind: s.sync // per_sync for s in profile.steps}
+    assert all(s.sync % per_sync == 0 for s in profile.steps)
+    assert counts["execute"] >= 1
+    for s in profile.steps:
+        if s.kind == "execute":  # what brings elements from other tiles waits for them too
+            assert s.sync // per_sync == 1 + (s.bytes > 0)
+    assert profile.summary["sync_cycles"] == per_sync * sum(s.sync // per_sync * s.count for s in profile.steps)
+
+
+def test_F23_kernels_are_measured_against_what_they_took_before(changed, tool, tmp_path):
+    path = changed(("alpha = number", "EXAMPLES: ClassVar = [([(2, 16, 8, 8)], {})]\n    alpha = number"), more=KERNELS)
+    baseline = tmp_path / "cycles.json"
+    status, out, _ = tool("main", "bench-op", path, "--baseline", baseline, "--write")
+    assert status == 0
+    assert [line.split()[1] for line in out.splitlines()] == ["blocked", "both", "own"]
+    assert tool("main", "bench-op", path, "--baseline", baseline)[0] == 0
+    import json
+
+    cycles = json.loads(baseline.read_text())
+    baseline.write_text(json.dumps({**cycles, "acme.leaky_relu own": cycles["acme.leaky_relu own"] / 2}))
+    status, _, errors = tool("main", "bench-op", path, "--baseline", baseline)
+    assert status == 1
+    assert "1 kernels are slower by more than 5%: acme.leaky_relu own" in errors
+
+
+def test_F24_two_shapes_are_planned_in_two_ways():
+    def axes(*shapes):
+        with populus.Builder() as b:
+            b.output("y", b.op("matmul", *(b.input(n, s) for n, s in zip("ab", shapes)))[0])
+        text = str(populus.compile(b.module(), target="gc200", tiles=16).module("poplar"))
+        return re.search(r"@matmul .*for \((.*?)\) on", text).group(1)
+
+    wide, deep = axes((512, 64), (64, 512)), axes((4, 8192), (8192, 4))
+    assert not re.search(r"\bk = \d+ in ", wide)  # each tile has all of the sum
+    assert re.search(r"\bk = \d+ in \d+", deep)  # the sum is shared, and partial results are added

@@ -9,20 +9,28 @@ import onnx
 import pytest
 from node_models import node_models
 from ops import cases
-from texts import PAIR
+from texts import DROPOUT, NO_LOWERING, PAIR
+from xdsl.builder import Builder
 from xdsl.parser import Parser
+from xdsl.rewriter import InsertPoint
 
 import populus
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.expr import Arg
 from populus.dialects.onnx.types import as_tensor, from_proto
-from populus.dialects.popart import NoGradient, PopartOp
+from populus.dialects.ops import HIGH_VALUE
+from populus.dialects.popart import Config, KernelOp, NoGradient, PopartOp
 from populus.dialects.popart.base import UnaryOp
+from populus.dialects.popart.layout import PLANAR
 from populus.dialects.popops import MapOp
 from populus.dialects.table import context
 from populus.lowering import extensions
 from populus.lowering.import_onnx import import_onnx
 from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
+from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.lowering.popart_outline import PopartOutlinePass
+from populus.lowering.popart_seed import PopartSeedPass
+from populus.runtime.interpreter import run_function
 
 X = np.array([-1, 0, 2], np.float32)
 SECOND = '''
@@ -472,3 +480,121 @@ def test_P28_a_layout_that_cannot_be_is_one_line(root, cut, message):
     populus.load(root / "examples" / "row_norm.py")
     with pytest.raises(PopulusError, match=f"codelet row_norm_vertex {message}"):
         row_norms(f", parts = {{{cut} : i64}}")
+
+
+LOWERED_APART = """
+
+from populus.dialects.popart import calls
+from populus.dialects.popart.kernel import Kernel
+
+
+class ReverseOnGc200(Kernel):
+    op, name, targets = ReverseOp, "back", ("gc200",)
+
+    def lower(self, b, op, operands, config):
+        return [calls.reverse(b, operands[0], [0])]
+"""
+
+
+def test_P1_what_an_op_is_stands_apart_from_how_a_target_computes_it(changed):
+    extension = extensions.load(changed(more=NO_LOWERING))
+    module = built(extension.module.reverse)
+    ctx = context()
+    extension.register(ctx)
+    assert str(Parser(ctx, str(module)).parse_module()) == str(module)
+    assert populus.compile(module, level="popart", load=[extension.path]).run({"x": X})["y"].tolist() == [2, 0, -1]
+    with pytest.raises(PopulusError, match="no tile lowering for acme.reverse on target bow"):
+        populus.compile(module, target="bow", load=[extension.path])
+    apart = extensions.load(changed(more=NO_LOWERING + LOWERED_APART, name="apart.py"))
+    module = built(apart.module.reverse)
+    program = populus.compile(module, target="gc200", tiles=2, load=[apart.path])
+    assert program.run({"x": X})["y"].tolist() == [2, 0, -1]
+    with pytest.raises(PopulusError, match="no kernel computes acme.reverse: back: it is for gc200; own: acme.reverse has no `lower`"):
+        populus.compile(module, target="bow", load=[apart.path])
+
+
+def test_P12_a_lowering_is_bound_to_the_ops_that_it_names(changed):
+    extension = extensions.load(changed(more=NO_LOWERING + LOWERED_APART))
+    extension.register(context())
+    other = next(o for o in built(extension.module.leaky_relu).walk() if isinstance(o, PopartOp))
+    wrong = KernelOp.of(other, "back", Config((PLANAR,), (PLANAR,)), list(other.operands))
+    with pytest.raises(PopulusError, match="acme.leaky_relu has no kernel 'back'"):
+        wrong.lower(Builder(InsertPoint.before(other)))
+    with pytest.raises(AssertionError, match="kernel back is for acme.reverse, and is asked about acme.leaky_relu"):
+        extension.kernels[0].refusal(other, None)
+    nameless = LOWERED_APART.replace('op, name, targets = ReverseOp, "back", ("gc200",)', "op = ReverseOp")
+    with pytest.raises(PopulusError, match="kernel ReverseOnGc200 `name` is None; a word is expected"):
+        extensions.load(changed(more=NO_LOWERING + nameless))
+
+
+def calls_of(module, **options):
+    from xdsl.dialects.func import CallOp
+
+    PopartOutlinePass(**options).apply(context(), module)
+    return [op.callee.root_reference.data for op in module.walk() if isinstance(op, CallOp)]
+
+
+def layers(example, *alphas):
+    with populus.Builder() as b:
+        x = b.input("x", (4, 4))
+        for i, alpha in enumerate(alphas):
+            w = b.constant(np.full((4, 4), i + 1, np.float32))
+            x = example.leaky_relu(b.op("matmul", x, w)[0], alpha=alpha)
+        b.output("y", x)
+    return b.module()
+
+
+def test_P18_what_is_equal_in_function_is_outlined_together(example, changed):
+    assert calls_of(layers(example, 0.5, 0.5)) == ["subgraph_0", "subgraph_0"]
+    module = layers(example, 0.5, 0.5, 0.25)
+    assert calls_of(module) == ["subgraph_0"] * 3  # the products alone are alike in all three
+    assert [op.alpha.value.data for op in module.walk() if op.name == "acme.leaky_relu"] == [0.5, 0.5, 0.25]
+    note = '    OUTLINE_IGNORES: ClassVar = ("note",)\n    note = number(0.0)\n    name = "acme'
+    ignoring = extensions.load(changed(('    name = "acme', note))).module
+    with populus.Builder() as b:
+        x = b.input("x", (4, 4))
+        for note in (1.0, 2.0):
+            x = ignoring.leaky_relu(b.op("matmul", x, x)[0], alpha=0.5, note=note)
+        b.output("y", x)
+    assert calls_of(b.module()) == ["subgraph_0", "subgraph_0"]
+
+
+def test_P22_what_an_op_is_worth_steers_outlining(example, changed, capsys):
+    def chain(function):
+        with populus.Builder() as b:
+            x = b.input("x", (4, 4))
+            for _ in range(2):
+                for alpha in (0.5, 0.25):
+                    x = function(x, alpha=alpha)
+                x = b.op("transpose", x, permutation=(1, 0))[0]
+            b.output("y", x)
+        return b.module()
+
+    worth = f'    OUTLINE_VALUE: ClassVar = {HIGH_VALUE}\n    name = "acme'
+    dear = extensions.load(changed(('    name = "acme', worth))).module.leaky_relu
+    assert calls_of(chain(example.leaky_relu), threshold=100.0) == []
+    assert calls_of(chain(dear), threshold=100.0, statistics=True) == ["subgraph_0", "subgraph_0"]
+    assert re.search(r"popart-outline: @subgraph_0: \d+ ops, 2 calls, saved \d+", capsys.readouterr().err)
+
+
+def test_P23_an_op_s_seed_is_threaded_by_a_pass(changed):
+    noise = extensions.load(changed(more=DROPOUT)).module.noise
+    with populus.Builder() as b:
+        x, seed = b.input("x", (64,)), b.constant(np.array([7, 9], np.uint32))
+        b.output("one", noise(x, seed))
+        b.output("two", noise(x, seed))
+    module = b.module()
+    PopartSeedPass().apply(context(), module)
+    x = np.ones(64, np.float32)
+
+    def run(module, words, **more):
+        return run_function(module, {"x": x, "Seed": np.array(words, np.uint32), **more})
+
+    first, again, other = run(module, [1, 2]), run(module, [1, 2]), run(module, [1, 3])
+    assert first["one"].tobytes() == again["one"].tobytes()
+    assert first["one"].tobytes() != other["one"].tobytes()
+    assert first["one"].tobytes() != first["two"].tobytes()
+    assert set(first["one"].tolist()) == {0.0, 2.0}
+    PopartAutodiffPass(wrt=("x",), outputs=("one",)).apply(context(), module)
+    found = run(module, [1, 2], Gradient___one=np.ones(64, np.float32))
+    assert found["Gradient___x"].tobytes() == found["one"].tobytes()  # the forward mask, drawn again

@@ -24,6 +24,7 @@ from populus.dialects.expr import Arg
 from populus.dialects.popart import POPART, NoGradient, PopartOp, calls
 from populus.dialects.popart.definition import definition_of, plain
 from populus.lowering import extensions
+from populus.lowering.pipeline import Pipeline
 from populus.popxl import ops
 
 X = np.array([-1, 0, 2], np.float32)
@@ -317,3 +318,36 @@ def test_X19_the_page_compares_every_op_of_popxl_with_ours(root):
     for row in rows:
         assert row.ours or row.note, row.name
         assert set(row.ours) <= names, row.name
+
+
+def test_X18_calls_repeats_recomputation_and_gradients_take_an_op_of_one_s_own(example, model):
+    shaped, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
+    body = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("LeakyRelu", ["v"], ["w"], domain="com.acme", alpha=-1.0),
+            onnx.helper.make_node("Identity", ["go"], ["on"]),
+        ],
+        "turn",
+        [shaped("i", kind.INT64, []), shaped("go", kind.BOOL, []), shaped("v", kind.FLOAT, [3])],
+        [shaped("on", kind.BOOL, []), shaped("w", kind.FLOAT, [3])],
+    )
+    node = onnx.helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    trips = onnx.numpy_helper.from_array(np.array(200), "n")
+    graph = onnx.helper.make_graph([node], "g", [shaped("x", kind.FLOAT, [3])], [shaped("y", kind.FLOAT, [3])], [trips])
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.acme", 1)]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    program = populus.compile(proto, tiles=2)
+    assert "poplar.repeat" in str(program.module("poplar"))
+    assert program.run({"x": X})["y"].tolist() == [1, 0, 2]
+    gradients = populus.vjp(proto, ["x"], tiles=2)  # each turn is computed again on the way back
+    assert gradients.run({"x": X}, {"y": np.ones(3, np.float32)})[1]["x"].tolist() == [-1, 1, 1]
+    with populus.Builder() as b:
+        x = b.input("x", (4, 4))
+        for _ in range(3):
+            x = example.leaky_relu(b.op("matmul", x, b.constant(np.eye(4, dtype=np.float32)))[0], alpha=0.5)
+        b.output("y", x)
+    outlined = Pipeline.named("inference").with_options("popart-outline", threshold=1.0)
+    called = populus.compile(b.module(), tiles=2, pipeline=outlined)
+    assert str(called.module("popops")).count("call @subgraph_0") == 3
+    x = np.arange(-8, 8, dtype=np.float32).reshape(4, 4)
+    assert called.run({"x": x})["y"].tolist() == np.where(x >= 0, x, x / 8).tolist()

@@ -104,3 +104,45 @@ class Both(Kernel):
         from populus.dialects.popart.layout import LayoutAttr, PackOp
         return [b.insert(PackOp(y, layout=LayoutAttr(NCHW8C))).y]
 """
+
+# A dropout of one's own, whose seed is an operand: P23.
+DROPOUT = '''
+
+from xdsl.dialects.builtin import TensorType
+
+from populus.dialects.constraints import whole
+from populus.dialects.expr import Arg
+from populus.dialects.popart import RandomOp, calls
+from populus.dialects.popart.base import PopartOp
+
+
+@irdl_op_definition
+class NoiseOp(PopartOp):
+    """`y = x m / keep, m = 1 with probability keep, else 0`. Source: a test."""
+
+    name = "acme.noise"
+    SEED: ClassVar = 1
+    T: ClassVar = tensors("T", f16, f32, f64)
+    x = operand_def(T)
+    seed = operand_def(TensorType)
+    y = result_def(T)
+    keep = number(0.5, low=0, high=1)
+    stream = whole(-1)
+
+    def infer(self):
+        return [self.x.type]
+
+    def masked(self, b, value):
+        keep = self.keep.value.data
+        mask = b.insert(RandomOp(self.seed, distribution="bernoulli", a=keep, stream=self.stream, shape=self.x.type.get_shape())).y
+        return calls.map(b, Arg(1) * Arg(2) * (1 / keep), value, mask)
+
+    def lower(self, b):
+        return [self.masked(b, self.x)]
+
+    def gradient(self, b, grads):
+        return [self.masked(b, grads[0]), None]
+
+
+noise = function_of(NoiseOp)
+'''

@@ -1,0 +1,78 @@
+"""What a program keeps of its forward pass until gradients have read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from populus.dialects.data import ConstantOp
+from populus.dialects.diagnostics import where
+from populus.dialects.element_types import element_type_of, shape_of, size_in_bytes
+from populus.lowering.onnx_expose_weights import strings
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor of the forward pass that gradients read. `readers`: the ops whose gradients do."""
+
+    name: str
+    bytes: int
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of them. `default_bytes`: what there would be if every op's gradient took all its operands and results."""
+
+    kept: tuple[Kept, ...]
+    default_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(k.bytes for k in self.kept)
+
+    def __str__(self) -> str:
+        lines = [f"{k.name}: {k.bytes} bytes, read by {', '.join(k.readers)}" for k in self.kept]
+        return "\n".join([*lines, f"{self.bytes} bytes in all; {self.default_bytes} if gradients took all operands and results"])
+
+
+def kept(function: FuncOp, outputs: Iterable[str]) -> Report:
+    """What is kept in a differentiated function whose own `outputs` are these; its other results are gradients."""
+    last = function.body.block.last_op
+    assert isinstance(last, ReturnOp), last
+    named = dict(zip(strings(function, "output_names"), last.operands))
+    forward = _ancestors(named[name] for name in outputs)
+    inputs = dict(zip(function.body.block.args, strings(function, "input_names")))
+    found: list[Kept] = []
+    values = [*function.body.block.args, *(r for op in function.body.block.ops if op in forward for r in op.results)]
+    own = {v for op in forward for v in op.operands} | {r for op in forward for r in op.results}
+    for value in values:
+        if (isinstance(value, OpResult) and isinstance(value.op, ConstantOp)) or value not in own:
+            continue
+        readers = [u.operation for u in value.uses if u.operation not in forward and u.operation is not last]
+        if readers:
+            places = tuple(sorted({where(op) for op in readers}))
+            name = where(value.op).strip("'") if isinstance(value, OpResult) else inputs[value]  # pyright: ignore[reportArgumentType]
+            found.append(Kept(name, _bytes(value), places))
+    everything = {v for v in own if not (isinstance(v, OpResult) and isinstance(v.op, ConstantOp))}
+    return Report(tuple(found), sum(map(_bytes, everything)))
+
+
+def _ancestors(values: Iterable[SSAValue]) -> set[Operation]:
+    """The ops that values follow from."""
+    found: set[Operation] = set()
+    todo = [v.op for v in values if isinstance(v, OpResult)]
+    while todo:
+        op = todo.pop()
+        if op not in found:
+            found.add(op)
+            todo += [v.op for v in op.operands if isinstance(v, OpResult)]
+    return found
+
+
+def _bytes(value: SSAValue) -> int:
+    return prod(shape_of(value.type)) * size_in_bytes(element_type_of(value.type))

@@ -1,0 +1,51 @@
+"""Whether the memory of a program's variables is theirs for as long as they need it."""
+
+from __future__ import annotations
+
+import itertools
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar import GraphOp, StorageOp
+from populus.runtime.memory import Tenant, tenants
+
+
+def check_addresses(graph: GraphOp) -> None:
+    """Raises PopulusError for two variables of which one lies over the other, on some tile, while both are needed.
+
+    Variables without an address are looked at by nobody: they share nothing.
+    """
+    if all(op.address is None for op in graph.walk() if isinstance(op, StorageOp)):
+        return
+    found = [t for t in tenants(graph)[0] if isinstance(t.op, StorageOp) and t.op.address is not None]
+    placed = sorted(((_address(t), t) for t in found), key=lambda p: p[0])
+    open: list[tuple[int, Tenant]] = []
+    for at, tenant in placed:
+        open = [(end, other) for end, other in open if end > at]
+        for _, other in open:
+            if (step := _both_needed(tenant, other)) is not None and _share_bytes(tenant, other, graph.machine.tiles):
+                raise PopulusError(
+                    f"'{tenant.label}' and '{other.label}' have bytes of a tile in common at step {step}, when both are needed; "
+                    f"allocate the program again (poplar-allocate)"
+                )
+        open.append((at + tenant.largest, tenant))
+
+
+def _address(t: Tenant) -> int:
+    address = t.op.address if isinstance(t.op, StorageOp) else None
+    assert address is not None, t
+    return address.value.data
+
+
+def _both_needed(a: Tenant, b: Tenant) -> int | None:
+    """The first step at which both are."""
+    meet = [max(p, r) for (p, q), (r, s) in itertools.product(a.spans, b.spans) if max(p, r) <= min(q, s)]
+    return min(meet, default=None)
+
+
+def _share_bytes(a: Tenant, b: Tenant, tiles: int) -> bool:
+    for i, size in enumerate(a.bytes):
+        tile = (a.start + i) % tiles
+        other = b.on(tile, tiles)
+        if size and other and _address(a) < _address(b) + other and _address(b) < _address(a) + int(size):
+            return True
+    return False
