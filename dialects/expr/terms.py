@@ -1,28 +1,13 @@
-"""Scalar expressions: the formula of an element-wise op, shared by `popart`, `popops` and the tiles.
-
-    select(_1, mul(_1, 0.5), gte(_1, 0.0))
-
-`_1`, `_2`, ... are the operands. A literal takes the element type of what it meets. Build with Python operators
-(`x * 0.5`, `x >= 0`) and the functions of this file (`exp(x)`, `select(a, b, condition)`); print and parse as
-`#expr.fn<...>`; differentiate with `derivative`; substitute with `substitute`. Values are computed by `runtime/expr.py`.
-Names and meanings follow `popops::expr` where PopLibs has the function.
-"""
+"""What expressions are made of: operands, literals, calls, and the table of functions with their derivatives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import i1
-from xdsl.ir import Attribute, Data, Dialect
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
-from xdsl.utils.exceptions import VerifyException
-
-from populus.dialects.element_types import is_float, is_integer, is_packed, size_in_bytes
+from xdsl.ir import Attribute
 
 Literal: TypeAlias = float | int | bool
 Like: TypeAlias = "Expr | Literal"
@@ -88,7 +73,7 @@ class Expr:
         return call("gte", self, other)
 
     def __str__(self) -> str:
-        return _text(self)
+        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -279,159 +264,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-# -- reading an expression -------------------------------------------------------------------------------------------
-
-
-def args_of(e: Expr) -> set[int]:
-    """The operand numbers that an expression reads."""
-    match e:
-        case Arg(index):
-            return {index}
-        case Cast(x, _):
-            return args_of(x)
-        case Call(_, args):
-            return set[int]().union(*map(args_of, args))
-        case _:
-            return set()
-
-
-def functions_of(e: Expr) -> list[str]:
-    """The functions that an expression calls, once for each call; a cast counts as `cast`."""
-    match e:
-        case Cast(x, _):
-            return ["cast", *functions_of(x)]
-        case Call(function, args):
-            return [function, *(f for a in args for f in functions_of(a))]
-        case _:
-            return []
-
-
-def substitute(e: Expr, values: Mapping[int, Expr]) -> Expr:
-    """`e` with operands replaced; operands not in `values` stay."""
-    match e:
-        case Arg(index):
-            return values.get(index, e)
-        case Cast(x, type, bits):
-            return Cast(substitute(x, values), type, bits)
-        case Call(function, args):
-            return Call(function, tuple(substitute(a, values) for a in args))
-        case _:
-            return e
-
-
-def infer(e: Expr, operands: Sequence[Attribute]) -> Attribute:
-    """The element type of an expression over operands of these element types.
-
-    Raises VerifyException where a function does not take its arguments' type, types differ, or nothing fixes the type.
-    """
-    result = _infer(e, operands)
-    if result is None:
-        raise VerifyException(f"{e} has only literals, so no element type")
-    return result
-
-
-def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
-    match e:
-        case Arg(index):
-            if not 1 <= index <= len(operands):
-                raise VerifyException(f"_{index} is read, but there are {len(operands)} operands")
-            return operands[index - 1]
-        case Const(value):
-            return i1 if isinstance(value, bool) else None
-        case Cast(x, type, bits):
-            source = _infer(x, operands)
-            if bits and (source is None or size_in_bytes(source) != size_in_bytes(type)):
-                raise VerifyException(f"the bits of {source or 'a literal'} are no {type}; the sizes differ")
-            return type
-        case Call(function, args):
-            types = [_infer(a, operands) for a in args]
-            if function == "select":
-                if types[2] != i1:
-                    raise VerifyException(f"the condition of {e} is {types[2]}, not i1")
-                types = types[:2]
-            known = {t for t in types if t is not None}
-            if len(known) > 1:
-                raise VerifyException(f"{e} mixes element types {', '.join(sorted(map(str, known)))}; cast one of them")
-            type = known.pop() if known else None
-            definition = FUNCTIONS[function]
-            if type is not None and not _takes(definition.takes, type):
-                raise VerifyException(f"{function} takes {definition.takes} elements, not {type}")
-            return i1 if definition.result == "bool" else type
-        case _:
-            raise AssertionError(e)
-
-
-def _takes(kind: str, type: Attribute) -> bool:
-    match kind:
-        case "float":
-            return is_float(type)
-        case "integer":
-            return is_integer(type) and not is_packed(type)
-        case "bool":
-            return type == i1
-        case "number":
-            return type != i1 and not is_packed(type)
-        case _:
-            return True
-
-
-def derivative(e: Expr, index: int, y: Expr | None = None) -> Expr | None:
-    """d e / d _index, simplified; None where `e` does not depend on it (or only through a step function).
-
-    `y`: an expression for the value of `e` itself, which then appears where the derivative can be told from it.
-    Raises VerifyException naming a function that has no derivative.
-    """
-    match e:
-        case Arg(i):
-            return Const(1) if i == index else None
-        case Const():
-            return None
-        case Cast(x, type, bits):
-            inner = derivative(x, index)
-            if inner is not None and bits:
-                raise VerifyException("bits has no derivative")
-            if inner is None or not is_float(type):
-                return None
-            return inner if isinstance(inner, Const) else Cast(inner, type)
-        case Call(function, args):
-            inner = [derivative(a, index) for a in args]
-            if all(d is None for d in inner):
-                return None
-            rule = FUNCTIONS[function].derivative
-            if rule is None:
-                raise VerifyException(f"{function} has no derivative")
-            total: Expr | None = None
-            for outer, d in zip(rule(e if y is None else y, *args), inner, strict=True):
-                if outer is not None and d is not None:
-                    term = times(lift(outer), d)
-                    total = term if total is None else call("add", total, term)
-            return total
-        case _:
-            raise AssertionError(e)
-
-
-def times(a: Expr, b: Expr) -> Expr:
-    """a * b without multiplications by one and minus one; selects of zero and one are pulled outwards."""
-    for x, other in ((a, b), (b, a)):
-        match x:
-            case Const(1):
-                return other
-            case Const(-1):
-                return x if isinstance(other, Const) and other.value == 1 else -other
-            case Call("select", (p, q, condition)) if isinstance(p, Const) and isinstance(q, Const):
-                return select(_scaled(p, other), _scaled(q, other), condition)
-            case _:
-                pass
-    return a * b
-
-
-def _scaled(constant: Const, other: Expr) -> Expr:
-    if constant.value == 0:
-        return constant
-    return times(constant, other)
-
-
-# -- text ------------------------------------------------------------------------------------------------------------
+# -- as text ---------------------------------------------------------------------------------------------------------
 
 
 def _literal(value: Literal) -> str:
@@ -449,71 +282,16 @@ def _literal(value: Literal) -> str:
     return text
 
 
-def _text(e: Expr) -> str:
+def text_of(e: Expr) -> str:
+    """The text that `parse` reads."""
     match e:
         case Arg(index):
             return f"_{index}"
         case Const(value):
             return _literal(value)
         case Cast(x, to, bits):
-            return f"{'bits' if bits else 'cast'}({_text(x)}, {to})"
+            return f"{'bits' if bits else 'cast'}({text_of(x)}, {to})"
         case Call(function, args):
-            return f"{function}({', '.join(map(_text, args))})"
+            return f"{function}({', '.join(map(text_of, args))})"
         case _:
             raise AssertionError(type(e))
-
-
-def parse(parser: AttrParser) -> Expr:
-    """The expression at the parser's position. Raises ParseError there."""
-    minus = parser.parse_optional_punctuation("-") is not None
-    if parser.parse_optional_keyword("inf") is not None:
-        return Const(-math.inf if minus else math.inf)
-    number = parser.parse_optional_number()
-    if number is not None:
-        if minus:  # `-0` is an integer, `-0.0` is not
-            number = -number
-        return Const(number)
-    if minus:
-        parser.raise_error("a number is expected after '-'")
-    position = parser.pos
-    word = parser.parse_identifier("an expression")
-    match word:
-        case "nan":
-            return Const(math.nan)
-        case "true" | "false":
-            return Const(word == "true")
-        case "cast" | "bits":
-            parser.parse_punctuation("(")
-            x = parse(parser)
-            parser.parse_punctuation(",")
-            type = parser.parse_type()
-            parser.parse_punctuation(")")
-            return Cast(x, type, word == "bits")
-        case _ if word.startswith("_") and word[1:].isdigit():
-            return Arg(int(word[1:]))
-        case _ if word in FUNCTIONS:
-            args = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse(parser))
-            if len(args) != FUNCTIONS[word].arity:
-                parser.raise_error(f"{word} takes {FUNCTIONS[word].arity} arguments, not {len(args)}", position)
-            return Call(word, tuple(args))
-        case _:
-            parser.raise_error(f"'{word}' is not a function of expressions", position)
-
-
-@irdl_attr_definition
-class ExprAttr(Data[Expr]):
-    """`#expr.fn<add(_1, mul(_2, 0.5))>`."""
-
-    name = "expr.fn"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Expr:
-        with parser.in_angle_brackets():
-            return parse(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(_text(self.data))
-
-
-EXPR = Dialect("expr", [], [ExprAttr])
