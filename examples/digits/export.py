@@ -20,7 +20,7 @@ from make import digits
 
 HERE = Path(__file__).parent
 STEPS, BATCH = 100, 32
-OPTIMIZERS = {  # with the defaults of `populus train`
+OPTIMIZERS = {  # with the defaults of `populus train`, but a tenth of the rate of RMSprop, at which it is not steady
     "adadelta": torch.optim.Adadelta,
     "adagrad": torch.optim.Adagrad,
     "adam": torch.optim.Adam,
@@ -28,14 +28,15 @@ OPTIMIZERS = {  # with the defaults of `populus train`
     "adamw": torch.optim.AdamW,
     "momentum": lambda weights: torch.optim.SGD(weights, lr=1e-2, momentum=0.9),
     "nesterov": lambda weights: torch.optim.SGD(weights, lr=1e-2, momentum=0.9, nesterov=True),
-    "rmsprop": torch.optim.RMSprop,
+    "rmsprop": lambda weights: torch.optim.RMSprop(weights, lr=1e-3),
     "sgd": lambda weights: torch.optim.SGD(weights, lr=1e-2),
 }
 
 
 def net() -> nn.Module:
+    """No rectifiers, no maxima: where a value crosses a kink in f32 alone, losses part by 1e-4, in any two programs."""
     torch.manual_seed(0)
-    convs = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    convs = [nn.Conv2d(1, 16, 3, padding=1), nn.SiLU(), nn.Conv2d(16, 32, 3, padding=1), nn.SiLU(), nn.AvgPool2d(2)]
     return nn.Sequential(*convs, nn.Flatten(), nn.Linear(512, 10))
 
 
