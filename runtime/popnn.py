@@ -19,12 +19,17 @@ Array = NDArray[Any]
 
 
 def softmax(x: Array, axis: int, log: bool) -> Array:
-    """Narrow floats are computed in float32."""
+    """Narrow floats are computed in float32; a softmax is rounded to them in each step, as where ONNX writes it out as ops."""
+
+    def rounded(v: Array) -> Array:
+        return v if log else v.astype(x.dtype).astype(v.dtype)
+
     with np.errstate(all="ignore"):
         v = x.astype(wide(x.dtype))
-        v = v - v.max(axis, keepdims=True, initial=-np.inf)
-        total = np.exp(v).sum(axis, keepdims=True)
-        return (v - np.log(total) if log else np.exp(v) / total).astype(x.dtype)
+        v = rounded(v - v.max(axis, keepdims=True, initial=-np.inf))
+        exponentials = rounded(np.exp(v))
+        total = rounded(exponentials.sum(axis, keepdims=True))
+        return (v - np.log(total) if log else exponentials / total).astype(x.dtype)
 
 
 def whiten(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:

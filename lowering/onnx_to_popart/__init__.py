@@ -50,6 +50,7 @@ from populus.lowering.onnx_to_popart import (
     scatter,
     tensor,
     training,
+    trees,
 )
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx_to_popart.refused import REFUSED
@@ -73,6 +74,7 @@ RULES: Mapping[str, Rule] = {
     **scatter.RULES,
     **tensor.RULES,
     **training.RULES,
+    **trees.RULES,
 }
 
 

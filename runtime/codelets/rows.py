@@ -33,13 +33,22 @@ class _Rows(ABC):
 
 
 class _Softmax(_Rows):
+    """Steps in 16-bit floats are rounded to them, as where ONNX writes Softmax out as ops; only sums are wider."""
+
     def run(self) -> None:
         work, one = self.work, self.one
         np.maximum.reduce(self.x, axis=-1, out=one, keepdims=True)
         np.subtract(self.x, one, out=work)
+        self.round(work)
         np.exp(work, out=work)
+        self.round(work)
         np.add.reduce(work, axis=-1, out=one, keepdims=True)
+        self.round(one)
         np.divide(work, one, out=self.y, casting="unsafe")
+
+    def round(self, work: Array) -> None:
+        if self.y.dtype != work.dtype:
+            np.copyto(work, work.astype(self.y.dtype), casting="unsafe")
 
 
 class _LogSoftmax(_Rows):

@@ -1,0 +1,30 @@
+"""A loop in the conversion of a node: a region made by a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import UnknownLoc
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects import popart
+from populus.dialects.control import INDEX
+from populus.lowering.onnx_to_popart.conversion import Conversion
+
+Body = Callable[[Conversion, SSAValue, "list[SSAValue]"], "list[SSAValue]"]
+
+
+def loop(c: Conversion, carried: Sequence[SSAValue], trips: int, body: Body) -> list[SSAValue]:
+    """The carried values behind `trips` iterations. `body`: those of the next iteration from its number and the present ones."""
+    block = Block(arg_types=[INDEX, *(v.type for v in carried)])
+    inner = Conversion(c.op, Builder(InsertPoint.at_end(block)))
+    index, *states = block.args
+    end = popart.YieldOp(*body(inner, index, list(states)))
+    end.location = c.op.location
+    block.add_op(end)
+    op = popart.LoopOp(carried, Region(block), trips=trips)
+    assert isinstance(op.location, UnknownLoc), op
+    op.location = c.op.location
+    return list(c.builder.insert(op).results)
