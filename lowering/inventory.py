@@ -23,7 +23,6 @@ from populus.lowering.onnx_host import check_strings, function_of, handled, is_t
 from populus.lowering.onnx_infer_shapes import bind_dims
 from populus.lowering.onnx_inference import Inference, set_type
 from populus.lowering.onnx_to_popart import Converter
-from populus.lowering.onnx_to_popart.refused import REFUSED
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -98,8 +97,6 @@ class _Survey:
 
     def reason(self, op: OnnxOp | CustomOp) -> str:
         """Why an op cannot run; "" if it can."""
-        if isinstance(op, OnnxOp) and op.OP_TYPE in REFUSED:
-            return REFUSED[op.OP_TYPE]
         if isinstance(op, OnnxOp):
             try:
                 check_strings(op)

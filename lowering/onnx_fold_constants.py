@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,10 @@ from populus.dialects.data import ConstantOp, constant, constant_value
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.onnx.schema import OnnxOp
-from populus.dialects.onnx.types import is_static
+from populus.dialects.onnx.types import is_static, unknown
 from populus.dialects.texts import KEY
 from populus.lowering.onnx_custom import custom_ops
-from populus.lowering.onnx_host import is_text
+from populus.lowering.onnx_host import handled, is_text
 from populus.lowering.onnx_inference import Inference, erase_unused, placed
 from populus.lowering.onnx_structure import is_control
 
@@ -126,6 +126,25 @@ def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -
     if home is not None and KEY in function.attributes:
         home.attributes[KEY] = function.attributes[KEY]
     return found
+
+
+def converted_shapes(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[tuple[int, ...]]:
+    """The shapes of an op's results, from the ops that it becomes. Raises PopulusError if it cannot be converted."""
+    from populus.lowering.onnx_to_popart import Converter
+
+    function = FuncOp("scratch", ([handled(v.type) for v in op.operands], []))
+    block = function.body.block
+    mapper: dict[SSAValue, SSAValue] = dict(zip(op.operands, block.args))
+    for value in op.operands:
+        if (array := known(value)) is not None and array.dtype != object:
+            block.add_op(made := constant(array))
+            mapper[value] = made.result
+    block.add_op(copy := op.clone(mapper))
+    for result in list(copy.results):
+        Rewriter.replace_value_with_new_type(result, unknown)
+    block.add_op(end := ReturnOp(*copy.results))
+    Converter({}).operation(copy, typed=False)
+    return [shape_of(v.type) for v in end.operands]
 
 
 def function_around(op: Operation) -> FuncOp | None:

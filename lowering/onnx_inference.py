@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import TensorType, UnrankedTensorType, i64
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -176,9 +178,17 @@ class Inference:
 
     def inferred(self, op: OnnxOp) -> list[Attribute]:
         types = infer_types(op, self.known)
+        if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
+            types = [v.type for v in op.operands][: len(types)]  # a gradient is like the tensor that it is of; ONNX has no inference for it
         merged = [
             r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)
         ]
+        if op.DOMAIN == "ai.onnx.ml" and not all(map(is_static, merged)):
+            from populus.lowering.onnx_fold_constants import converted_shapes
+
+            # ONNX states no shapes for most of this domain: those of what they become are theirs.
+            shapes = converted_shapes(op, self.known)
+            merged = [tensor(shape, _element(t, op)) for shape, t in zip(shapes, merged)]
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):
                 data = ", ".join(str(v.type) for v in op.operands)
@@ -191,9 +201,27 @@ class Inference:
     def assign(self, op: Operation, types: list[Attribute]) -> None:
         for result, type in zip(list(op.results), types):
             stated = result.type
-            if _disagree(stated, type):
+            if _disagree(stated, type) and not (_same_element(stated, type) and _given_back(result)):
                 raise PopulusError(f"its result '%{result.name_hint or result.index}' is stated to be {stated}, and is {type}")
             set_type(result, type)
+
+
+def _element(type: Attribute, op: OnnxOp) -> Attribute:
+    """The element type of a result; a classifier's labels are strings or integers by which of them it has."""
+    if isinstance(type, TensorType | UnrankedTensorType):
+        return type.element_type
+    labels = [name for name in op.properties if name.startswith("classlabels_strings")]
+    return string if labels else i64
+
+
+def _same_element(stated: Attribute, found: Attribute) -> bool:
+    a, b = as_tensor(stated), as_tensor(found)
+    return a is not None and b is not None and a.element_type == b.element_type
+
+
+def _given_back(value: SSAValue) -> bool:
+    """Whether a value is an output of the model and nothing else: exporters state wrong shapes for these, which mislead nothing."""
+    return all(isinstance(use.operation, ReturnOp) for use in value.uses)
 
 
 def _disagree(stated: Attribute, found: Attribute) -> bool:

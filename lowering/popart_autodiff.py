@@ -6,6 +6,7 @@ import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -148,18 +149,24 @@ class Seed:
 
 
 def differentiate(
-    block: Block, seeds: Sequence[Seed], wrt: Iterable[SSAValue], functions: CallGradients, parts: int = 1
+    block: Block,
+    seeds: Sequence[Seed],
+    wrt: Iterable[SSAValue],
+    functions: CallGradients,
+    parts: int = 1,
+    before: Operation | None = None,
 ) -> dict[SSAValue, SSAValue]:
-    """The gradient of each value of `wrt` (values that `block` defines or takes), from ops inserted at the end of `block`.
+    """The gradient of each value of `wrt` (values that `block` defines or takes), from ops at the end of `block`, or `before` an op.
 
     Only ops between `wrt` and the seeds are asked for gradients. `parts`: as `recompute` of the pass. Raises NoGradient naming the path
     to one that has none, and PopulusError where an op's gradients are not of its operands' types.
     """
     wrt = list(wrt)
-    dependent = _dependent(block.ops, wrt)
-    ops = [op for op in block.ops if op.results and any(v in dependent for v in read_by(op))]
-    last = block.last_op
+    last = block.last_op if before is None else before
     assert last is not None
+    present = list(takewhile(lambda op: op is not before, block.ops))
+    dependent = _dependent(present, wrt)
+    ops = [op for op in present if op.results and any(v in dependent for v in read_by(op))]
     walk = _Walk(Builder(InsertPoint.before(last)), last, functions)
     for seed in seeds:
         walk.add(seed.value, seed.gradient, seed.name, None)

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute
 from populus.dialects.bounded import Bounded, bounded, trimmed
 from populus.dialects.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.element_types import dtype_of, element_of, tensor
+from populus.dialects.maps import Map, maps
 from populus.dialects.poplar.target import Spec
 from populus.dialects.required import Required, required
 from populus.dialects.table import context
@@ -156,6 +157,7 @@ class Signature:
     required: tuple[Required, ...] = ()
     bounded: tuple[Bounded, ...] = ()
     texts: Texts = NO_TEXTS
+    maps: tuple[Map, ...] = ()
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
@@ -178,6 +180,7 @@ class Signature:
             tuple(required(op)),
             tuple(bounded(op)),
             strings,
+            tuple(maps(op)),
         )
 
     def state(self, module: ModuleOp) -> None:
@@ -276,7 +279,10 @@ class Program:
             return run_level(self, level, arrays)
         with self.signature.handled(arrays) as (strings, given):
             found = trimmed(run_level(self, level, given), self.signature.bounded)
-            return {name: strings.decode(a) if name in self.signature.texts.outputs else a for name, a in found.items()}
+            outputs = {name: strings.decode(a) if name in self.signature.texts.outputs else a for name, a in found.items()}
+        for entry in self.signature.maps:
+            outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # what ONNX calls a sequence of maps
+        return outputs
 
     @property
     def host_calls(self) -> list[str]:

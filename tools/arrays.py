@@ -41,6 +41,13 @@ def write_npz(path: str, arrays: Arrays) -> None:
         np.savez(file, allow_pickle=False, **{name: a.astype(np.str_) if a.dtype == object else a for name, a in arrays.items()})
 
 
+def plain_arrays(outputs: Mapping[str, Any]) -> Arrays:
+    """The outputs as arrays: of maps their values, a row each."""
+    import numpy as np
+
+    return {name: np.array([list(row.values()) for row in o], np.float32) if isinstance(o, list) else o for name, o in outputs.items()}
+
+
 @dataclass(frozen=True)
 class Agreement:
     """How an output compares to what was expected."""

@@ -17,7 +17,7 @@ from populus.api import CHOICES, Program, compile
 from populus.dialects.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.phases import LEVELS
-from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays, write_npz
+from populus.tools.arrays import ATOL, RTOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import dims_of
 from populus.tools.progress import stages, working
 
@@ -97,7 +97,7 @@ def execute(args: argparse.Namespace) -> int:
     else:
         inputs = signature.random(args.seed)
     with working(f"running {args.model}"):
-        outputs = program.run(inputs)
+        outputs = plain_arrays(program.run(inputs))
     ran = perf_counter()
     console.print(outputs_table(outputs))
     for line in program.kernels():

@@ -114,6 +114,8 @@ class Builder:
         if (array := self._constant(node.op_type if not domain else "", inputs, attributes)) is not None:
             self._insert(constant_of(array), node.output, name, scope)
             return
+        if domain == "ai.onnx.preview.training" and node.op_type == "Gradient":
+            inputs.append(self._differentiated(node, attributes, scope))
         kind = op_class(domain, node.op_type, self.opset(domain))
         properties: dict[str, Attribute] = {}
         regions: dict[str, Region] = {}
@@ -131,6 +133,15 @@ class Builder:
             raise PopulusError(f"{kind.title()} needs the attribute '{missing[0]}'")
         outputs = [self.types.get(o, unknown) if o else None for o in node.output]
         self._insert(kind.make(inputs, outputs, properties, regions), [o for o in node.output if o], name, scope)
+
+    def _differentiated(self, node: NodeProto, attributes: Mapping[str, AttributeProto], scope: Scope) -> SSAValue | None:
+        """The tensor that a Gradient names as y. Raises PopulusError unless its inputs are the tensors that it names as xs and zs."""
+        names = [s.decode() for key in ("xs", "zs") if key in attributes for s in attributes[key].strings]
+        if names != list(node.input):
+            raise PopulusError(f"its inputs are {', '.join(node.input)}; those that xs and zs name are expected, {', '.join(names)}")
+        if "y" not in attributes:
+            raise PopulusError("Gradient needs the attribute 'y'")
+        return self._read(attributes["y"].s.decode(), scope)
 
     def opset(self, domain: str) -> int:
         """The version of a domain that the model states. Raises PopulusError if it states none, or one that is not known."""

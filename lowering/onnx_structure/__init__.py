@@ -8,10 +8,10 @@ sequences is refused, except a position among elements of one type, which become
 from __future__ import annotations
 
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering.onnx_structure import control, optionals, sequences
+from populus.lowering.onnx_structure import attention, control, maps, optionals, sequences
 from populus.lowering.onnx_structure.place import Elements, Place, Rules, Walk
 
-RULES: Rules = {**control.RULES, **optionals.RULES, **sequences.RULES}
+RULES: Rules = {**attention.RULES, **control.RULES, **maps.RULES, **optionals.RULES, **sequences.RULES}
 
 CONTROL = frozenset(control.RULES)
 """The op types that may stay, as loops and branches."""
@@ -21,9 +21,8 @@ __all__ = ["CONTROL", "Elements", "Walk", "is_control", "resolve"]
 
 def resolve(op: OnnxOp, walk: Walk) -> bool:
     """Replaces an op of this folder's kind by what it stands for; False for any other op, and for loops and branches that stay."""
-    if op.DOMAIN or op.OP_TYPE not in RULES:
-        return False
-    return RULES[op.OP_TYPE](Place(op, walk))
+    rule = RULES.get(f"{op.DOMAIN}.{op.OP_TYPE}" if op.DOMAIN else op.OP_TYPE)
+    return rule is not None and rule(Place(op, walk))
 
 
 def is_control(op: OnnxOp) -> bool:

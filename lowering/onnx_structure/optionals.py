@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from xdsl.ir import SSAValue
+
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.onnx.schema import OnnxOp
 from populus.lowering.onnx_structure.place import Place, Rules, there
+
+
+class Nothing(tuple[SSAValue | None, ...]):
+    """The elements of an optional that has none."""
+
+
+class Held(tuple[SSAValue | None, ...]):
+    """The one element of an optional of a tensor; that of an optional of a sequence has the sequence's elements."""
 
 
 def _optional(p: Place) -> bool:
     if not p.inputs:
-        return p.gives(())
+        return p.gives(Nothing())
     value = p.input(0)
-    return p.gives(p.walk.lists.get(value, (value,)))
+    return p.gives(p.walk.lists.get(value, Held((value,))))
 
 
 def _has_element(p: Place) -> bool:
+    """A tensor and a sequence are there, even an empty one. Source: ONNX OptionalHasElement-18."""
     import numpy as np
 
-    if not p.has(0):
-        return p.gives(p.constant(np.array(False)))
-    value = p.input(0)
-    return p.gives(p.constant(np.array(value not in p.walk.lists or len(p.walk.lists[value]) > 0)))
+    there = p.has(0) and not isinstance(p.walk.lists.get(p.input(0)), Nothing)
+    return p.gives(p.constant(np.array(there)))
 
 
 def _get_element(p: Place) -> bool:
     value = p.input(0)
     if value not in p.walk.lists:
         return p.gives(value)
-    (result,) = p.op.results
     elements = p.walk.lists[value]
-    if isinstance(value.owner, OnnxOp) and value.owner.OP_TYPE == "Optional" and _holds_tensor(value.owner, p):
-        return p.gives(there(elements[0]))
-    if not elements:
+    if isinstance(elements, Nothing):
         raise PopulusError("its optional has no element")
+    if isinstance(elements, Held):
+        return p.gives(there(elements[0]))
+    (result,) = p.op.results
     p.walk.lists[result] = elements
     return True
-
-
-def _holds_tensor(op: OnnxOp, p: Place) -> bool:
-    return bool(op.operands) and op.operands[0] not in p.walk.lists
 
 
 RULES: Rules = {

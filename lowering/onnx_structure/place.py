@@ -100,7 +100,7 @@ class Place:
 
         return self.constant(np.array(values, np.int64))
 
-    def make(self, op_type: str, *inputs: SSAValue, **attributes: int) -> SSAValue:
+    def make(self, op_type: str, *inputs: SSAValue, **attributes: int | list[int]) -> SSAValue:
         """The result of another ONNX op, typed."""
         op = op_class("", op_type, OPSET).make(inputs, [unknown], {name: attribute(value) for name, value in attributes.items()})
         return self.made(op)[0]

@@ -53,7 +53,6 @@ from populus.lowering.onnx_to_popart import (
     trees,
 )
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
-from populus.lowering.onnx_to_popart.refused import REFUSED
 
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
@@ -120,23 +119,24 @@ class Converter:
             op.detach()
             op.erase()
 
-    def operation(self, op: Operation) -> None:
+    def operation(self, op: Operation, typed: bool = True) -> None:
+        """Converts an op. `typed`: its results have their types already, which those of what it becomes have to be."""
         if not isinstance(op, OnnxOp | CustomOp) or op in self.inference.resolved:
             return
         try:
             outputs = self.custom(op) if isinstance(op, CustomOp) else self.outputs(op)
-            self.replace(op, outputs)
+            self.replace(op, outputs, typed)
         except (PopulusError, VerifyException) as error:
             raise placed(op, error) from error
 
-    def replace(self, op: Operation, outputs: list[Output]) -> None:
+    def replace(self, op: Operation, outputs: list[Output], typed: bool = True) -> None:
         results: list[SSAValue | None] = list(op.outputs) if isinstance(op, OnnxOp) else list(op.results)
         assert len(outputs) >= len(results), (op.name, len(outputs))
         for result, output in zip(results, outputs):
             if result is None or output is None:
                 assert result is None or not result.uses, op.name
             else:
-                assert output.type == result.type, f"{op.name} becomes {output.type}, ONNX says {result.type}"
+                assert not typed or output.type == result.type, f"{op.name} becomes {output.type}, ONNX says {result.type}"
                 output.name_hint = output.name_hint or result.name_hint
                 result.replace_all_uses_with(output)
         self.converted.append(op)
@@ -181,8 +181,7 @@ class Converter:
         """The op as the function of other ops that ONNX states it to be."""
         body = function_body(op)
         if body is None:
-            missing = f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet"
-            raise PopulusError(REFUSED.get(op.OP_TYPE, missing))
+            raise PopulusError(f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet")
         scratch = Block()
         scope = Scope(scratch)
         for parameter, value in zip(body.input, op.inputs):

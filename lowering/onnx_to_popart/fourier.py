@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart, shapes
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import dtype_of
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx_to_popart.formula import Term
 from populus.lowering.onnx_to_popart.tensor import gathered, sliced
@@ -115,4 +116,24 @@ def stft(c: Conversion) -> Output:
     return c.cast(joined(c, found), element(x))
 
 
-RULES: Rules = {"DFT": dft, "STFT": stft}
+def mel_weight_matrix(c: Conversion) -> Output:
+    """Triangles whose corners are equally far apart on the mel scale: [spectrogram bins, mel bins]. Source: ONNX MelWeightMatrix-17."""
+    import numpy as np
+
+    bins, length, rate, lowest, highest = (float(c.known(i).reshape(-1)[0]) for i in range(5))
+    bins = int(bins)
+    if bins < 1 or length < 1 or rate <= 0 or not 0 <= lowest <= highest:
+        raise PopulusError(f"{bins} mel bins of {length:g} samples at {rate:g} Hz between {lowest:g} and {highest:g} Hz make no matrix")
+    low, high = 2595 * np.log10(1 + np.array([lowest, highest]) / 700)
+    hertz = 700 * (10 ** ((low + np.arange(bins + 2) * (high - low) / (bins + 2)) / 2595) - 1)
+    left, centre, right = (np.floor((length + 1) * hertz / rate)[i : i + bins] for i in range(3))
+    j = np.arange(int(length) // 2 + 1)[:, None]
+    with np.errstate(all="ignore"):
+        rising = np.where((j >= left) & (j <= centre), np.where(centre == left, 1.0, (j - left) / (centre - left)), 0.0)
+        falling = np.where((j > centre) & (j < right), (right - j) / (right - centre), 0.0)
+    output = c.op.output(0)
+    assert output is not None
+    return c.constant((rising + falling).astype(dtype_of(element(output))))
+
+
+RULES: Rules = {"DFT": dft, "MelWeightMatrix": mel_weight_matrix, "STFT": stft}

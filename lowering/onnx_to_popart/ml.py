@@ -223,9 +223,7 @@ def svm_classifier(c: Conversion) -> list[Output]:
         p = _probabilities(c, y, pairs, classes)
         return labelled(c, votes, p, labels)
     if classes == 2:
-        # As in onnxruntime: the score of the second class is the decision's opposite where all coefficients are positive or none is.
-        both = Term(c, c.insert(popart.ConcatOp(y.value, (y * -1.0).value, axis=1)))
-        return labelled(c, votes, transformed(c, both, c.get("post_transform")), labels)
+        y = Term(c, c.insert(popart.ConcatOp((y * -1.0).value, y.value, axis=1)))
     return labelled(c, votes, transformed(c, y, c.get("post_transform")), labels)
 
 

@@ -226,7 +226,8 @@ def lrn(c: Conversion) -> Output:
 def dropout(c: Conversion) -> Output | list[Output]:
     """Inferring drops nothing: the input itself, and a mask that is all true. Training keeps each element with probability 1 - ratio.
 
-    Which ones depends on the seed, the node's name and the element's number; ONNX leaves the generator open. Source: Dropout-22.
+    With a `seed` the mask is that of NumPy's RandomState, as in ONNX's definition, and part of the program. Without one it is drawn on
+    tiles: it depends on the node's name and the element's number. Source: Dropout-22.
     """
     import numpy as np
 
@@ -238,9 +239,12 @@ def dropout(c: Conversion) -> Output | list[Output]:
         return [x, c.constant(np.broadcast_to(np.ones((), dtype_of(element(mask))), shape(x)))]
     if not 0 <= ratio < 1:
         raise PopulusError(f"its ratio is {ratio:g}; at least 0 and less than 1 is expected")
-    seed = c.constant(np.array([int(c.get("seed") or 0) & 0xFFFFFFFF, 0], np.uint32))
-    stream = crc32(where(c.op).encode())
-    kept = c.cast(c.insert(popart.RandomOp(seed, distribution="bernoulli", a=1 - ratio, stream=stream, shape=shape(x), element=f32)), i1)
+    stated = c.get("seed")
+    if stated is not None:
+        kept = c.constant(np.random.RandomState(int(stated) & 0xFFFFFFFF).uniform(0, 1, shape(x)) >= ratio)
+    else:
+        seed, stream = c.constant(np.zeros(2, np.uint32)), crc32(where(c.op).encode())
+        kept = c.cast(c.insert(popart.RandomOp(seed, distribution="bernoulli", a=1 - ratio, stream=stream, shape=shape(x), element=f32)), i1)
     y = c.insert(popart.WhereOp(kept, c.insert(popart.DivOp(x, c.scalar(1 - ratio, x))), c.scalar(0, x)))
     return [y, kept]
 

@@ -1,10 +1,12 @@
-"""The optimizers of `ai.onnx.preview.training`, for any number of tensors: all their weights, then all gradients, then states."""
+"""Gradients and the optimizers of `ai.onnx.preview.training`, for any number of tensors: all their weights, then all gradients, then states."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element
+from xdsl.dialects.builtin import ModuleOp
+
+from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape, texts
 from populus.lowering.onnx_to_popart.formula import Term
 
 Step = Callable[[Conversion, Term, Term, list[Term]], list[Term]]  # rate, count, (weight, gradient, states) -> weight, states
@@ -52,8 +54,28 @@ def momentum(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[
     return [x - rate * (g + v * c.get("alpha") if c.get("mode") == "nesterov" else v), v]
 
 
+def gradient(c: Conversion) -> list[Output]:
+    """The gradients of y, summed over its elements, with respect to the tensors `xs`. Source: Gradient-1.
+
+    The import gives the op y as a last operand. A tensor that y does not depend on has a gradient of zeros.
+    """
+    from populus.lowering.call_gradients import CallGradients
+    from populus.lowering.popart_autodiff import Seed, differentiate
+
+    names = texts(c.op.properties.get("xs"))
+    *_, y = c.inputs
+    assert y is not None, c.op
+    xs = [c.input(i) for i in range(len(names))]
+    block = c.op.parent
+    assert block is not None, c.op
+    one = c.expand(c.scalar(1, y), shape(y))
+    found = differentiate(block, [Seed(str(c.get("y")), y, one)], xs, CallGradients(ModuleOp([])), before=c.op)  # there are no calls yet
+    return [found[x] for x in xs]
+
+
 RULES: Rules = {
     "ai.onnx.preview.training.Adagrad": optimizer(adagrad, 1),
     "ai.onnx.preview.training.Adam": optimizer(adam, 2),
+    "ai.onnx.preview.training.Gradient": gradient,
     "ai.onnx.preview.training.Momentum": optimizer(momentum, 1),
 }

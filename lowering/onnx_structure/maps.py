@@ -1,0 +1,35 @@
+"""Maps that a model gives back: their values stay a tensor, and the host makes the maps of it."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.element_types import shape_of
+from populus.dialects.maps import Map, note
+from populus.lowering.onnx_structure.place import Place, Rules
+
+
+def _zip_map(p: Place) -> bool:
+    """A map for each row, from labels to scores. Source: ai.onnx.ml ZipMap-1."""
+    x = p.input(0)
+    keys = p.op.property("classlabels_strings") or p.op.property("classlabels_int64s") or []
+    shape = shape_of(x.type)
+    if not shape or shape[-1] != len(keys):
+        raise PopulusError(f"it has {len(keys)} keys for rows of {shape[-1] if shape else 1} values")
+    (result,) = p.op.results
+    for use in result.uses:
+        function = use.operation.parent_op()
+        if not isinstance(use.operation, ReturnOp) or not isinstance(function, FuncOp):
+            raise PopulusError("a map is read by another node; models can only give maps back")
+        names = function.attributes["output_names"]
+        assert isinstance(names, ArrayAttr)
+        name = names.data[use.index]
+        assert isinstance(name, StringAttr)
+        note(function, Map(name.data, tuple(keys)))
+    result.replace_all_uses_with(x)
+    return True
+
+
+RULES: Rules = {"ai.onnx.ml.ZipMap": _zip_map}
