@@ -1,6 +1,6 @@
 """Outputs that are maps for the caller: a program gives the values, [n, keys], and the host makes a map of each row.
 
-    func.func @main(..) attributes {maps = [{output = "probabilities", keys = ["no", "yes"]}]}
+func.func @main(..) attributes {maps = [{output = "probabilities", keys = ["no", "yes"]}]}
 """
 
 from __future__ import annotations

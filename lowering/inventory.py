@@ -86,7 +86,10 @@ class _Survey:
             return ""
         try:
             self.inference.placed_operation(op)
-        except PopulusError:  # what decides the size of its result arrives with the inputs
+        except PopulusError as error:
+            if "the size of its result depends" not in str(error):
+                return ""
+            # What decides it arrives with the inputs.
             x = as_tensor(op.operands[0].type)
             shape = () if x is None else x.get_shape()
             sizes = {"image.decode": [(1, 1, 3)], "text.split": [(*shape, 1), shape], "text.normalize": [shape]}.get(name, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType, i64
 from xdsl.dialects.func import ReturnOp
@@ -179,7 +179,7 @@ class Inference:
     def inferred(self, op: OnnxOp) -> list[Attribute]:
         types = infer_types(op, self.known)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
-            types = [v.type for v in op.operands][: len(types)]  # a gradient is like the tensor that it is of; ONNX has no inference for it
+            types = [v.type for v in op.operands[: len(types)]]  # a gradient is like what it is of; ONNX has no inference for it
         merged = [
             r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)
         ]
@@ -188,7 +188,7 @@ class Inference:
 
             # ONNX states no shapes for most of this domain: those of what they become are theirs.
             shapes = converted_shapes(op, self.known)
-            merged = [tensor(shape, _element(t, op)) for shape, t in zip(shapes, merged)]
+            merged = list[Attribute](tensor(shape, _element(t, op)) for shape, t in zip(shapes, merged))
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):
                 data = ", ".join(str(v.type) for v in op.operands)
@@ -209,7 +209,7 @@ class Inference:
 def _element(type: Attribute, op: OnnxOp) -> Attribute:
     """The element type of a result; a classifier's labels are strings or integers by which of them it has."""
     if isinstance(type, TensorType | UnrankedTensorType):
-        return type.element_type
+        return cast("TensorType[Attribute]", type).element_type
     labels = [name for name in op.properties if name.startswith("classlabels_strings")]
     return string if labels else i64
 

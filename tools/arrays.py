@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.lowering.files import read_bytes, replacing
@@ -45,7 +45,10 @@ def plain_arrays(outputs: Mapping[str, Any]) -> Arrays:
     """The outputs as arrays: of maps their values, a row each."""
     import numpy as np
 
-    return {name: np.array([list(row.values()) for row in o], np.float32) if isinstance(o, list) else o for name, o in outputs.items()}
+    def rows(maps: list[dict[Any, float]]) -> NDArray[Any]:
+        return np.array([list(row.values()) for row in maps], np.float32)
+
+    return {name: rows(cast("list[dict[Any, float]]", o)) if isinstance(o, list) else o for name, o in outputs.items()}
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ class Judge(Runner):
         if any(isinstance(o, list) for o in ref_outputs):
             np.testing.assert_equal(len(outputs), len(ref_outputs))
             for wanted, found in zip(ref_outputs, outputs):
-                cls.assert_similar_outputs(*([wanted, found] if isinstance(wanted, list) else [[wanted], [found]]), rtol, atol)
+                assert isinstance(wanted, list) == isinstance(found, list), "Mismatch: a sequence, and something else"
+                pair = (wanted, found) if isinstance(wanted, list) else ([wanted], [found])
+                cls.assert_similar_outputs(*cast("tuple[list[Any], list[Any]]", pair), rtol=rtol, atol=atol)
             return
         super().assert_similar_outputs([np.asarray(o) for o in ref_outputs], [np.asarray(o) for o in outputs], rtol, atol, model_dir)
 
@@ -222,7 +224,7 @@ ONNX's backend suite (onnx 1.23) has {len(cases()):,} cases for CPUs. Through `p
 Of those that pass, {statuses["folded"]} leave nothing to compute: all their inputs decide shapes, or they only pass on what they are given.
 In {statuses["host"]} the host has a part: strings and images are there alone (`populus check` lists it, `--no-host` refuses it).
 
-The six cases of Bernoulli draw numbers that no two generators share, as ONNX says of them: they pass with 0 or 1 in the right shape and type.
+The six cases of Bernoulli draw numbers that no two generators share, as ONNX says: they pass with 0 or 1 in the right shape.
 
 | group | cases | pass | of which folded | with the host | not |
 |---|---|---|---|---|---|

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import shape_of
@@ -14,7 +17,7 @@ from populus.lowering.onnx_structure.place import Place, Rules
 def _zip_map(p: Place) -> bool:
     """A map for each row, from labels to scores. Source: ai.onnx.ml ZipMap-1."""
     x = p.input(0)
-    keys = p.op.property("classlabels_strings") or p.op.property("classlabels_int64s") or []
+    keys: list[int | str] = p.op.property("classlabels_strings") or p.op.property("classlabels_int64s") or []
     shape = shape_of(x.type)
     if not shape or shape[-1] != len(keys):
         raise PopulusError(f"it has {len(keys)} keys for rows of {shape[-1] if shape else 1} values")
@@ -23,9 +26,7 @@ def _zip_map(p: Place) -> bool:
         function = use.operation.parent_op()
         if not isinstance(use.operation, ReturnOp) or not isinstance(function, FuncOp):
             raise PopulusError("a map is read by another node; models can only give maps back")
-        names = function.attributes["output_names"]
-        assert isinstance(names, ArrayAttr)
-        name = names.data[use.index]
+        name = cast("ArrayAttr[Attribute]", function.attributes["output_names"]).data[use.index]
         assert isinstance(name, StringAttr)
         note(function, Map(name.data, tuple(keys)))
     result.replace_all_uses_with(x)

@@ -11,9 +11,13 @@ from populus.lowering.onnx_structure.place import Place, Rules, there
 class Nothing(tuple[SSAValue | None, ...]):
     """The elements of an optional that has none."""
 
+    __slots__ = ()
+
 
 class Held(tuple[SSAValue | None, ...]):
     """The one element of an optional of a tensor; that of an optional of a sequence has the sequence's elements."""
+
+    __slots__ = ()
 
 
 def _optional(p: Place) -> bool:

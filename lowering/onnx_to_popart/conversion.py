@@ -88,6 +88,11 @@ class Conversion:
         """An attribute or its default as a Python value; None if there is none."""
         return self.op.property(name)
 
+    def list(self, name: str) -> list[Any]:
+        """The entries of a list attribute; none if it is absent."""
+        given = self.get(name)
+        return [] if given is None else list(given)
+
     def used(self, i: int) -> bool:
         """Whether anything reads output i."""
         output = self.op.output(i)

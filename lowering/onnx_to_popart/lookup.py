@@ -43,7 +43,7 @@ def label_encoder(c: Conversion) -> Output:
 
     x = c.input(0)
     if c.version == 1:
-        names = c.handles(c.get("classes_strings") or [])
+        names = c.handles(c.list("classes_strings"))
         numbers = np.arange(len(names), dtype=np.int64)
         if element(x) == i32:  # strings
             return looked_up(c, x, names, numbers, int(c.get("default_int64")))
@@ -88,7 +88,7 @@ def category_mapper(c: Conversion) -> Output:
     import numpy as np
 
     x = c.input(0)
-    names, numbers = c.handles(c.get("cats_strings") or []), np.array(c.get("cats_int64s") or [], np.int64)
+    names, numbers = c.handles(c.list("cats_strings")), np.array(c.list("cats_int64s"), np.int64)
     if len(names) != len(numbers):
         raise PopulusError(f"it has {len(names)} strings and {len(numbers)} integers as categories; equally many are expected")
     if element(x) == i32:
@@ -104,7 +104,7 @@ def one_hot_encoder(c: Conversion) -> Output:
     if names := c.get("cats_strings"):
         keys = c.handles(names)
     else:
-        keys = np.array(c.get("cats_int64s") or [], np.int64)
+        keys = np.array(c.list("cats_int64s"), np.int64)
         x = c.cast(x, i64)
     if not c.get("zeros"):
         raise PopulusError("zeros = 0 asks for an error where an element is no category, which tiles cannot raise; zeros = 1 is supported")

@@ -93,8 +93,11 @@ def imputer(c: Conversion) -> Output:
 def feature_vectorizer(c: Conversion) -> Output:
     """The features side by side, as f32. Source: FeatureVectorizer-1."""
     parts = [_float(c, v) for v in c.inputs if v is not None]
-    parts = [c.reshape(v, (shape(v)[0] if len(shape(v)) > 1 else 1, math.prod(shape(v)[1:]) if len(shape(v)) > 1 else shape(v)[0])) for v in parts]
-    for i, (part, n) in enumerate(zip(parts, c.get("inputdimensions") or [])):
+    parts = [
+        c.reshape(v, (shape(v)[0] if len(shape(v)) > 1 else 1, math.prod(shape(v)[1:]) if len(shape(v)) > 1 else shape(v)[0]))
+        for v in parts
+    ]
+    for i, (part, n) in enumerate(zip(parts, c.list("inputdimensions"))):
         if shape(part)[1] != n:
             raise PopulusError(f"input {i} has {shape(part)[1]} features; inputdimensions says {n}")
     return parts[0] if len(parts) == 1 else c.insert(popart.ConcatOp(*parts, axis=1))
@@ -112,9 +115,11 @@ def _linear(c: Conversion, x: SSAValue, outputs: int | None) -> Term:
     import numpy as np
 
     features = shape(x)[1]
-    given = np.array(c.get("coefficients") or [], dtype_of(element(x)))
+    given = np.array(c.list("coefficients"), dtype_of(element(x)))
     if not features or given.size % features or (outputs is not None and given.size != outputs * features):
-        raise PopulusError(f"it has {given.size} coefficients for {features} features" + ("" if outputs is None else f" and {outputs} targets"))
+        raise PopulusError(
+            f"it has {given.size} coefficients for {features} features" + ("" if outputs is None else f" and {outputs} targets")
+        )
     y = c.insert(popart.GemmOp(x, c.constant(given.reshape(-1, features)), None, alpha=1.0, beta=1.0, trans_a=False, trans_b=True))
     if intercepts := c.get("intercepts"):
         if len(intercepts) not in (1, shape(y)[1]):
@@ -131,7 +136,7 @@ def linear_regressor(c: Conversion) -> Output:
 def linear_classifier(c: Conversion) -> list[Output]:
     """One score for each class; a single one decides between two classes by its sign. Source: LinearClassifier-1."""
     y = _linear(c, _rows(c), None)
-    labels = c.get("classlabels_ints") or c.get("classlabels_strings") or []
+    labels = c.list("classlabels_ints") or c.list("classlabels_strings")
     post = c.get("post_transform")
     if shape(y.value)[1] > 1:
         return labelled(c, y, transformed(c, y, post), labels)
@@ -150,7 +155,7 @@ def _signed(c: Conversion, y: Term, scores: Term, labels: list[Any]) -> list[Out
 
 def _kernel(c: Conversion, x: SSAValue, vectors: NDArray[Any]) -> Term:
     """The kernel of each row of x with each vector: [n, vectors]. Source: SVMClassifier-1."""
-    gamma, offset, degree = [*(c.get("kernel_params") or []), 0.0, 0.0, 0.0][:3]
+    gamma, offset, degree = [*c.list("kernel_params"), 0.0, 0.0, 0.0][:3]
     kind = c.get("kernel_type")
     product = Term(c, c.insert(popart.MatMulOp(x, c.constant(vectors.T.copy()))))
     match kind:
@@ -195,10 +200,10 @@ def svm_classifier(c: Conversion) -> list[Output]:
 
     x = _rows(c)
     dtype = dtype_of(element(x))
-    labels = c.get("classlabels_ints") or c.get("classlabels_strings") or []
+    labels = c.list("classlabels_ints") or c.list("classlabels_strings")
     classes = max(len(labels), 1)
     coefficients, rho = np.array(c.get("coefficients"), dtype), np.array(c.get("rho") or [0.0], dtype)
-    each = c.get("vectors_per_class") or []
+    each = c.list("vectors_per_class")
     if not sum(each):  # one hyperplane for each class
         rows = coefficients.reshape(classes, -1)
         y = Term(c, c.insert(popart.MatMulOp(x, c.constant(rows.T.copy())))) + float(rho[0])
@@ -208,7 +213,9 @@ def svm_classifier(c: Conversion) -> list[Output]:
     starts = np.cumsum([0, *each])
     pairs = list(combinations(range(classes), 2))
     if len(rho) != len(pairs) or len(each) != classes or table.shape[0] != classes - 1:
-        raise PopulusError(f"it has {len(rho)} offsets, {len(each)} counts of vectors and {table.shape[0]} rows of coefficients for {classes} classes")
+        raise PopulusError(
+            f"it has {len(rho)} offsets, {len(each)} counts of vectors and {table.shape[0]} rows of coefficients for {classes} classes"
+        )
     weights = np.zeros((sum(each), len(pairs)), dtype)
     for column, (i, j) in enumerate(pairs):
         weights[starts[i] : starts[i + 1], column] = table[j - 1, starts[i] : starts[i + 1]]

@@ -33,7 +33,30 @@ def random(distribution: str, a: str, b: str) -> Rule:
     return rule
 
 
+def multinomial(c: Conversion) -> Output:
+    """Classes drawn by their unnormalised log probabilities: [b, samples] from [b, classes]. Source: ONNX Multinomial-22.
+
+    The class is how many cumulative probabilities lie below a number between 0 and 1.
+    """
+    import numpy as np
+
+    x = c.cast(c.input(0), f32)
+    (batch, classes), samples = shape(x), int(c.get("sample_size"))
+    target = element_numbered(c.get("dtype"))
+    assert target is not None, c.get("dtype")
+    chances = c.insert(popart.SoftmaxOp(x, axis=1))
+    sums = c.insert(popart.MatMulOp(chances, c.constant(np.triu(np.ones((classes, classes), np.float32))[:, :-1].copy())))
+    bits = np.array([c.get("seed") or 0.0], np.float32).view(np.uint32)[0]
+    stream = crc32(where(c.op).encode())
+    u = popart.RandomOp(
+        c.constant(np.array([bits, 0], np.uint32)), distribution="uniform", stream=stream, shape=[batch, samples], element=f32
+    )
+    above = c.insert(popart.GreaterOrEqualOp(c.reshape(c.insert(u), (batch, samples, 1)), c.reshape(sums, (batch, 1, classes - 1))))
+    return c.insert(popart.ReduceSumOp(c.cast(above, target), axes=(2,), keep=False))
+
+
 RULES: Rules = {
+    "Multinomial": multinomial,
     "RandomNormal": random("normal", "mean", "scale"),
     "RandomNormalLike": random("normal", "mean", "scale"),
     "RandomUniform": random("uniform", "low", "high"),

@@ -1,4 +1,4 @@
-"""Gradients and the optimizers of `ai.onnx.preview.training`, for any number of tensors: all their weights, then all gradients, then states."""
+"""Gradients and optimizers of `ai.onnx.preview.training`; these for any number of tensors: all weights, then all gradients, then states."""
 
 from __future__ import annotations
 

@@ -150,9 +150,9 @@ def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Fo
     """The trees of TreeEnsembleRegressor-1 .. 3 and TreeEnsembleClassifier-1 .. 3; `prefix` is that of the leaves' attributes."""
     import numpy as np
 
-    trees, nodes = (np.array(c.get(f"nodes_{name}") or [], np.int64) for name in ("treeids", "nodeids"))
-    modes = [m if isinstance(m, str) else str(m) for m in c.get("nodes_modes") or []]
-    lists = {name: np.array(c.get(f"nodes_{name}") or [], np.int64) for name in ("featureids", "truenodeids", "falsenodeids")}
+    trees, nodes = (np.array(c.list(f"nodes_{name}"), np.int64) for name in ("treeids", "nodeids"))
+    modes = [m if isinstance(m, str) else str(m) for m in c.list("nodes_modes")]
+    lists = {name: np.array(c.list(f"nodes_{name}"), np.int64) for name in ("featureids", "truenodeids", "falsenodeids")}
     values = listed(c, "nodes_values")
     if values is None or len({len(trees), len(nodes), len(modes), len(values), *map(len, lists.values())}) != 1:
         raise PopulusError("its lists of nodes differ in length")
@@ -174,8 +174,8 @@ def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Fo
     first: dict[int, int] = {}
     for i, t in enumerate(trees):
         first.setdefault(int(t), i)
-    ids, weights = c.get(f"{prefix}_ids") or [], listed(c, f"{prefix}_weights")
-    owners = list(zip(c.get(f"{prefix}_treeids") or [], c.get(f"{prefix}_nodeids") or []))
+    ids, weights = c.list(f"{prefix}_ids"), listed(c, f"{prefix}_weights")
+    owners = list(zip(c.list(f"{prefix}_treeids"), c.list(f"{prefix}_nodeids")))
     if weights is None or not len(ids) == len(weights) == len(owners):
         raise PopulusError(f"its lists {prefix}_ids, {prefix}_weights, .. differ in length")
     if any(key not in place for key in owners) or any(not 0 <= i < targets for i in ids):
@@ -230,8 +230,8 @@ def tree_classifier(c: Conversion) -> list[Output]:
     import numpy as np
 
     x = c.input(0)
-    ids = c.get("class_ids") or []
-    labels = c.get("classlabels_int64s") or c.get("classlabels_strings") or []
+    ids = c.list("class_ids")
+    labels = c.list("classlabels_int64s") or c.list("classlabels_strings")
     classes = len(labels)
     forest = forest_of_nodes(c, x, "class", max(classes, max(ids, default=0) + 1))
     y = summed(c, x, forest, "SUM")
@@ -320,16 +320,17 @@ def _member_rows(c: Conversion, mode: NDArray[Any], nodes: int, dtype: Any) -> N
         return np.zeros((nodes, 0), dtype)
     given = c.get("membership_values")
     sets: list[list[float]] = [[]]
-    for value in [] if given is None else np.asarray(given).reshape(-1):
+    values: list[float] = [] if given is None else np.asarray(given, np.float64).reshape(-1).tolist()
+    for value in values:
         if np.isnan(value):
             sets.append([])
         else:
-            sets[-1].append(float(value))
+            sets[-1].append(value)
     if len(sets) < len(asking):
         raise PopulusError(f"{len(asking)} nodes ask for membership, membership_values has {len(sets)} sets")
     rows = np.full((nodes, max(map(len, sets), default=0)), np.nan, dtype)
-    for node, values in zip(asking, sets):
-        rows[node, : len(values)] = values
+    for node, own in zip(asking, sets):
+        rows[node, : len(own)] = own
     return rows
 
 
@@ -338,4 +339,3 @@ RULES: Rules = {
     "ai.onnx.ml.TreeEnsembleClassifier": tree_classifier,
     "ai.onnx.ml.TreeEnsembleRegressor": tree_regressor,
 }
-

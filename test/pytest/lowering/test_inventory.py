@@ -11,17 +11,19 @@ from populus.lowering.inventory import Row, inventory
 def test_each_node_has_a_row_and_what_is_missing_says_why():
     nodes = [
         helper.make_node("Relu", ["x"], ["r"], name="a"),
-        helper.make_node("Det", ["r"], ["v"], name="b"),
+        helper.make_node("CastMap", ["r"], ["v"], name="b", domain="ai.onnx.ml"),
         helper.make_node("Twice", ["v"], ["t"], name="c", domain="own"),
         helper.make_node("Neg", ["t"], ["y"], name="d"),
     ]
     k = helper.make_tensor("k", T.INT64, [1], [2])
     infos = [helper.make_tensor_value_info(name, T.FLOAT, ["n", 2, 2]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [k])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)], ir_version=8)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(d, v) for d, v in (("", 17), ("own", 1), ("ai.onnx.ml", 3))], ir_version=8
+    )
     rows = inventory(model, dims={"n": 8})
     assert rows[0] == Row("a", "Relu", "", 14, "float", "tile", "")
     assert [(r.node, r.status) for r in rows[1:3]] == [("b", "missing"), ("c", "missing")]
-    assert rows[1].reason == "Det-11: there is no conversion of Det (opset 11 of 'ai.onnx') yet"
+    assert rows[1].reason == "ai.onnx.ml.CastMap-1: there is no conversion of CastMap (opset 1 of 'ai.onnx.ml') yet"
     assert "give the file that defines it with --load FILE.py" in rows[2].reason
     assert rows[3].reason == "what it reads, %t, is given by a node that is missing"

@@ -26,8 +26,6 @@ from populus.runtime.interpreter import run_function
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 MODELS = sorted(p.parent for kind in ("pytorch-converted", "pytorch-operator", "simple") for p in DATA.glob(f"{kind}/*/model.onnx"))
 REFUSED = {
-    "test_gradient_of_add": "gradients are taken by populus.vjp",
-    "test_gradient_of_add_and_mul": "gradients are taken by populus.vjp",
     "test_strnorm": "its result depends on the values|strings are handles here",
 }
 
