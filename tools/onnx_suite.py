@@ -99,8 +99,8 @@ class Judge(Runner):
             np.testing.assert_equal(len(outputs), len(ref_outputs))
             for wanted, found in zip(ref_outputs, outputs):
                 assert isinstance(wanted, list) == isinstance(found, list), "Mismatch: a sequence, and something else"
-                pair = (wanted, found) if isinstance(wanted, list) else ([wanted], [found])
-                cls.assert_similar_outputs(*cast("tuple[list[Any], list[Any]]", pair), rtol=rtol, atol=atol)
+                lists = isinstance(wanted, list)
+                cls.assert_similar_outputs(cast("list[Any]", wanted if lists else [wanted]), found if lists else [found], rtol, atol)
             return
         super().assert_similar_outputs([np.asarray(o) for o in ref_outputs], [np.asarray(o) for o in outputs], rtol, atol, model_dir)
 

@@ -57,7 +57,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
 
     Raises PopulusError with ONNX's reason and the types of the operands if they do not fit.
     """
-    from onnx import helper, numpy_helper, shape_inference
+    from onnx import checker, helper, numpy_helper, shape_inference
 
     if (stated := _like_operands(op)) is not None:
         return stated
@@ -70,7 +70,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
         found = shape_inference.infer_node_outputs(
             op.schema(), to_node(op), input_protos(op), data, opset_imports=[helper.make_opsetid(op.DOMAIN, op.VERSION)]
         )
-    except shape_inference.InferenceError as error:
+    except (shape_inference.InferenceError, checker.ValidationError) as error:
         reason = str(error).split("]", 1)[-1].strip() if str(error).startswith("[") else str(error)
         operands = ", ".join("none" if v is None else str(v.type) for v in op.inputs)
         raise PopulusError(f"{' '.join(reason.split())}; its inputs are {operands}") from error

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import is_float
 from populus.dialects.ops import TensorOp
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, regular, shape
-from populus.lowering.onnx_to_popart.formula import Term
-from populus.lowering.onnx_to_popart.tensor import sliced
-
-LARGEST_DET = 64  # rows of a matrix: its elimination is written out
 
 
 def aligned(c: Conversion, a: SSAValue, b: SSAValue) -> SSAValue:
@@ -126,40 +120,6 @@ def arg_index(c: Conversion, x: SSAValue, axis: int, largest: bool, last: bool) 
         popart.WhereOp(c.insert(popart.EqualOp(x, best)), c.constant(indices), c.constant(np.array(-1 if last else n, np.int32)))
     )
     return c.cast(c.insert((popart.ReduceMaxOp if last else popart.ReduceMinOp)(candidates, axes=(axis,), keep=True)), i64)
-
-
-def det(c: Conversion) -> Output:
-    """The product of the pivots of a Gaussian elimination, each the largest of its column: [..] of [.., n, n]. Source: ONNX Det-22."""
-    import numpy as np
-
-    x = c.input(0)
-    *outer, n, m = shape(x)
-    if n != m:
-        raise PopulusError(f"x has matrices of {n} by {m}; square ones have a determinant")
-    if n > LARGEST_DET:
-        raise PopulusError(f"x has matrices of {n} by {n}; the determinants of up to {LARGEST_DET} are computed")
-    batch = math.prod(outer)
-    a, result = Term(c, c.reshape(x, (batch, n, n))), Term(c, c.expand(c.scalar(1, x), (batch, 1)))
-    if batch == 0:
-        return c.reshape(result.value, outer)
-    for size in range(n, 0, -1):
-        first = Term(c, sliced(c, a.value, {2: (0, 1, 1)})).reshape(batch, size)
-        place = c.cast(arg_index(c, first.abs().value, 1, largest=True, last=False), i32)
-        chosen = Term(c, place).equals(Term(c, c.constant(np.arange(size, dtype=np.int32))))
-        rows = chosen.reshape(batch, size, 1).where(a, 0.0)
-        pivot_row = Term(c, c.insert(popart.ReduceSumOp(rows.value, axes=(1,), keep=True)))
-        pivot = Term(c, sliced(c, pivot_row.value, {2: (0, 1, 1)})).reshape(batch, 1)
-        result = result * (Term(c, place).equals(0)).where(pivot, pivot * -1)
-        if size == 1:
-            break
-        top = Term(c, sliced(c, a.value, {1: (0, 1, 1)}))
-        swapped = chosen.reshape(batch, size, 1).where(top, a)
-        rest = Term(c, sliced(c, swapped.value, {1: (1, size, 1)}))
-        divisor = pivot.equals(0).where(pivot * 0 + 1, pivot).reshape(batch, 1, 1)
-        factors = Term(c, sliced(c, rest.value, {2: (0, 1, 1)})) / divisor
-        right = Term(c, sliced(c, rest.value, {2: (1, size, 1)}))
-        a = right - factors * Term(c, sliced(c, pivot_row.value, {2: (1, size, 1)}))
-    return c.reshape(result.value, outer)
 
 
 def hardmax(c: Conversion) -> Output:
@@ -302,7 +262,6 @@ RULES: Rules = {
     "CumSum": cumulative(popart.AddOp, 0),
     "Erf": erf,
     "Gelu": gelu,
-    "Det": det,
     "Gemm": gemm,
     "Hardmax": hardmax,
     "IsInf": isinf,

@@ -244,7 +244,9 @@ def dropout(c: Conversion) -> Output | list[Output]:
         kept = c.constant(np.random.RandomState(int(stated) & 0xFFFFFFFF).uniform(0, 1, shape(x)) >= ratio)
     else:
         seed, stream = c.constant(np.zeros(2, np.uint32)), crc32(where(c.op).encode())
-        kept = c.cast(c.insert(popart.RandomOp(seed, distribution="bernoulli", a=1 - ratio, stream=stream, shape=shape(x), element=f32)), i1)
+        kept = c.cast(
+            c.insert(popart.RandomOp(seed, distribution="bernoulli", a=1 - ratio, stream=stream, shape=shape(x), element=f32)), i1
+        )
     y = c.insert(popart.WhereOp(kept, c.insert(popart.DivOp(x, c.scalar(1 - ratio, x))), c.scalar(0, x)))
     return [y, kept]
 

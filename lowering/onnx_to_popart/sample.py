@@ -1,4 +1,4 @@
-"""Images read between their elements: GridSample, RoiAlign, DeformConv; and parts of regions: MaxRoiPool."""
+"""Images read between their elements: GridSample, RoiAlign, DeformConv."""
 
 from __future__ import annotations
 
@@ -200,35 +200,4 @@ def deform_conv(c: Conversion) -> Output:
     return y if bias is None else c.insert(popart.AddOp(y, c.reshape(bias, (1, shape(w)[0], *(1,) * rank))))
 
 
-def max_roi_pool(c: Conversion) -> Output:
-    """The largest element of each part of each region, 0 of a part without any. x: [n, c, h, w]; rois: [m, 5]. Source: ONNX MaxRoiPool-22.
-
-    Regions are rounded to whole elements, both ends counted; parts overlap where the division leaves a rest.
-    """
-    import numpy as np
-
-    x, rois = c.input(0), c.input(1)
-    scale, parts = float(c.get("spatial_scale")), [int(v) for v in c.get("pooled_shape")]
-    count, channels, size = shape(rois)[0], shape(x)[1], shape(x)[2:]
-    columns = [Term(c, sliced(c, rois, {1: (i, i + 1, 1)})) for i in range(5)]
-    image = c.reshape(c.cast(columns[0].value, i64), (count,))
-    y = Term(c, c.insert(popart.GatherOp(x, image, axis=0)))
-    left, top, right, bottom = ((v * scale + 0.5).floor() for v in columns[1:])
-    for d, (first, last) in enumerate(((top, bottom), (left, right))):
-        number = Term(c, c.constant(np.arange(parts[d]).astype(dtype_of(element(rois)))))
-        each = (last - first + 1).max(1) / parts[d]
-        begin = ((number * each).floor() + first).max(0).min(size[d]).reshape(count, 1, parts[d], 1)
-        end = (0 - ((number + 1) * each * -1).floor() + first).max(0).min(size[d]).reshape(count, 1, parts[d], 1)
-        at = Term(c, c.constant(np.arange(size[d]).astype(dtype_of(element(rois)))))
-        inside = (at >= begin) & (at < end)  # [m, 1, part, size]
-        # Height: [m, c, h, w] becomes [m, c, part, w], by rows [m, c, w, 1, h]; then width the same way.
-        rows = Term(c, c.transpose(y.value, (0, 1, 3, 2))) if d == 0 else y
-        own = shape(rows.value)
-        spread = inside.reshape(count, 1, 1, parts[d], size[d]).where(rows.reshape(*own[:3], 1, own[3]), -np.inf)
-        best = Term(c, c.insert(popart.ReduceMaxOp(spread.value, axes=(4,), keep=False)))
-        y = Term(c, c.transpose(best.value, (0, 1, 3, 2))) if d == 0 else best
-    assert shape(y.value) == (count, channels, *parts), shape(y.value)
-    return (y > -np.inf).where(y, 0).value
-
-
-RULES: Rules = {"DeformConv": deform_conv, "GridSample": grid_sample, "MaxRoiPool": max_roi_pool, "RoiAlign": roi_align}
+RULES: Rules = {"DeformConv": deform_conv, "GridSample": grid_sample, "RoiAlign": roi_align}

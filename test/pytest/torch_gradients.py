@@ -1,6 +1,6 @@
 """`populus.vjp` on models that torch exported, against torch's gradients in f64, as test/gradients/make.py wrote them.
 
-    python test/pytest/torch_gradients.py FOLDER [PART-OF-A-NAME ..]
+python test/pytest/torch_gradients.py FOLDER [PART-OF-A-NAME ..]
 """
 
 from __future__ import annotations

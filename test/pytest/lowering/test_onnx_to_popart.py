@@ -85,7 +85,6 @@ def one(op_type, inputs, output, opset=17, **attributes):
 @pytest.mark.parametrize(
     ("model", "text"),
     [
-        (one("Det", {"x": ((2, 2), T.FLOAT)}, ((), T.FLOAT)), "'n': Det-11: there is no conversion of Det (opset 11 of 'ai.onnx') yet"),
         (
             one("Tile", {"x": ((4,), T.FLOAT), "by": ((1,), T.INT64)}, ((None,), T.FLOAT)),
             "'n': Tile-13: the shape of its result %y depends on the values",
