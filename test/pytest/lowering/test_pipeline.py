@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.table import context
+from populus.lowering import passes
 from populus.lowering.phases import LEVELS
 from populus.lowering.pipeline import Pipeline, Timing
 
@@ -151,3 +153,12 @@ def test_a_failing_pass_is_named():
     with pytest.raises(PopulusError, match=r"first second \(in fail\)"):
         Pipeline((FailPass(),)).run(context(), ModuleOp([]))
     assert gc.isenabled()
+
+
+def test_the_page_names_every_pass_and_option():
+    page = (Path(__file__).parents[3] / "docs/pipelines.md").read_text()
+    for name, made in passes.PASSES.items():
+        assert f"`{name}`" in page, name
+        row = next((line for line in page.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]), "")
+        for option in {f.name for f in fields(made())} - {"target", "tiles"}:
+            assert f"`{option}=" in row, f"{name}: {option}"
