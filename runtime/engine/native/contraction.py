@@ -26,7 +26,9 @@ from populus.runtime.engine.native.text import Function
 
 PIECE = 32 << 20  # bytes of a constant that are packed at a time
 TYPES = {"float32": "float", "float64": "double"}
-SUFFIX = {"float": "f32", "double": "f64"}
+SUMMED = {**TYPES, "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64"}  # integers wrap around
+SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
+BYTES = {"float": 4, "double": 8, "i32": 4, "i64": 8}
 
 
 def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
@@ -39,13 +41,13 @@ def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
 def block_kernel(rows: int, vectors: int, dtype: str, form: str) -> Kernel:
     """`rows` by `vectors` sums. `form`: how c lies: `rows` (columns side by side) or `columns` (rows side by side); `sliced ` before it:
     each slice of k is summed by itself, and the sums are added in order."""
-    return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, TYPES[dtype], form))
+    return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, SUMMED[dtype], form))
 
 
 def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Machine) -> str:
-    item = 4 if type == "float" else 8
+    item = BYTES[type]
     lanes = machine.vector_bytes // item
-    vector = f"<{lanes} x {type}>"
+    vector, plus = f"<{lanes} x {type}>", "add" if type.startswith("i") else "fadd"
     # a: row 0 .. of the tables; b: the panel; c: where the block goes; step: bytes from row to row, or from column to column;
     # valid: how many columns are c's
     f = Function(
@@ -65,7 +67,9 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
             left = f.splat(type, lanes, f.load(type, f.beyond(starts[r], offset)))
             for v in range(vectors):
                 total = sums[r * vectors + v]
-                if machine.fused:
+                if type.startswith("i"):
+                    new.append(f.let(f"add {vector} {total}, {f.let(f'mul {vector} {left}, {right[v]}')}"))
+                elif machine.fused:
                     new.append(f.call(vector, f"llvm.fma.v{lanes}{SUFFIX[type]}", (vector, left), (vector, right[v]), (vector, total)))
                 else:
                     new.append(f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {left}, {right[v]}')}"))
@@ -81,7 +85,7 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
             def keep(first: bool) -> None:
                 for i, value in enumerate(sums):
                     kept = f.at("%buffer", i * lanes, type)
-                    f.store(vector, value if first else f.let(f"fadd {vector} {f.load(vector, kept, item)}, {value}"), kept, item)
+                    f.store(vector, value if first else f.let(f"{plus} {vector} {f.load(vector, kept, item)}, {value}"), kept, item)
 
             f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: keep(True), lambda: keep(False))
 
@@ -95,7 +99,7 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
 
 def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
     """Whole vectors but in the last columns, where a mask holds back what is beyond `valid`."""
-    vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", 4 if type == "float" else 8
+    vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
     left = f.sub("%valid", (vectors - 1) * lanes)
     counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
     keep = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
@@ -136,7 +140,7 @@ def _interleave(lanes: int, first: int) -> str:
 
 def _store_turned(f: Function, turned: list[str], first: int, rows: int, height: int, lanes: int, type: str) -> None:
     """Columns `first` and on, of which `turned` holds one after the other, `height` elements each."""
-    vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", 4 if type == "float" else 8
+    vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", BYTES[type]
     out = f.fresh("done")
     for n in range(lanes):
         number, start = divmod(n * height, lanes)
@@ -213,7 +217,7 @@ BLOCKS = Kernel("blocks", _blocks)
 
 def _packer(type: str, name: str, machine: Machine) -> str:
     """Rows `low` to `high` of b[k, n], at depth[k] + columns[n], into panels, zeros beyond n. Units are panels behind `skipped`."""
-    item = 4 if type == "float" else 8
+    item = BYTES[type]
     lanes = machine.vector_bytes // item
     f = Function(name)
     b, depth, columns, panels, k, n, wide, broad, side, low, high, skipped = f.args("ppppiiiiiiii")
@@ -252,7 +256,7 @@ def _packer(type: str, name: str, machine: Machine) -> str:
                 f.loop(0, valid, one)
 
             f.when(contiguous, straight, scattered)
-            f.each(valid, width, lambda q: f.store(type, "0.0", f.at(target, q, type)))
+            f.each(valid, width, lambda q: f.store(type, "0" if type.startswith("i") else "0.0", f.at(target, q, type)))
 
         f.loop(low, high, row)
 
@@ -261,7 +265,7 @@ def _packer(type: str, name: str, machine: Machine) -> str:
 
 
 def pack_kernel(dtype: str) -> Kernel:
-    return Kernel(f"pack {dtype}", partial(_packer, TYPES[dtype]))
+    return Kernel(f"pack {dtype}", partial(_packer, SUMMED[dtype]))
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

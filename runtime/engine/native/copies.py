@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -116,6 +117,15 @@ def pad(library: Library, source: Array, target: Array, before: tuple[int, int],
     kernel = Kernel(f"pad {source.itemsize} {straight}", partial(_pad, source.itemsize, straight))
     args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1], source.strides[-1]]
     return [Launch(library, kernel, args, planes, target.nbytes // 8)]
+
+
+def bordered(library: Library, source: Array, target: Array, before: Sequence[int]) -> list[Launch] | None:
+    """Launches that put source [.., sides..] into target, `before` elements from its start in each side, with zeros around."""
+    lead = source.ndim - len(before)
+    middle = target[(..., *(slice(b, b + n) for b, n in zip(before, source.shape[lead:])))]
+    zeros = copy(library, np.zeros((), target.dtype), target)
+    inner = copy(library, source, middle)
+    return None if zeros is None or inner is None else [*zeros, *inner]
 
 
 def _merged_step(array: Array, lead: int) -> int | None:

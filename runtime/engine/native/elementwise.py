@@ -171,6 +171,11 @@ def map(library: Library, task: Task) -> list[Launch] | None:
     assert isinstance(expr, Expr), expr
     inputs = [piece.array for name, piece in task.fields.items() if name != "y"]
     out = task["y"] if "y" in task.fields else next(a for a in inputs if a.flags.writeable)
+    return formula(library, expr, inputs, out)
+
+
+def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> list[Launch] | None:
+    """`out = expr(inputs)`, which are stretched to it; None where the kernels cannot."""
     if out.size == 0:
         return []
     tape = tape_of(expr, tuple(a.dtype for a in inputs))

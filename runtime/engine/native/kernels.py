@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from populus.runtime.codelets.task import Task
 from populus.runtime.engine.native.elementwise import map
+from populus.runtime.engine.native.halves import through_f32
 from populus.runtime.engine.native.jit import Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.products import conv, matmul
@@ -18,16 +19,16 @@ from populus.runtime.engine.native.windows import pool
 Native: TypeAlias = Callable[[Library, Task], "list[Launch] | None"]
 
 NATIVE: dict[str, Native] = {
-    "conv": conv,
+    "conv": through_f32(conv),
     "dynamic_update": dynamic_update,
     "fill": fill,
     "iota": iota,
     "map": map,
-    "matmul": matmul,
+    "matmul": through_f32(matmul),
     "multi_slice": multi_slice,
     "multi_update": multi_update,
-    "pool": pool,
-    "reduce": reduce,
-    "softmax": softmax,
-    "whiten": whiten,
+    "pool": through_f32(pool),
+    "reduce": through_f32(reduce),
+    "softmax": through_f32(softmax),
+    "whiten": through_f32(whiten),
 }

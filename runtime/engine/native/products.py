@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from populus.runtime.codelets.task import Array, Task, seen_as
-from populus.runtime.engine.native.contraction import TYPES, Product, Slices, Table, offsets
-from populus.runtime.engine.native.copies import copy, pad
+from populus.runtime.engine.native.contraction import SUMMED, TYPES, Product, Slices, Table, offsets
+from populus.runtime.engine.native.copies import bordered, copy, pad
 from populus.runtime.engine.native.jit import Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.windows import depthwise
@@ -15,10 +15,10 @@ Launches = list[Launch]
 
 
 def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
-    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in f32 and f64."""
+    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits."""
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
-    if c.dtype.name not in TYPES or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
+    if c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
         return None
     constant_a, constant_b = left.constant, right.constant
     if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
@@ -92,15 +92,15 @@ def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
 
 
 def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
-    """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]` of lines and images."""
+    """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]`; up to three sides."""
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
-    if y.dtype.name not in TYPES or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
+    if y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
         return None
     if "g" not in task.box:
         x, w, y = x[:, None], w[None], y[:, None]
     spatial = x.ndim - 3
-    if spatial not in (1, 2):
+    if spatial not in (1, 2, 3):
         return None
     strides, dilations = task.ints("strides"), task.ints("dilations")
     pads = field_x.pads[len(field_x.pads) - spatial :]
@@ -114,15 +114,17 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
     before = tuple(p for p, _ in pads)
     if any(before) or any(behind):
         padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], behind))), x.dtype)
-        made = pad(library, x, padded, (before[0], before[1]), (behind[0], behind[1]))
+        made = pad(library, x, padded, (before[0], before[1]), (behind[0], behind[1])) if len(before) == 2 else None
+        if made is None:
+            made = bordered(library, x, padded, before)
         if made is None:
             return None
         launches += made
         x = padded
-    if slices is None and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1:
+    if slices is None and x.ndim == 5 and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1 and y.dtype.name in TYPES:
         made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]))
         return None if made is None else launches + made
-    return _windows(library, task, x, w, y, field_w.constant, (strides[0], strides[1]), (dilations[0], dilations[1]), launches, slices)
+    return _windows(library, task, x, w, y, field_w.constant, strides, dilations, launches, slices)
 
 
 def _windows(
@@ -132,17 +134,17 @@ def _windows(
     w: Array,
     y: Array,
     constant: bool,
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
     launches: Launches,
     slices: Slices | None,
 ) -> Launches:
-    """Windows of x: [b, g, ic, h, w] as rows, output channels as columns."""
+    """Windows of x: [b, g, ic, sides..] as rows, output channels as columns."""
     item = y.itemsize
     oc, out = y.shape[2], y.shape[3:]
-    (hs, ws), kernel = x.strides[3:], w.shape[2:]
-    rows = offsets(out, (hs * strides[0], ws * strides[1]))
-    depth = offsets(kernel, (x.strides[2], hs * dilations[0], ws * dilations[1]))
+    steps, kernel = x.strides[3:], w.shape[2:]
+    rows = offsets(out, tuple(s * n for s, n in zip(steps, strides)))
+    depth = offsets(kernel, (x.strides[2], *(s * n for s, n in zip(steps, dilations))))
     order = slice(None) if slices is None else slices.order
     ends = None if slices is None else slices.ends
     area = math.prod(out)

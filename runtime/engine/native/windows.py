@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.codelets.task import Array, Task
+from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.contraction import SUFFIX, TYPES, Table, offsets
 from populus.runtime.engine.native.jit import Kernel, Library
 from populus.runtime.engine.native.launch import Launch
@@ -138,21 +138,29 @@ class _Axis:
         return np.array(table, np.int64)
 
 
-def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, axes: tuple[_Axis, _Axis], w_plane: int) -> list[Launch] | None:
-    """x: [.., h, w], y: [.., o0, o1], of planes in the same order; `other`: weights, or what an average divides by."""
-    tall, wide = axes
+def _both(a: Table, b: Table) -> Table:
+    """Rows in two dimensions: [outputs, kernel] of each become [outputs, kernel] of both; nowhere if nowhere in one."""
+    there = (a[:, None, :, None] >= 0) & (b[None, :, None, :] >= 0)
+    at = np.where(there, a[:, None, :, None] + b[None, :, None, :], -1)
+    return np.ascontiguousarray(at.reshape(len(a) * len(b), -1))
+
+
+def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall: Table, wide: _Axis, w_plane: int) -> list[Launch] | None:
+    """x: [b, c, .., w], y: [b, c, rows, o]; `tall`: for each row of outputs and of the window the bytes to x's row, or -1; `other`:
+    weights, or what an average divides by."""
     if y.shape[-1] > 1 and y.strides[-1] != y.itemsize:
         return None
     type = TYPES[y.dtype.name]
     stride = wide.stride if wide.stride in (1, 2) and (x.strides[-1] == x.itemsize or x.shape[-1] == 1) else 0
     inner = x.itemsize if stride else x.strides[-1]
     kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride))
-    tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
+    lead = y.ndim - 2
+    tables = [offsets(a.shape[:lead], a.strides[:lead]) for a in (x, y)]
     args = [
-        x, y, other, *tables, tall.rows(x.strides[-2]), wide.columns(inner), y.strides[-2], y.shape[-2], y.shape[-1],
-        tall.kernel, wide.kernel, wide.stride * inner, w_plane,
+        x, y, other, *tables, tall, wide.columns(inner), y.strides[-2], y.shape[-2], y.shape[-1],
+        tall.shape[1], wide.kernel, wide.stride * inner, w_plane,
     ]  # fmt: skip
-    return [Launch(library, kernel, args, len(tables[0]), y.size * tall.kernel * wide.kernel // 8)]
+    return [Launch(library, kernel, args, len(tables[0]), y.size * tall.shape[1] * wide.kernel // 8)]
 
 
 def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int]) -> list[Launch] | None:
@@ -162,7 +170,7 @@ def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int
     axes = [_Axis(o, k, s, d, 0, n) for o, k, s, d, n in zip(y.shape[3:], w.shape[3:], strides, dilations, x.shape[3:])]
     launches: list[Launch] = []
     for b in range(y.shape[0]):
-        made = _launch(library, "weighted", x[b], y[b], w, (axes[0], axes[1]), w.strides[0])
+        made = _launch(library, "weighted", x[b], y[b], w, axes[0].rows(x.strides[3]), axes[1], w.strides[0])
         if made is None:
             return None
         launches += made
@@ -170,20 +178,29 @@ def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int
 
 
 def pool(library: Library, task: Task) -> list[Launch] | None:
-    """The largest, mean, sum or sum of squares of each window of lines and images, in f32 and f64; padding is left out."""
+    """The largest, mean, sum or sum of squares of each window of lines, images and volumes, in f32 and f64; padding is left out."""
     field, y, kind = task.fields["x"], task["y"], task.text("kind")
     x, spatial = field.array, y.ndim - 2
-    if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2) or 0 in (x.size, y.size):
+    if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2, 3) or 0 in (x.size, y.size):
         return None
     strides, dilations = task.ints("strides"), task.ints("dilations")
     axes = [
         _Axis(y.shape[2 + d], task.size(f"k{d}"), strides[d], dilations[d], field.pads[2 + d][0], x.shape[2 + d]) for d in range(spatial)
     ]
-    counts: NDArray[Any] = np.outer(*([np.ones(1)] * (2 - spatial)), *(_counts(task, d, spatial) for d in range(spatial)))
+    counts: NDArray[Any] = _counts(task, 0, spatial)
+    for d in range(1, spatial):
+        counts = np.multiply.outer(counts, _counts(task, d, spatial))
     if spatial == 1:
         x, y = x[:, :, None], y[:, :, None]
         axes.insert(0, _Axis(1, 1, 1, 1, 0, 1))
-    return _launch(library, kind, x, y, counts.astype(y.dtype), (axes[0], axes[1]), 0)
+    tall = axes[0].rows(x.strides[2])
+    if spatial == 3:
+        # A row of outputs is one of a plane, a row of a window too.
+        flat = seen_as(y, (*y.shape[:2], y.shape[2] * y.shape[3], y.shape[4]))
+        if flat is None:
+            return None
+        y, tall = flat, _both(tall, axes[1].rows(x.strides[3]))
+    return _launch(library, kind, x, y, counts.astype(y.dtype), tall, axes[-1], 0)
 
 
 def _counts(task: Task, d: int, spatial: int) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import Command
+from onnx import helper, numpy_helper
 from wheel import LEFT_OUT, Case, cases
 from xdsl.dialects.builtin import bf16
 
@@ -17,7 +18,7 @@ import populus
 from populus.dialects.diagnostics import LocatingParser, verify
 from populus.dialects.element_types import dtype_of, element_of
 from populus.dialects.table import context
-from populus.runtime.engine.native import cache
+from populus.runtime.engine.native import cache, launch
 from populus.runtime.engine.native.jit import Library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import machine
@@ -308,3 +309,64 @@ def test_outputs_are_views_on_request_and_nothing_overwrites_them_in_a_run(engin
         np.testing.assert_array_equal(found[name], e)
         assert not found[name].flags.writeable
     assert all(np.shares_memory(array, found[name]) for name, array in session.run(inputs).items())
+
+
+# -- element types and volumes -------------------------------------------------------------------------------------------
+
+
+def one_op(kind, arrays, constants=(), **attributes):
+    """A model of one op on inputs x0, x1, ..; then come constants."""
+    inputs = [helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for i, a in enumerate(arrays)]
+    names = [i.name for i in inputs] + [f"c{i}" for i in range(len(constants))]
+    node = helper.make_node(kind, names, ["y"], **attributes)
+    initializers = [numpy_helper.from_array(a, f"c{i}") for i, a in enumerate(constants)]
+    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def draw(*shape, dtype="f4"):
+    rng = np.random.default_rng(len(shape))
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+H = np.float16
+CUBE = {"kernel_shape": [3, 2, 3], "strides": [2, 1, 2], "pads": [1, 0, 1, 1, 1, 0], "dilations": [1, 2, 1]}
+FORMS = {
+    "matmul of f16": ("MatMul", [draw(5, 37, dtype=H), draw(37, 50, dtype=H)], (), {}),
+    "matmul by a constant of f16": ("MatMul", [draw(5, 37, dtype=H)], (draw(37, 50, dtype=H),), {}),
+    "matmul of f64": ("MatMul", [draw(2, 9, 37, dtype="f8"), draw(2, 37, 50, dtype="f8")], (), {}),
+    "matmul of i32": ("MatMul", [draw(9, 37, dtype="i4"), draw(37, 50, dtype="i4")], (), {}),
+    "matmul of u64": ("MatMul", [draw(9, 37, dtype="u8")], (draw(37, 50, dtype="u8"),), {}),
+    "matmul of bytes": ("MatMulInteger", [draw(9, 37, dtype="u1"), draw(37, 50, dtype="i1")], (), {}),
+    "conv of f16": ("Conv", [draw(2, 4, 9, 11, dtype=H)], (draw(6, 2, 3, 3, dtype=H),), {"group": 2, "pads": [1, 1, 1, 1]}),
+    "conv of bytes": ("ConvInteger", [draw(1, 3, 9, 11, dtype="u1"), draw(6, 3, 3, 3, dtype="u1")], (), {"pads": [1, 1, 1, 1]}),
+    "conv of volumes": ("Conv", [draw(2, 4, 7, 9, 11), draw(6, 2, 3, 2, 3)], (), {"group": 2, **CUBE}),
+    "conv of volumes, depthwise": ("Conv", [draw(1, 4, 7, 9, 11)], (draw(4, 1, 3, 2, 3),), {"group": 4, **CUBE}),
+    "max pool of f16": ("MaxPool", [draw(1, 3, 9, 11, dtype=H)], (), {"kernel_shape": [3, 3], "strides": [2, 2]}),
+    "max pool of volumes": ("MaxPool", [draw(2, 3, 7, 9, 11)], (), CUBE),
+    "mean of volumes": ("AveragePool", [draw(2, 3, 7, 9, 11)], (), CUBE),
+    "mean of volumes with padding": ("AveragePool", [draw(2, 3, 7, 9, 11)], (), {"count_include_pad": 1, **CUBE}),
+    "sum of f16": ("ReduceSum", [draw(40, 50, dtype=H)], (np.array([0]),), {}),
+    "sum of rows of f16": ("ReduceSum", [draw(40, 50, dtype=H)], (np.array([1]),), {}),
+    "softmax of f16": ("Softmax", [draw(40, 50, dtype=H)], (), {}),
+    "normalised f16": ("LayerNormalization", [draw(40, 50, dtype=H)], (draw(50, dtype=H),), {}),
+    "rows added": ("ScatterND", [draw(9, 50), np.array([[3], [8], [3]]), draw(3, 50)], (), {"reduction": "add"}),
+    "rows set": ("ScatterND", [draw(9, 50, dtype="i8"), np.array([[3], [8]]), draw(2, 50, dtype="i8")], (), {}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_is_native_and_gives_what_numpy_gives(name, monkeypatch):
+    kind, arrays, constants, attributes = FORMS[name]
+    program = populus.compile(one_op(kind, arrays, constants, **attributes), tiles=4, engine="numpy")
+    inputs = {f"x{i}": a for i, a in enumerate(arrays)}
+    expected = program.run(inputs)
+    session = Session(program.module("poplar"), "native")
+    assert not session.fallbacks
+    agrees(session.run(inputs), expected, 2e-3 if H in {a.dtype for a in arrays} else 1e-5)
+    monkeypatch.setattr(launch, "SHARED", 0)
+    monkeypatch.setattr(launch, "WOKEN", 0)
+    for found, e in zip(Session(program.module("poplar"), "native", threads=3).run(inputs).values(), session.run(inputs).values()):
+        assert found.tobytes() == e.tobytes()

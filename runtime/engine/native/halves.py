@@ -1,0 +1,58 @@
+"""16-bit floats in kernels of f32: what is read is widened before, what is written is rounded behind, as the numpy engine has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from populus.dialects.element_types import element_of
+from populus.dialects.expr import Arg, cast
+from populus.runtime.codelets.task import Array, Piece, Task
+from populus.runtime.engine.native.elementwise import formula
+from populus.runtime.engine.native.forms import HALVES
+from populus.runtime.engine.native.jit import Library
+from populus.runtime.engine.native.launch import Launch
+
+Native: TypeAlias = Callable[..., "list[Launch] | None"]
+F32 = np.dtype(np.float32)
+
+
+def through_f32(kernel: Native) -> Native:
+    """The kernel, for fields of 16-bit floats too. Its outputs are those fields that may be written."""
+
+    def native(library: Library, task: Task, *more: Any) -> list[Launch] | None:
+        if not any(piece.array.dtype.name in HALVES for piece in task.fields.values()):
+            return kernel(library, task, *more)
+        before: list[Launch] = []
+        behind: list[Launch] = []
+        fields: dict[str, Piece] = {}
+        for name, piece in task.fields.items():
+            array = piece.array
+            if array.dtype.name not in HALVES:
+                fields[name] = piece
+            elif piece.constant:
+                fields[name] = Piece(array.astype(F32), piece.access, piece.pads, True)
+            else:
+                wide = task.scratch(array.shape, F32)
+                fields[name] = Piece(wide, piece.access, piece.pads)
+                if array.flags.writeable:
+                    made = _converted(library, wide, array)
+                    if made is not None:
+                        behind += made
+                else:
+                    made = _converted(library, array, wide)
+                    if made is not None:
+                        before += made
+                if made is None:
+                    return None
+        inner = Task(task.params, task.box, fields, task.workspace, task.used)
+        found = kernel(library, inner, *more)
+        return None if found is None else [*before, *found, *behind]
+
+    return native
+
+
+def _converted(library: Library, source: Array, target: Array) -> list[Launch] | None:
+    return formula(library, cast(Arg(1), element_of(target.dtype)), [source], target)
