@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 Known = Callable[[SSAValue], "NDArray[Any] | None"]
 
 
+def bound_axes(op: OnnxOp) -> list[int | None]:
+    """Of such an op: along which axis each output is valid in part; None for one that is valid as a whole."""
+    match op.OP_TYPE:
+        case "NonZero":
+            return [1]
+        case "Compress":
+            return [_rows(op)[1]]
+        case "Unique":
+            return [_rows(op)[1], 0, None, 0]
+        case _:
+            return [0]
+
+
 def largest_types(op: OnnxOp, known: Known) -> list[Attribute] | None:
     """The types of all outputs of an op, where the data decide how much of them is valid; None for any other op."""
     if op.DOMAIN or op.OP_TYPE not in _BOUNDS:

@@ -21,6 +21,7 @@ from populus.dialects.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static, unknown
 from populus.dialects.texts import KEY
+from populus.lowering.onnx_bounded import is_marked
 from populus.lowering.onnx_custom import custom_ops
 from populus.lowering.onnx_host import handled, is_text
 from populus.lowering.onnx_inference import Inference, erase_unused, placed
@@ -54,6 +55,8 @@ def _fold(block: Block, inference: Inference) -> None:
     for op in list(block.ops):
         if not isinstance(op, OnnxOp):
             continue
+        if any(map(is_marked, (*op.operands, *op.results))):
+            continue  # its size is not what its type says
         try:
             if is_control(op):
                 for region in op.regions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType, i64
@@ -15,9 +16,10 @@ from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_of, tensor
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
-from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
+from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
-from populus.lowering.onnx_bounds import largest_types
+from populus.lowering.onnx_bounded import REFUSED, Bound, mark, passed_on
+from populus.lowering.onnx_bounds import bound_axes, largest_types
 from populus.lowering.onnx_custom import Customs, build_custom
 from populus.lowering.onnx_host import MOVING, host_results
 from populus.lowering.onnx_shape_arithmetic import evaluate
@@ -74,7 +76,7 @@ class Inference:
         self.values: dict[SSAValue, NDArray[Any]] = {}
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
         self.resolved: list[Operation] = []
-        self.bounded: set[SSAValue] = set()  # as large as the data may make them
+        self.bounded: dict[SSAValue, Bound] = {}  # as large as the data may make them
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
         """The elements of a value, where they are known and few."""
@@ -128,8 +130,9 @@ class Inference:
             raise placed(op, error) from error
 
     def operation(self, op: Operation) -> None:
-        if isinstance(op, OnnxOp | CustomOp | YieldOp) and any(v in self.bounded for v in op.operands):
-            raise PopulusError("the size of what it reads depends on the data; tiles can give such a result back, and not compute with it")
+        if isinstance(op, OnnxOp | CustomOp) and any(v in self.bounded for v in op.operands):
+            self.partly_valid(op)
+            return
         if isinstance(op, CustomOp):
             built = build_custom(op, self.customs)
             types = [r.type for r in built.results]
@@ -152,9 +155,23 @@ class Inference:
             elif (largest := largest_types(op, self.known)) is not None:
                 for result, type in zip(list(op.outputs), largest):
                     if result is not None:
-                        self.bounded.add(set_type(result, type))
+                        set_type(result, type)
+                self.mark(op, {i: Bound(axis, op) for i, axis in enumerate(bound_axes(op)) if axis is not None})
             else:
                 self.assign(op, self.inferred(op))
+
+    def partly_valid(self, op: Operation) -> None:
+        """An op that reads what the data may leave valid in part only."""
+        if not isinstance(op, OnnxOp) or is_control(op):
+            raise PopulusError(REFUSED.format(op.OP_TYPE if isinstance(op, OnnxOp) else "an op of another domain"))
+        bounds = {i: self.bounded[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounded}
+        self.assign(op, self.inferred(op))
+        self.mark(op, passed_on(op, bounds, self.known).outputs)
+
+    def mark(self, op: OnnxOp, bounds: Mapping[int, Bound]) -> None:
+        """Outputs of an op that are valid in part."""
+        self.bounded.update({output: b for i, b in bounds.items() if (output := op.output(i)) is not None})
+        mark(op, {i: b.axis for i, b in bounds.items()})
 
     def arrays(self, op: OnnxOp) -> list[NDArray[Any]] | None:
         """The values of the results, if they follow from what is known."""

@@ -37,16 +37,43 @@ def _if(p: Place) -> bool:
 
 
 def _kept_if(p: Place) -> bool:
-    """Both branches give the same types."""
+    """Both branches give the same types, or sizes that differ along one axis: then the larger one, of which a part is valid."""
     branches = {name: p.typed(p.op.region(name), [], {}) for name in ("then_branch", "else_branch")}
-    then, other = ([v.type for v in _end(region).operands] for region in branches.values())
-    if then != other:
-        first, second = (", ".join(map(str, types)) for types in (then, other))
-        raise PopulusError(
-            f"its branches give {first} and {second}; which one is taken is decided when the model runs, so they have to agree"
-        )
-    p.keep(branches, then)
+    then, other = (list(_end(region).operands) for region in branches.values())
+    if len(then) != len(other):
+        raise PopulusError(f"its branches give {len(then)} and {len(other)} results")
+    types: list[Attribute] = []
+    bounded: dict[int, int] = {}
+    for i, (a, b) in enumerate(zip(then, other)):
+        axes = {p.walk.bounded[v].axis for v in (a, b) if v in p.walk.bounded} | _differing(a.type, b.type)
+        if len(axes) > 1 or -1 in axes:
+            raise PopulusError(
+                f"its branches give {a.type} and {b.type}; which one is taken is decided when the model runs, "
+                "so they have to agree but for the size of one dimension"
+            )
+        shape = [max(sizes) for sizes in zip(shape_of(a.type), shape_of(b.type))] if axes else []
+        types.append(tensor(shape, element_type_of(a.type)) if axes else a.type)
+        if axes:
+            bounded[i] = next(iter(axes))
+    p.keep(branches, types, bounded)
     return False
+
+
+def _differing(a: Attribute, b: Attribute) -> set[int]:
+    """The dimensions in which two types differ; -1 for what is no dimension."""
+    if a == b:
+        return set()
+    first, second = as_tensor(a), as_tensor(b)
+    if first is None or second is None or first.element_type != second.element_type or first.get_num_dims() != second.get_num_dims():
+        return {-1}
+    return {d for d, (m, n) in enumerate(zip(first.get_shape(), second.get_shape())) if m != n}
+
+
+def _given_types(p: Place, body: Region) -> list[Attribute]:
+    """The types of what a loop's body gives, of fixed size."""
+    if any(v in p.walk.bounded for v in _end(body).operands):
+        raise PopulusError("the size of what it carries or collects depends on the data; a loop on tiles needs one size for all iterations")
+    return [v.type for v in _end(body).operands]
 
 
 def _loop(p: Place) -> bool:
@@ -136,7 +163,7 @@ def _kept_loop(p: Place, limit: int | None, counted: bool) -> bool:
     number, flag = (as_tensor(a.type) for a in region.block.args[:2])
     types = [_single(number, i64), _single(flag, i1), *(v.type for v in carried)]
     body = p.typed(region, types, {1: np.array(True)})
-    going, *given = [v.type for v in _end(body).operands]
+    going, *given = _given_types(p, body)
     _agree(carried, given)
     if as_tensor(going) is None or math.prod(shape_of(going)) != 1:
         raise PopulusError(f"whether it goes on is {going}; one boolean is expected")
@@ -147,7 +174,7 @@ def _kept_loop(p: Place, limit: int | None, counted: bool) -> bool:
             "tiles need to know the most there can be"
         )
     found = [*(v.type for v in carried), *(tensor((limit or 0, *shape_of(t)), element_type_of(t)) for t in rows)]
-    bounded = range(len(carried), len(found)) if not counted else ()
+    bounded = None if counted else dict.fromkeys(range(len(carried), len(found)), 0)
     p.keep({"body": body}, found, bounded)
     if limit is not None:
         p.op.attributes["trips"] = attribute(limit)
@@ -208,7 +235,7 @@ def _kept_scan(p: Place, states: Sequence[SSAValue], inputs: Sequence[SSAValue],
     """Typed and left as a loop."""
     rows = [tensor([n for d, n in enumerate(shape_of(v.type)) if d != a], element_type_of(v.type)) for v, a in zip(inputs, axes)]
     body = p.typed(p.op.region("body"), [*(v.type for v in states), *rows], {})
-    given = [v.type for v in _end(body).operands]
+    given = _given_types(p, body)
     _agree(states, given)
     collected = given[len(states) :]
     out_axes = p.op.property("scan_output_axes") or [0] * len(collected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -15,6 +15,7 @@ from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import unknown
 from populus.dialects.ops import attribute
+from populus.lowering.onnx_bounded import Bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class Walk(Protocol):
     lists: dict[SSAValue, Elements]
     values: dict[SSAValue, NDArray[Any]]
     resolved: list[Operation]
-    bounded: set[SSAValue]
+    bounded: dict[SSAValue, Bound]
     write_out: int
 
     def known(self, value: SSAValue) -> NDArray[Any] | None: ...
@@ -44,6 +45,8 @@ class Walk(Protocol):
     def block(self, block: Block) -> None: ...
 
     def assign(self, op: Operation, types: list[Attribute]) -> None: ...
+
+    def mark(self, op: OnnxOp, bounds: Mapping[int, Bound]) -> None: ...
 
 
 class Place:
@@ -146,15 +149,15 @@ class Place:
         self.walk.block(copy.block)
         return copy
 
-    def keep(self, regions: Mapping[str, Region], types: Sequence[Attribute], bounded: Container[int] = ()) -> None:
-        """The op stays, with typed regions; `types` are of all its outputs, of those in `bounded` the data say how much is valid."""
+    def keep(self, regions: Mapping[str, Region], types: Sequence[Attribute], bounded: Mapping[int, int] | None = None) -> None:
+        """The op stays, with typed regions. `types`: of all its outputs. `bounded`: along which axis the data say how much is valid."""
         for name, typed in regions.items():
             region = self.op.region(name)
             for block in list(region.blocks):
                 region.erase_block(block, safe_erase=False)
             typed.move_blocks(region)
         self.walk.assign(self.op, [t for o, t in zip(self.op.outputs, types) if o is not None])
-        self.walk.bounded.update(o for i, o in enumerate(self.op.outputs) if o is not None and i in bounded)
+        self.walk.mark(self.op, {i: Bound(axis, self.op) for i, axis in (bounded or {}).items()})
 
     def either(self, first: Callable[[], bool], second: Callable[[], bool], reason: int = 0) -> bool:
         """What `first` gives; if it cannot, nothing of it stays, and it is what `second` gives.

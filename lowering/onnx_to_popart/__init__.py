@@ -18,7 +18,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import constant
+from populus.dialects.data import constant, constant_value
 from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body, newest_opset
@@ -27,6 +27,7 @@ from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
+from populus.lowering.onnx_bounded import MEASURES, Bound, passed_on
 from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
 from populus.lowering.onnx_inference import Inference, erase_unused, placed
 from populus.lowering.onnx_structure import is_control
@@ -97,6 +98,7 @@ class Converter:
         self.customs = customs
         self.inference = Inference(customs)
         self.converted: list[Operation] = []
+        self.bounds: dict[SSAValue, Bound] = {}  # of values that are valid in part
 
     def function(self, function: FuncOp) -> None:
         block = function.body.block
@@ -108,6 +110,7 @@ class Converter:
                 raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {argument.type}; {reason}")
         for op in list(block.ops):
             self.operation(op)
+        bounded.give_counts(function, self.bounds)
         self.finish()
         erase_unused(block)
         function.update_function_type()
@@ -150,21 +153,41 @@ class Converter:
 
     def outputs(self, op: OnnxOp) -> list[Output]:
         """What replaces the outputs of an op: constants, what its rule gives, or what the function that it is gives."""
-        builder = Builder(InsertPoint.before(op))
+        c = Conversion(op, Builder(InsertPoint.before(op)), self.bounds)
+        bounds = {i: self.bounds[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounds}
+        if bounds:
+            return self.partly_valid(c, bounds)
+        outputs = self.converted_to(c)
+        self.bounds.update({v: c.counts[i] for i, v in enumerate(outputs) if v is not None and i in c.counts})
+        return outputs
+
+    def partly_valid(self, c: Conversion, bounds: Mapping[int, Bound]) -> list[Output]:
+        """The same, of an op that reads what is valid in part."""
+        passed = passed_on(c.op, bounds, constant_value)
+        if c.op.OP_TYPE in MEASURES:
+            return [bounded.measured(c, bounds[0])]
+        new = {c.input(i): bounded.filled(c, c.input(i), bounds[i], fill) for i, fill in passed.fill.items()}
+        c.op.operands = [new.get(v, v) for v in c.op.operands]
+        outputs = self.converted_to(Conversion(c.op, c.builder, self.bounds))
+        self.bounds.update({v: passed.outputs[i] for i, v in enumerate(outputs) if v is not None and i in passed.outputs})
+        return outputs
+
+    def converted_to(self, c: Conversion) -> list[Output]:
+        """What replaces the outputs of an op, whatever of its inputs is valid."""
+        op = c.op
         if is_control(op):
-            return control.RULES[op.OP_TYPE](Conversion(op, builder), self.block)
+            return control.RULES[op.OP_TYPE](c, self.block)
         if (own := self.overriding(op)) is not None:
-            return list(builder.insert(own).results)
+            return list(c.builder.insert(own).results)
         arrays = self.inference.arrays(op)
         if arrays is not None:
-            made = [builder.insert(constant(a)) for a in arrays]
+            made = [c.builder.insert(constant(a)) for a in arrays]
             for new in made:
                 new.location = op.location
             return [new.result for new in made]
         rule = RULES.get(f"{op.DOMAIN}.{op.OP_TYPE}" if op.DOMAIN else op.OP_TYPE)
         if rule is not None:
-            conversion = Conversion(op, builder)
-            outputs = rule(conversion)
+            outputs = rule(c)
             return outputs if isinstance(outputs, list) else [outputs]
         return self.expanded(op)
 

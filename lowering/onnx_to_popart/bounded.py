@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, i1, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart, shapes
-from populus.dialects.bounded import Bounded, bound
+from populus.dialects.bounded import Bounded
+from populus.dialects.bounded import bound as record_bound
 from populus.dialects.data import constant_value
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.element_types import dtype_of, is_float
+from populus.lowering.onnx_bounded import Bound
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape, texts
 from populus.lowering.onnx_to_popart.formula import Term
 from populus.lowering.onnx_to_popart.tensor import element_positions, gathered, sliced
@@ -23,22 +27,61 @@ MOST_BOXES = 512  # of a class that NonMaxSuppression goes through one after the
 
 
 def counted(c: Conversion, i: int, axis: int, count: SSAValue) -> None:
-    """Output i is valid up to `count` (a scalar) along `axis`: the function gives the count too.
+    """Output i is valid up to `count` (a scalar) along `axis`."""
+    if c.used(i):
+        c.counts[i] = Bound(axis, count)
 
-    Raises PopulusError where something else than the function's end reads the output.
-    """
-    output = c.op.output(i)
-    if output is None or not output.uses:
-        return
-    last, function = c.op.parent.last_op if c.op.parent is not None else None, c.op.parent_op()
-    if not isinstance(last, ReturnOp) or not isinstance(function, FuncOp) or any(use.operation is not last for use in output.uses):
-        raise PopulusError("the size of its result depends on the data; tiles can give such a result back, and not compute with it")
+
+def count_of(bound: Bound) -> SSAValue:
+    """How much is valid, i64."""
+    assert isinstance(bound.count, SSAValue), bound
+    return cast("SSAValue", bound.count)
+
+
+def give_counts(function: FuncOp, bounds: Mapping[SSAValue, Bound]) -> None:
+    """What a function returns and is valid in part has its count returned too."""
+    last = function.body.block.last_op
+    assert isinstance(last, ReturnOp), last
     names = texts(function.attributes.get("output_names")) or [f"output_{k}" for k in range(len(last.operands))]
-    for use in list(output.uses):
-        bound(function, Bounded(names[use.index], f"{names[use.index]}.count", axis))
-        names.append(f"{names[use.index]}.count")
-        last.operands = [*last.operands, count]
-    function.attributes["output_names"] = ArrayAttr([StringAttr(name) for name in names])
+    for name, value in list(zip(names, last.operands)):
+        if value in bounds:
+            record_bound(function, Bounded(name, f"{name}.count", bounds[value].axis))
+            names.append(f"{name}.count")
+            last.operands = [*last.operands, count_of(bounds[value])]
+            function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in names])
+
+
+def filled(c: Conversion, x: SSAValue, bound: Bound, fill: str) -> SSAValue:
+    """x with zero, one, the lowest or the highest value behind what is valid."""
+    import numpy as np
+
+    size = shape(x)
+    dtype = dtype_of(element(x))
+    limits = (-np.inf, np.inf) if is_float(element(x)) else (False, True) if element(x) == i1 else _limits(dtype)
+    value = {"zero": 0, "one": 1, "lowest": limits[0], "highest": limits[1]}[fill]
+    places = np.arange(size[bound.axis]).reshape([-1 if d == bound.axis else 1 for d in range(len(size))])
+    valid = c.insert(popart.LessOp(c.constant(places), count_of(bound)))
+    return c.insert(popart.WhereOp(valid, x, c.constant(np.array(value).astype(dtype))))
+
+
+def _limits(dtype: Any) -> tuple[int, int]:
+    import numpy as np
+
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def measured(c: Conversion, bound: Bound) -> SSAValue:
+    """Shape or Size of what is valid in part."""
+    import numpy as np
+
+    size = list(shape(c.input(0)))
+    if c.op.OP_TYPE == "Size":
+        rest = math.prod(n for d, n in enumerate(size) if d != bound.axis)
+        return c.insert(popart.MulOp(count_of(bound), c.constant(np.array(rest, np.int64))))
+    here = slice(c.get("start"), c.get("end"))
+    counted_ones = np.array([d == bound.axis for d in range(len(size))])[here]
+    return c.insert(popart.WhereOp(c.constant(counted_ones), count_of(bound), c.constant(np.array(size, np.int64)[here])))
 
 
 def running(c: Conversion, x: SSAValue) -> Term:

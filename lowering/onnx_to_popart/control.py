@@ -13,9 +13,10 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects import popart, shapes
 from populus.dialects.control import INDEX
 from populus.dialects.data import ConstantOp
-from populus.dialects.element_types import element_type_of, tensor
+from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering.onnx_to_popart.bounded import counted
+from populus.lowering.onnx_bounded import Bound
+from populus.lowering.onnx_to_popart.bounded import count_of, counted
 from populus.lowering.onnx_to_popart.conversion import Conversion, Output, shape
 from populus.lowering.onnx_to_popart.tensor import sliced
 
@@ -28,14 +29,51 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
     blocks = [c.op.region(name).block for name in ("then_branch", "else_branch")]
     given = [convert(block) for block in blocks]
     condition = c.reshape(c.input(0), ())
-    if all(isinstance(op, ConstantOp | OnnxOp) for block in blocks for op in block.ops):  # ops of ONNX are converted, and go in the end
+    plain = [v.type for v in given[0]] == [v.type for v in given[1]] and not any(v in c.bounds for values in given for v in values)
+    # Ops of ONNX are converted, and go in the end.
+    if plain and all(isinstance(op, ConstantOp | OnnxOp) for block in blocks for op in block.ops):
         for block in blocks:
             _emptied(block, c)
         return [c.insert(popart.WhereOp(condition, a, b)) for a, b in zip(*given)]
+    axes = [_axis(c, i, values) for i, values in enumerate(zip(*given))]
     for block, values in zip(blocks, given):
-        _end(c, block, values)
+        inner = Conversion(c.op, Builder(InsertPoint.at_end(block)))
+        wide = [v if a is None else _widened(inner, v, shape_of(o.type)) for v, a, o in zip(values, axes, _outputs(c))]
+        counts = [_count(inner, c.bounds.get(v), v, a) for v, a in zip(values, axes) if a is not None]
+        _end(c, block, [*wide, *counts])
     made = popart.IfOp(condition, *(_moved(c.op.region(name)) for name in ("then_branch", "else_branch")))
-    return _results(c, made)
+    results = _results(c, made)
+    counts = results[len(axes) :]
+    for i, axis in enumerate(axes):
+        if axis is not None:
+            count = counts.pop(0)
+            assert count is not None
+            counted(c, i, axis, count)
+    return results[: len(axes)]
+
+
+def _outputs(c: Conversion) -> list[SSAValue]:
+    return [o for o in c.op.outputs if o is not None]
+
+
+def _axis(c: Conversion, i: int, values: Sequence[SSAValue]) -> int | None:
+    """The axis along which what the branches give is valid in part, or differs in size; None if there is none."""
+    for value in values:
+        if value in c.bounds:
+            return c.bounds[value].axis
+    sizes = [shape(v) for v in values]
+    return next((d for d, (m, n) in enumerate(zip(*sizes)) if m != n), None)
+
+
+def _widened(c: Conversion, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    upper = tuple(n - m for n, m in zip(to, shape(x)))
+    return c.insert(popart.PadOp(x, None, lower=(0,) * len(upper), upper=upper, mode="constant")) if any(upper) else x
+
+
+def _count(c: Conversion, bound: Bound | None, x: SSAValue, axis: int) -> SSAValue:
+    import numpy as np
+
+    return c.constant(np.array(shape(x)[axis], np.int64)) if bound is None else count_of(bound)
 
 
 def _emptied(block: Block, c: Conversion) -> None:

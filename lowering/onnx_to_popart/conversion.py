@@ -22,6 +22,7 @@ from populus.dialects.ops import TensorOp
 from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
 from populus.dialects.required import Required, require
 from populus.dialects.texts import handles
+from populus.lowering.onnx_bounded import Bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +35,11 @@ Rules: TypeAlias = Mapping[str, Rule]
 class Conversion:
     """The node `op`, whose operands are converted already, and the place for what replaces it."""
 
-    def __init__(self, op: OnnxOp, builder: Builder):
+    def __init__(self, op: OnnxOp, builder: Builder, bounds: Mapping[SSAValue, Bound] | None = None):
         self.op = op
+        # Of values that are valid in part: along which axis, and how much of it.
+        self.bounds: Mapping[SSAValue, Bound] = {} if bounds is None else bounds
+        self.counts: dict[int, Bound] = {}  # the same of this node's outputs
         self.builder = builder
         self.inputs = op.inputs
         self.version = op.VERSION

@@ -123,6 +123,34 @@ MODELS: dict[str, ModelProto] = {
                  else_branch=graph([node("Sqrt", ["x"], ["b"])], (), [("b", F, [5, 3])]), name="if"),
         ], [XIN], [Y], {"zero": np.float32(0)},
     ),
+    "branches of unlike sizes": model(
+        [
+            node("ReduceSum", ["x"], ["total"], keepdims=0),
+            node("Greater", ["total", "zero"], ["c"]),
+            node("If", ["c"], ["part"], name="if",
+                 then_branch=graph([node("Slice", ["x", "one", "three"], ["a"])], (), [("a", F, None)]),
+                 else_branch=graph([node("Exp", ["x"], ["b"])], (), [("b", F, None)])),
+            node("Mul", ["part", "part"], ["y"]),
+            node("ReduceSum", ["part", "first"], ["s"], keepdims=0),
+        ], [XIN], [("y", F, None), ("s", F, [3])],
+        {"zero": np.float32(0), "one": np.array([1]), "three": np.array([3]), "first": np.array([0])},
+    ),
+    "places that the data say, in a loop": model(
+        [node("Loop", ["n", "", "x"], ["y"], name="loop", body=graph(
+            [
+                node("Greater", ["h", "zero"], ["m"]),
+                node("NonZero", ["m"], ["columns"]),
+                node("Transpose", ["columns"], ["at"]),
+                node("GatherND", ["h", "at"], ["v"]),
+                node("ReduceSum", ["v"], ["t"], keepdims=0),
+                node("Mul", ["t", "small"], ["d"]),
+                node("Sub", ["h", "d"], ["h1"]),
+                node("Identity", ["c"], ["go"]),
+            ],
+            [("i", I, []), ("c", B, []), ("h", F, [5, 3])],
+            [("go", B, []), ("h1", F, [5, 3])],
+        ))], [XIN], [Y], {"n": np.int64(4), "zero": np.float32(0), "small": np.float32(0.1)},
+    ),
 }  # fmt: skip
 INPUTS = {
     "x": [X, -X, np.full_like(X, np.nan), np.zeros_like(X)],
@@ -172,6 +200,17 @@ def test_what_is_written_out_is_what_onnxruntime_computes(name):
 def test_a_program_does_not_grow_with_the_iterations_of_its_loops():
     sizes = {n: len(ops_of(populus.compile(model([sum_loop("n")], [XIN], [Y, YS], {"n": np.int64(n)})), "poplar")) for n in (100, 1000)}
     assert sizes[100] == sizes[1000] < 40
+
+
+def test_branches_of_other_ranks_are_refused():
+    branches = {
+        f"{name}_branch": graph([node(op, ["x"], [name], **more)], (), [(name, F, None)])
+        for name, op, more in (("then", "Relu", {}), ("else", "ReduceSum", {"keepdims": 0}))
+    }
+    nodes = [node("ReduceSum", ["x"], ["t"], keepdims=0), node("Greater", ["t", "zero"], ["c"])]
+    nodes.append(node("If", ["c"], ["y"], name="if", **branches))
+    with pytest.raises(PopulusError, match="'if': If-16: its branches give tensor<5x3xf32> and tensor<f32>; which one is taken"):
+        populus.compile(model(nodes, [XIN], [("y", F, None)], {"zero": np.float32(0)}))
 
 
 def test_a_loop_that_collects_rows_without_a_bound_is_refused():
