@@ -19,10 +19,11 @@ from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import MapOp
-from populus.lowering.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, splits_of
+from populus.lowering.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, shape_of_contraction, splits_of
 from populus.lowering.plan.layout import as_accessed
 from populus.lowering.plan.reduction import reduce_partials
 from populus.lowering.plan.residency import Residency, room
+from populus.lowering.plan.serial import split_serially
 from populus.lowering.plan.window import Windows, thinned
 from populus.lowering.tiles import Connection, Tiles
 from populus.lowering.to_poplar import Rule, ToPoplarPass
@@ -37,7 +38,7 @@ def matmul(op: MatMulOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:
     if 0 in (g, m, n):
         return [t.var((g, m, n), element)]
     near = _near(t, op.a, (0, 1), (g, m))
-    p, resident = how.plan(t, _matmul_shape(op), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b)
+    p, resident = how.plan(t, shape_of_contraction(op), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b)
     grain = p.channel_grain
     splits = {
         "k": splits_of(k, p.in_channels, grain),
@@ -141,19 +142,6 @@ def contract(
     return reduce_partials(t, y, len(cut), element)
 
 
-def _matmul_shape(op: MatMulOp) -> Contraction:
-    (g, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[2]
-    return Contraction(g, 1, n, k, (m,), (1,), (1,))
-
-
-def _convolution_shape(op: ConvolutionOp) -> Contraction:
-    """As it is before what no window reads is left out."""
-    batch, _, *windows = shape_of(op.y.type)
-    out_all, ic, *kernel = shape_of(op.w.type)
-    groups = op.groups.value.data
-    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)))
-
-
 def _weights(tensor: SSAValue) -> ConstOp | None:
     """The constant behind an operand, if nothing else reads it."""
     value = tensor
@@ -211,17 +199,20 @@ class PoplinToPoplarPass(ToPoplarPass):
     `target`: a preset of `dialects/poplar/target.py`; `tiles`: how many of its tiles. `resident`: the share of a tile's memory
     for constants that lie on each tile which reads them, and need not be received in every run; 0: constants are spread.
     `agree`: a plan counts that its input lies already as the step before has left it. `traffic`: cycles that a byte of multicast
-    counts beside its time.
+    counts beside its time. `serial`: what needs more of a tile at once than there is runs in several steps.
     """
 
     name = "poplin-to-poplar"
     resident: float = 0.6
     agree: bool = True
-    traffic: float = 0.125
+    traffic: float = 0.25
+    serial: bool = True
 
-    def rules(self, graph: GraphOp, tiles: Tiles) -> Mapping[type[Operation], Rule]:
+    def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         if not 0 <= self.resident <= 1:
             raise PopulusError(f"resident = {self.resident}; it is a share of a tile's memory, from 0 to 1")
+        if self.serial:
+            split_serially(graph)
         how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
 
@@ -234,7 +225,7 @@ class PoplinToPoplarPass(ToPoplarPass):
             if isinstance(op, ConstOp):
                 spread.append(math.prod(op.type.shape) * size_in_bytes(op.type.element))
             elif isinstance(op, MatMulOp | ConvolutionOp) and _weights(op.operands[1]) is not None:
-                shape = _matmul_shape(op) if isinstance(op, MatMulOp) else _convolution_shape(op)
+                shape = shape_of_contraction(op)
                 if shape.macs:
                     bids.append(options(shape, element_type_of(op.operands[0].type), machine, None, self.traffic))
         return room(self.resident, machine.tile_bytes, spread, machine.tiles), bids

@@ -59,15 +59,15 @@ class ToPoplarPass(ModulePass):
     target: str | None = None
     tiles: int | None = None
 
-    def rules(self, graph: GraphOp, tiles: Tiles) -> Mapping[type[Operation], Rule]:
-        """The table, for one graph."""
+    def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
+        """The table, for one graph, which may be changed before its ops are looked at."""
         return self.RULES
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         graph = the_graph(op, self.target, self.tiles)
+        rules = self.rules(graph)
         steps = [step for step in graph.walk() if step is not graph]
         tiles = Tiles(graph.machine, {step: i for i, step in enumerate(steps)})
-        rules = self.rules(graph, tiles)
         for inner in steps:
             rule = rules.get(type(inner))
             if rule is None:

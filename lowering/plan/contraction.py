@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 
-from populus.dialects.element_types import is_float, size_in_bytes
+from populus.dialects.element_types import is_float, shape_of, size_in_bytes
+from populus.dialects.ops import ints
 from populus.dialects.poplar.partition import Split
 from populus.dialects.poplar.target import Target
+from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.runtime.cycles import contraction, reduce_cycles
 
 MEMORY_SHARE = 0.6  # of a tile, for temporaries. Source: poplin's availableMemoryProportion
@@ -48,6 +50,17 @@ class Contraction:
     @property
     def macs(self) -> int:
         return self.groups * self.batch * self.out_channels * self.in_channels * math.prod(self.windows) * math.prod(self.kernel)
+
+
+def shape_of_contraction(op: MatMulOp | ConvolutionOp) -> Contraction:
+    """The sizes that a plan depends on; of a convolution, before what no window reads is left out."""
+    if isinstance(op, MatMulOp):
+        (g, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[2]
+        return Contraction(g, 1, n, k, (m,), (1,), (1,))
+    batch, _, *windows = shape_of(op.y.type)
+    out_all, ic, *kernel = shape_of(op.w.type)
+    groups = op.groups.value.data
+    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)))
 
 
 @dataclass(frozen=True)
@@ -87,11 +100,12 @@ def part_counts(grains: int) -> Counts:
 
 @dataclass(frozen=True)
 class Option:
-    """A plan with the cycles it takes, and bytes of each tile for constant weights that lie where they are read (0: they do not)."""
+    """A plan with the cycles it takes, and the bytes of each tile for constant weights that lie where they are read (0: they do not)."""
 
     cycles: float
     resident_bytes: int
     plan: Plan
+    fits: bool = True  # its temporaries, in the memory share
 
 
 Near: TypeAlias = "tuple[int, ...] | None"
@@ -189,13 +203,13 @@ def options(shape: Contraction, element: Attribute, target: Target, near: Near =
     everything = _Candidates(shape, element, target, near, traffic, parts)
     found = _promising(everything)
     cycles, temporary = found.cycles(False), found.temporary_bytes()
-    room = MEMORY_SHARE * target.tile_bytes
+    room = MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
     key = cast("Counts", np.where(temporary <= room, cycles, 1e15 + temporary))
     best = int(np.lexsort((*found.parts, _product(found.parts), temporary, key))[0])
     limit = float(cycles[best])
     first = Option(limit, 0, found.plan(best))
     if temporary[best] > room:
-        return (first,)
+        return (replace(first, fits=False),)
     some = everything.where(everything.products() < limit)
     some = some.where(some.bound(True) < limit)
     cycles, temporary, weights = some.cycles(True), some.temporary_bytes(), some.bytes()[1]
@@ -223,7 +237,7 @@ def _promising(found: _Candidates) -> _Candidates:
     if len(used) > 4 * PROBES and len(wide) > PROBES:
         probes = found.where(wide)
         probes = probes.where(np.argpartition(probes.bound(False), PROBES)[:PROBES])
-        fits = probes.temporary_bytes() <= MEMORY_SHARE * target.tile_bytes
+        fits = probes.temporary_bytes() <= MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
         if fits.any():
             limit = probes.cycles(False)[fits].min()
             some = found.where(found.products() <= limit)

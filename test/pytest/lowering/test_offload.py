@@ -29,7 +29,7 @@ def chain() -> onnx.ModelProto:
 
 
 def compiled(memory: int, engine: str = "numpy", **options: int):
-    pipeline = Pipeline.named("inference").with_options("poplar-offload", **options)
+    pipeline = Pipeline.named("inference").with_options("poplin-to-poplar", resident=0.0).with_options("poplar-offload", **options)
     return populus.compile(chain(), target=f"gc200, tile_bytes={memory}", tiles=4, engine=engine, pipeline=pipeline)
 
 
@@ -76,3 +76,32 @@ def test_what_does_not_fit_even_so_says_by_how_much_and_what_is_to_blame():
 def test_a_budget_that_no_tile_has():
     with pytest.raises(PopulusError, match=r"tile_bytes = 0; a tile has at least 1"):
         compiled(65536, tile_bytes=0)
+
+
+def wide(kind: str) -> onnx.ModelProto:
+    """One contraction with large constant weights."""
+    rng = np.random.default_rng(0)
+    if kind == "matmul":
+        shapes, node = ([16, 64], [64, 512], [16, 512]), helper.make_node("MatMul", ["x", "w"], ["y"], name="wide")
+    else:
+        shapes, node = ([4, 8, 6, 6], [96, 8, 3, 3], [4, 96, 6, 6]), helper.make_node("Conv", ["x", "w"], ["y"], name="wide", pads=[1] * 4)
+    w = numpy_helper.from_array((rng.standard_normal(shapes[1]) / 8).astype("f4"), "w")
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shapes[0]), ("y", shapes[2]))]
+    graph = helper.make_graph([node], "g", info[:1], info[1:], [w])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("kind", ["matmul", "conv"])
+def test_a_contraction_that_is_too_much_at_once_runs_in_steps(kind):
+    results = []
+    for memory in (512 * 1024, 4096 + 24 * 1024):
+        program = populus.compile(wide(kind), target=f"gc200, tile_bytes={memory}", tiles=4, engine="strict")
+        shape, dtype = program.session.inputs["x"]
+        results.append(program.run({"x": np.random.default_rng(1).standard_normal(shape).astype(dtype)})["y"])
+        products = sum(isinstance(op, FamilyOp) and op.codelet.data == kind for op in program.module("poplar").walk())
+        assert (products > 1) == (memory < 64 * 1024)
+        assert program.profile().summary["fits"]
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-5 * np.abs(results[0]).max())
+    pipeline = Pipeline.named("inference").with_options("poplin-to-poplar", serial=False)
+    with pytest.raises(PopulusError, match=r"more than the 24 KiB of gc200; largest: '"):
+        populus.compile(wide(kind), target="gc200, tile_bytes=28672", tiles=4, pipeline=pipeline)

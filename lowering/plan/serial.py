@@ -1,0 +1,91 @@
+"""Contractions that need more of a tile at once than there is run in several steps: over output channels, or over rows."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from xdsl.dialects.builtin import UnrealizedConversionCastOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from populus.dialects.data import array_attribute
+from populus.dialects.element_types import element_type_of, shape_of, tensor
+from populus.dialects.ops import TensorOp, ints
+from populus.dialects.poplar import ConstOp, GraphOp
+from populus.dialects.poplar.partition import Split
+from populus.dialects.poplar.types import TensorType
+from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.dialects.popops import ConcatOp, SliceOp
+from populus.lowering.plan.contraction import Contraction, options, shape_of_contraction
+
+MOST = 64  # steps of one contraction
+
+
+def split_serially(graph: GraphOp) -> None:
+    """Replaces each contraction no plan of which has room by contractions of slices, and their concatenation.
+
+    What none of up to 64 steps gives room stays as it is; then the program does not fit, which `poplar-allocate` says.
+    """
+    for op in list(graph.walk()):
+        if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op)).macs:
+            element = element_type_of(op.operands[0].type)
+            if options(shape, element, graph.machine)[0].fits:
+                continue
+            for steps in (2**i for i in range(1, MOST.bit_length())):
+                found = [s for s in _smaller(op, shape, steps) if options(s[1], element, graph.machine)[0].fits]
+                if found:
+                    _replace(op, found[0][0], steps)
+                    break
+
+
+def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, steps: int) -> list[tuple[str, Contraction]]:
+    """What is left of a contraction for one of some steps, by what is cut: output channels, or rows (of a batch: images)."""
+    found: list[tuple[str, Contraction]] = []
+    if shape.out_channels >= steps and (isinstance(op, MatMulOp) or shape.groups == 1):
+        found.append(("channels", replace(shape, out_channels=-(-shape.out_channels // steps))))
+    if isinstance(op, MatMulOp) and shape.windows[0] >= steps:
+        found.append(("rows", replace(shape, windows=(-(-shape.windows[0] // steps),))))
+    if isinstance(op, ConvolutionOp) and shape.batch >= steps:
+        found.append(("rows", replace(shape, batch=-(-shape.batch // steps))))
+    return found
+
+
+def _replace(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
+    x, w = op.operands
+    y_dim = (2 if isinstance(op, MatMulOp) else 1) if cut == "channels" else (1 if isinstance(op, MatMulOp) else 0)
+    w_dim = 2 if isinstance(op, MatMulOp) else 0
+    bounds = Split(shape_of(op.results[0].type)[y_dim], steps).bounds()
+    parts: list[SSAValue] = []
+    for begin, end in itertools.pairwise(bounds):
+        a, b = (x, _slice(op, w, w_dim, begin, end)) if cut == "channels" else (_slice(op, x, y_dim, begin, end), w)
+        if isinstance(op, MatMulOp):
+            parts.append(_insert(op, MatMulOp(a, b)))
+        else:
+            attributes = {name: ints(getattr(op, name)) for name in ("strides", "pads", "dilations")}
+            parts.append(_insert(op, ConvolutionOp(a, b, groups=op.groups.value.data, **attributes)))
+    op.results[0].replace_all_uses_with(_insert(op, ConcatOp(*parts, dim=y_dim)))
+    Rewriter.erase_op(op)
+
+
+def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAValue:
+    """Part of an operand; of a constant, a constant of its own, which may wait elsewhere while the others are read."""
+    shape = shape_of(x.type)
+    cast = x.owner
+    if isinstance(cast, UnrealizedConversionCastOp) and isinstance(constant := cast.inputs[0].owner, ConstOp):
+        array = constant.array()[tuple(slice(begin, end) if d == dim else slice(None) for d in range(len(shape)))]
+        new = ConstOp(f"{constant.label.data}.{begin}", array_attribute(array), TensorType.of(array.shape, constant.type.element))
+        made = UnrealizedConversionCastOp.get([new.result], [tensor(array.shape, element_type_of(x.type))])
+        for inserted in (new, made):
+            inserted.location = constant.location
+            Rewriter.insert_op(inserted, InsertPoint.before(op))
+        return made.outputs[0]
+    begins, ends = [0] * len(shape), list(shape)
+    begins[dim], ends[dim] = begin, end
+    return _insert(op, SliceOp(x, begins=begins, ends=ends, steps=[1] * len(shape)))
+
+
+def _insert(op: Operation, new: TensorOp) -> SSAValue:
+    new.location = op.location
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    return new.results[0]
