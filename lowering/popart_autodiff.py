@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
 from populus.dialects.control import read_by
+from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, where
 from populus.dialects.element_types import element_type_of, is_float, tensor
 from populus.dialects.expr import Arg, cast
@@ -78,6 +79,9 @@ class PopartAutodiffPass(ModulePass):
         rows = [op.y for ops in looked_up.values() for op in ops]
         functions = CallGradients(op, self.stitch)
         gradients = differentiate(function.body.block, seeds, [*wrt.values(), *rows], functions, self.recompute)
+        if self.loss is not None and all(isinstance(g.owner, ConstantOp) for g in gradients.values()):
+            names = " or ".join(f"'{name}'" for name in (*wrt, *looked_up)[:3])
+            raise NoGradient(f"nothing reaches {names} from the loss '{self.loss}' but through integers, conditions or step functions")
         taken = set(strings(function, "output_names"))
         results = {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()}
         b = Builder(InsertPoint.before(return_of(function)))

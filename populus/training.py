@@ -72,6 +72,7 @@ class TrainingSession:
         tiles: int | None = None,
         dims: Mapping[str, int] | None = None,
         engine: str = "auto",
+        threads: int | None = None,
         level: str = "poplar",
         load: Sequence[str | os.PathLike[str]] = (),
     ):
@@ -99,7 +100,7 @@ class TrainingSession:
         recipe = Recipe(
             loss, optimizer, names, accumulate, self.clips, self.scale is not None, batch_statistics, rows, recompute, output, self._axis
         )
-        options: dict[str, Any] = {"target": target, "tiles": tiles, "engine": engine, "level": level, "load": load}
+        options: dict[str, Any] = {"target": target, "tiles": tiles, "engine": engine, "threads": threads, "level": level, "load": load}
         self._programs = Programs(model, recipe, {n: found.weights[n] for n in names}, {**options, "dims": found.bound(self.batch)})
         self.program = self._programs.step
         self.steps = 0

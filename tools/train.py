@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
     add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
+    add("--threads", type=int, metavar="N", help="how many threads the native engine runs on; all CPUs without this")
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; first ones are the batch")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops that it defines")
 
@@ -118,6 +119,7 @@ def execute(args: argparse.Namespace) -> int:
         tiles=args.tiles,
         dims=dims_of(args.dim),
         engine=args.engine,
+        threads=args.threads,
         load=args.load,
     )
     if not lines.reported:

@@ -118,10 +118,16 @@ def test_levels_and_tiles_train_alike():
     np.testing.assert_allclose(losses[2], losses[0], rtol=1e-5)
 
 
-def test_training_twice_gives_the_same_bits():
-    first, second = (train(net(), DATA, batch=16, epochs=2) for _ in range(2))
-    assert first.losses == second.losses
-    assert all(np.array_equal(first.weights[n], second.weights[n]) for n in first.weights)
+TWICE = {
+    "numpy": [{"engine": "numpy"}, {"engine": "numpy"}],
+    "native": [{"engine": "native", "threads": 1}, {"engine": "native", "threads": 2}],
+}
+
+
+@pytest.mark.parametrize("how", TWICE.values(), ids=TWICE)
+def test_training_twice_gives_the_same_bits_on_any_number_of_threads(how):
+    first, second = (train(net(64), DATA, batch=16, epochs=2, tiles=4, **options) for options in how)
+    assert same(first, second)
 
 
 def test_validation_counts_each_sample_once():

@@ -336,6 +336,20 @@ def test_tied_weights_move_by_the_sum_of_their_gradients():
     np.testing.assert_allclose(((table - session.weights["table"]) * direction).sum(), expected, rtol=1e-7)
 
 
+@pytest.mark.parametrize(("op", "kind", "message"), [
+    ("Sign", TensorProto.DOUBLE, "nothing reaches 'w1' or 'b1' or 'w2' from the loss 'loss' but through integers, conditions or step"),
+    ("ArgMax", TensorProto.INT64, r"the output 'z' is tensor<32x1xi64>; a loss is of floats"),
+])  # fmt: skip
+def test_a_loss_that_no_weight_can_be_felt_in_is_refused(op, kind, message):
+    model = mlp()
+    model.graph.node.append(helper.make_node(op, ["y"], ["z"], name="last", **({"axis": 1} if op == "ArgMax" else {})))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("z", kind, ["n", 1 if op == "ArgMax" else 3]))
+    with pytest.raises(PopulusError, match=message) as caught:
+        TrainingSession(model)
+    assert "\n" not in str(caught.value)
+
+
 def test_statistics_that_two_nodes_share_are_refused():
     model = normed()
     model.graph.node[1].input[0] = "u2"
