@@ -143,6 +143,12 @@ def add(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     return keep(path, target)
 
 
+def digest(extension: Extension) -> str:
+    """A hash of the file, or of the module of an installed package, that an extension came from; its kernels' target counts too."""
+    found = getattr(extension.module, _DIGEST, None) or sha256(inspect.getsource(extension.module).encode()).hexdigest()
+    return f"{found} {extension.only}"
+
+
 def forget(path: str | os.PathLike[str]) -> None:
     """Undoes `keep`."""
     _KEPT.pop(str(Path(path).resolve()), None)

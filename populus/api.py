@@ -30,6 +30,7 @@ from populus.lowering.passes import PASSES
 from populus.lowering.phases import LEVELS
 from populus.lowering.pipeline import Pipeline, Timing
 from populus.lowering.popart_select_kernels import PopartSelectKernelsPass, report
+from populus.lowering.program_cache import ProgramCache, key_of, signature_module
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +63,7 @@ def compile(
     force_kernels: Sequence[str] = (),
     threads: int | None = None,
     host: bool = True,
+    cache: bool | str | os.PathLike[str] = False,
     progress: Callable[[int, str], None] | None = None,
 ) -> Program:
     """A program for `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
@@ -74,6 +76,8 @@ def compile(
     `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
     `host`: whether the host may compute: strings, images; False refuses a model that needs it.
     `force_kernels`: `op:kernel`, which kernel computes an op, whatever it costs.
+    `cache`: keep the program on disk, and take it from there if equal content was compiled before; True for the folder of
+    POPULUS_CACHE. A program from there has the names and places of nodes of the model that it was compiled from.
     `progress`: told the number and name of each pass as it begins.
     Raises PopulusError.
     """
@@ -102,6 +106,7 @@ def compile(
     if threads is not None and (threads < 1 or engine not in ("auto", "native")):
         raise PopulusError(f"threads = {threads} with engine {engine}; the native engine runs on 1 thread or more, the others on one")
     program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample, threads)
+    program.cache = None if cache is False else ProgramCache.default() if cache is True else ProgramCache(Path(cache))
     program.build(progress)
     if not host and (needs := program.host_calls):
         more = f" and {len(needs) - 3} more" if len(needs) > 3 else ""
@@ -257,11 +262,30 @@ class Program:
         self._modules: dict[str, ModuleOp] = {}
         self._signature: Signature | None = None
         self._top = level
+        self.cache: ProgramCache | None = None
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
-        """Compiles down to the program's level. Raises PopulusError."""
+        """Compiles down to the program's level, or takes from the cache what was. Raises PopulusError."""
         self.timings.clear()
+        if self.cache is not None and self.level == "poplar" and self._cached(self.cache, progress):
+            return
         self._modules[self.level] = self._compiled(self.level, self.timings, progress)
+
+    def _cached(self, cache: ProgramCache, progress: Callable[[int, str], None] | None) -> bool:
+        """Takes the program from the cache, or compiles it and keeps it there. False for a model that is a tile program already."""
+        ctx = self.source.context()
+        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
+            module = self.source.module(ctx)
+            if level_of(module) == "poplar":
+                return False
+            key = key_of(module, self.pipeline, (extensions.digest(e) for e in self.source.extensions))
+            found = cache.get(ctx, key)
+            if found is not None:
+                self._top = level_of(module)
+                self._modules["poplar"], self._signature = found[0], Signature.of(found[1])
+                return True
+            self._modules["poplar"] = self._lowered(ctx, module, "poplar", self.timings, progress, cache=(cache, key))
+        return True
 
     def run(self, inputs: Mapping[str, Any]) -> Arrays:
         """The outputs by name. Raises PopulusError for inputs that are not the model's."""
@@ -343,6 +367,7 @@ class Program:
         level: str,
         timings: list[Timing] | None,
         progress: Callable[[int, str], None] | None,
+        cache: tuple[ProgramCache, str] | None = None,
     ) -> ModuleOp:
         self._top = found = level_of(module)
         if list(LEVELS).index(found) > list(LEVELS).index(level):
@@ -353,8 +378,11 @@ class Program:
         if self._signature is None and found != "poplar":
             self._signature = Signature.of(module)
             self._signature.state(module)
+        signature = signature_module(module) if cache is not None else None
         rest = Pipeline(passes.passes[len(above) :])
         rest.run(ctx, module, timings=timings, progress=progress and (lambda i, name: progress(i + len(above), name)))
+        if cache is not None and signature is not None:
+            cache[0].put(cache[1], module, signature)
         return module
 
 

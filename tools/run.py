@@ -44,6 +44,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel, whatever it costs")
+    add("--cache", action="store_true", help="keep the program on disk, or take it from there if it was compiled before")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
 
 
@@ -79,6 +80,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
             threads=args.threads,
             host=not args.no_host,
             force_kernels=args.force_kernel,
+            cache=args.cache,
             progress=progress,
         )
 

@@ -30,6 +30,7 @@ from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
 from populus.lowering.popart_autodiff import PopartAutodiffPass
 from populus.lowering.popart_outline import PopartOutlinePass
 from populus.lowering.popart_seed import PopartSeedPass
+from populus.lowering.program_cache import ProgramCache, signature_module
 from populus.runtime.interpreter import run_function
 
 X = np.array([-1, 0, 2], np.float32)
@@ -598,3 +599,82 @@ def test_P23_an_op_s_seed_is_threaded_by_a_pass(changed):
     PopartAutodiffPass(wrt=("x",), outputs=("one",)).apply(context(), module)
     found = run(module, [1, 2], Gradient___one=np.ones(64, np.float32))
     assert found["Gradient___x"].tobytes() == found["one"].tobytes()  # the forward mask, drawn again
+
+
+def cached(module, folder, **more):
+    """A program, and whether it was on disk."""
+    program = populus.compile(module, tiles=2, cache=folder, **more)
+    return program, not program.timings
+
+
+def test_P17_a_second_compilation_is_a_hit_and_an_attribute_misses(example, tmp_path):
+    def module(**more):
+        with populus.Builder() as b:
+            x = b.op("matmul", b.input("x", (3, 3)), b.constant(np.arange(9, dtype=np.float32).reshape(3, 3) * 100))[0]
+            b.output("y", example.leaky_relu(x, **more))
+        return b.module()
+
+    x = np.arange(-4, 5, dtype=np.float32).reshape(3, 3)
+    first, hit = cached(module(alpha=0.5), tmp_path)
+    assert not hit
+    for again in (module(alpha=0.5), module(alpha=0.5, name="renamed")):
+        program, hit = cached(again, tmp_path)
+        assert hit
+        assert program.run({"x": x})["y"].tobytes() == first.run({"x": x})["y"].tobytes()
+        assert str(program.module("poplar")) == str(first.module("poplar"))
+        assert program.signature == first.signature
+        assert program.run_at("popart", {"x": x})["y"].tobytes() == first.run({"x": x})["y"].tobytes()
+    assert not cached(module(alpha=0.25), tmp_path)[1]
+    assert not cached(module(alpha=0.5), tmp_path, target="gc200")[1]
+    assert not cached(module(alpha=0.5), tmp_path, pipeline="inference-plain")[1]
+
+
+def test_P17_another_definition_misses(changed, tmp_path, model):
+    folder = tmp_path / "cache"
+    path = changed()
+    assert [cached(model(alpha=0.5), folder, load=[path])[1] for _ in range(2)] == [False, True]
+    changed(("return select(x, ", "return select(2 * x, "))
+    program, hit = cached(model(alpha=0.5), folder, load=[path])
+    assert not hit
+    assert program.run({"x": X})["y"].tolist() == [-0.5, 0, 4]
+
+
+def test_P17_what_is_not_whole_is_not_taken_and_writers_do_not_meet(example, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with populus.Builder() as b:
+        x = b.op("matmul", b.input("x", (20, 20)), b.constant(np.arange(400, dtype=np.float32).reshape(20, 20)))[0]
+        b.output("y", example.leaky_relu(x, alpha=0.5))
+    module, x = b.module(), np.eye(20, dtype=np.float32)
+    expected = cached(module, tmp_path / "none")[0].run({"x": x})["y"]
+    folder = tmp_path / "torn"
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: cached(module, folder)[0].run({"x": x})["y"], range(8)))
+    assert all(y.tobytes() == expected.tobytes() for y in found)
+    files = sorted(folder.iterdir())
+    assert [f.suffix for f in files] == [".program", ".safetensors"]
+    for file in files:
+        whole = file.read_bytes()
+        for torn in (whole[: len(whole) // 2], b"", whole[:-9] + b"123456789"):
+            if file.suffix == ".safetensors" and len(torn) == len(whole):
+                continue
+            file.write_bytes(torn)
+            program, hit = cached(module, folder)
+            assert not hit
+            assert program.run({"x": x})["y"].tobytes() == expected.tobytes()
+        assert cached(module, folder)[1]
+
+
+def test_P17_the_least_recently_used_go_first(example, tmp_path):
+    import os
+
+    modules = [built(example.leaky_relu, alpha=alpha) for alpha in (0.125, 0.25, 0.5)]
+    for i, module in enumerate(modules[:2]):
+        cached(module, tmp_path)
+        for file in tmp_path.iterdir():
+            if file.stat().st_mtime > 1e6:
+                os.utime(file, (i + 1, i + 1))
+    size = sum(f.stat().st_size for f in tmp_path.iterdir())
+    program, signature = (populus.compile(modules[2], tiles=2).module(level) for level in ("poplar", "popart"))
+    ProgramCache(tmp_path, limit=size + 10).put("c" * 64, program, signature_module(signature))
+    assert [cached(m, tmp_path)[1] for m in modules[1::-1]] == [True, False]

@@ -1,0 +1,165 @@
+"""Compiled programs on disk: what was compiled once from equal content, for the same machine, is read again.
+
+A program's key is the hash of the model's content (not of its names and places), of the files that define its ops and passes, of
+this package's own code, of the passes with their options, and of the versions of what it stands on. Whoever edits any of these
+compiles anew. Files are written beside and renamed into place; what is not whole is not taken. The least recently used go
+when there is too much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import mkstemp
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.test import TestOp
+from xdsl.ir import Block, Region
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from populus.dialects.data import blobs_of, load_blobs, save_blobs
+from populus.dialects.diagnostics import PopulusError
+from populus.lowering.content_hash import content_hash
+from populus.lowering.files import parse_text, text_of
+from populus.lowering.onnx_expose_weights import main_of
+from populus.lowering.pipeline import Pipeline
+
+VARIABLE = "POPULUS_CACHE"  # the folder of all caches
+LIMIT = 4 << 30  # bytes
+MAGIC = b"populus program 1\n"
+BETWEEN = "// -----\n"
+
+
+@dataclass(frozen=True)
+class ProgramCache:
+    """A folder of programs. `limit`: how many bytes they may take."""
+
+    folder: Path
+    limit: int = LIMIT
+
+    @staticmethod
+    def default() -> ProgramCache:
+        """That below POPULUS_CACHE, or below the user's folder of caches."""
+        named = os.environ.get(VARIABLE) or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return ProgramCache(Path(named) / "populus-programs")
+
+    def get(self, ctx: Context, key: str) -> tuple[ModuleOp, ModuleOp] | None:
+        """(the program, a module whose `@main` has its signature); None if there is none that is whole."""
+        path, weights = self._files(key)
+        try:
+            data = path.read_bytes()
+            head = len(MAGIC) + 32
+            if data[: len(MAGIC)] != MAGIC or sha256(data[head:]).digest() != data[len(MAGIC) : head]:
+                return None
+            size, _, text = data[head:].decode().partition("\n")
+            if int(size) and weights.stat().st_size != int(size):
+                return None
+            blobs = load_blobs(weights) if int(size) else []
+            signature, program = (parse_text(ctx, part, path.name) for part in text.split(BETWEEN))
+            assert all(blob.key for blob in blobs)  # held until here: a blob lives as long as something refers to it
+        except (OSError, ValueError, PopulusError, ParseError, VerifyException):
+            return None
+        with contextlib.suppress(OSError):
+            for used in (path, weights):
+                if used.exists():
+                    os.utime(used)
+        return program, signature
+
+    def put(self, key: str, program: ModuleOp, signature: ModuleOp) -> None:
+        """Keeps a program. Without room or permission it is not kept, and that is all."""
+        path, weights = self._files(key)
+        blobs = blobs_of(program)
+        with contextlib.suppress(OSError, PopulusError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            size = 0
+            if blobs:  # first, so that a program that is there has its weights
+                with self._written(weights) as partial:
+                    save_blobs(blobs, partial)
+                    size = partial.stat().st_size
+            text = f"{size}\n{text_of(signature, locations=True)}{BETWEEN}{text_of(program, locations=True)}".encode()
+            with self._written(path) as partial:
+                partial.write_bytes(MAGIC + sha256(text).digest() + text)
+            self._trim()
+
+    @contextlib.contextmanager
+    def _written(self, path: Path) -> Generator[Path, None, None]:
+        """A file of this writer's own, which takes the path's place when it is whole."""
+        handle, name = mkstemp(dir=self.folder, prefix=".partial-", suffix=path.suffix)
+        os.close(handle)
+        partial = Path(name)
+        try:
+            yield partial
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _files(self, key: str) -> tuple[Path, Path]:
+        return self.folder / f"{key}.program", self.folder / f"{key}.safetensors"
+
+    def _trim(self) -> None:
+        """Removes the programs that were not used for longest until the rest is within the limit."""
+        groups: dict[str, tuple[float, int]] = {}
+        for entry in os.scandir(self.folder):
+            stem, _, kind = entry.name.partition(".")
+            if stem and kind in ("program", "safetensors"):
+                stat, (used, size) = entry.stat(), groups.get(stem, (0.0, 0))
+                groups[stem] = max(used, stat.st_mtime), size + stat.st_size
+        total = sum(size for _, size in groups.values())
+        for stem, (_, size) in sorted(groups.items(), key=lambda g: g[1]):
+            if total <= self.limit:
+                return
+            for path in self._files(stem):
+                path.unlink(missing_ok=True)
+            total -= size
+
+
+def key_of(module: ModuleOp, pipeline: Pipeline, definitions: Iterable[str]) -> str:
+    """The key of what a pipeline makes of a module. `definitions`: hashes of the files of ops that were loaded."""
+    digest = sha256()
+    own = {file for op in module.walk() if (file := _file_of(type(op))) is not None}
+    parts = [content_hash(module), str(pipeline), *sorted(definitions), *(sha256(Path(f).read_bytes()).hexdigest() for f in sorted(own))]
+    for part in (*parts, package_hash(), *(f"{name} {version(name)}" for name in ("xdsl", "numpy", "onnx"))):
+        digest.update(len(part).to_bytes(8, "little") + part.encode())
+    return digest.hexdigest()
+
+
+def _file_of(kind: type) -> str | None:
+    """The file of a class that is neither of this package nor of xDSL: an op that was defined beside the model."""
+    if kind.__module__.partition(".")[0] in ("populus", "xdsl"):
+        return None
+    return getattr(sys.modules.get(kind.__module__), "__file__", None)
+
+
+@lru_cache(1)
+def package_hash() -> str:
+    """Of the code of this package, every file of it."""
+    digest = sha256()
+    root = Path(__file__).resolve().parents[1]
+    for folder in ("dialects", "lowering", "runtime", "populus"):
+        for path in sorted((root / folder).rglob("*.py") if (root / folder).is_dir() else ()):
+            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def signature_module(module: ModuleOp) -> ModuleOp:
+    """A module whose `@main` has the arguments, results and attributes of this module's, and nothing between them."""
+    main = main_of(module)
+    last = main.body.block.last_op
+    assert isinstance(last, ReturnOp), last
+    block = Block(arg_types=[a.type for a in main.body.block.args])
+    for new, old in zip(block.args, main.body.block.args):
+        new.name_hint = old.name_hint
+    made = TestOp(result_types=[o.type for o in last.operands])
+    block.add_ops([made, ReturnOp(*made.results)])
+    function = FuncOp("main", ([a.type for a in block.args], [r.type for r in made.results]), Region(block))
+    function.attributes.update(main.attributes)
+    return ModuleOp([function])
