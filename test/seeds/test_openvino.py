@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from texts import KERNELS, NO_LOWERING
@@ -10,7 +12,7 @@ from xdsl.parser import Parser
 import populus
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart import KernelOp, LayoutAttr, PackOp, UnpackOp
-from populus.dialects.popart.kernel import Config, impl_types, implementation, kernels_of
+from populus.dialects.popart.kernel import Config, Known, impl_types, implementation, kernels_of
 from populus.dialects.popart.layout import NCHW8C, PLANAR
 from populus.dialects.table import context
 from populus.lowering import extensions
@@ -322,7 +324,9 @@ def test_V18_an_implementation_is_given_or_none(changed):
     extension = extensions.load(changed(more=KERNELS + NO_LOWERING))
     ctx = context()
     extension.register(ctx)
-    names = [k.kernel.name for k in implementation(extension.module.LeakyReluOp, "tile", ctx)]
+    found = implementation(extension.module.LeakyReluOp, "tile", ctx)
+    assert isinstance(found, list)
+    names = [k.kernel.name for k in cast("list[Known]", found)]
     assert names == ["blocked", "both", "own"]
     assert implementation(extension.module.ReverseOp, "numpy") is not None
     assert implementation(extension.module.ReverseOp, "tile", ctx) is None

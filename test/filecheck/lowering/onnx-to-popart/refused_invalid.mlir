@@ -1,8 +1,9 @@
 // RUN: not populus-opt %s -p onnx-to-popart 2>&1 | filecheck %s
 
-// CHECK: 'regions': MaxRoiPool-22: there is no conversion of MaxRoiPool
-func.func @main(%x: tensor<1x2x4x4xf32>, %rois: tensor<1x5xf32>) -> tensor<1x2x2x2xf32> {
-  %y = onnx.MaxRoiPool_22(%x, %rois) {pooled_shape = array<i64: 2, 2>}
-    : (tensor<1x2x4x4xf32>, tensor<1x5xf32>) -> tensor<1x2x2x2xf32> loc("regions")
-  func.return %y : tensor<1x2x2x2xf32>
+// What only the host can do is a host call before this pass, by onnx-host-calls; here there is nothing that it could become.
+
+// CHECK: 'picture': ImageDecoder-20: there is no conversion of ImageDecoder
+func.func @main(%x: tensor<64xui8>) -> tensor<4x4x3xui8> {
+  %y = onnx.ImageDecoder_20(%x) : (tensor<64xui8>) -> tensor<4x4x3xui8> loc("picture")
+  func.return %y : tensor<4x4x3xui8>
 }
