@@ -27,7 +27,7 @@ from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import ConstantOp, constant
+from populus.dialects.data import ConstantOp, StoredAttr, constant
 from populus.dialects.diagnostics import PopulusError, between, fused, locate, where
 
 if TYPE_CHECKING:
@@ -91,6 +91,14 @@ def made_by(value: SSAValue, kind: type[O], beside: Operation) -> O | None:
     return owner if isinstance(owner, kind) and owner.parent is beside.parent else None
 
 
+def array_of(value: SSAValue) -> NDArray[Any] | None:
+    """The elements of a constant; None for anything else, and for a constant whose content is not loaded."""
+    owner = value.owner
+    if not isinstance(owner, ConstantOp) or (isinstance(owner.value, StoredAttr) and owner.value.data.bytes is None):
+        return None
+    return owner.array()
+
+
 def read_once(value: SSAValue) -> bool:
     """Whether a value has a single use, so that what makes it goes when that use does."""
     return value.has_one_use()
@@ -98,11 +106,8 @@ def read_once(value: SSAValue) -> bool:
 
 def scalar(value: SSAValue) -> float | None:
     """The one number that all elements of a constant are; None for anything else."""
-    owner = value.owner
-    if not isinstance(owner, ConstantOp):
-        return None
-    array = owner.array()
-    if array.size == 0 or array.dtype.kind == "b" or (array.size > 1 and any(array.strides)):
+    array = array_of(value)
+    if array is None or array.size == 0 or array.dtype.kind == "b" or (array.size > 1 and any(array.strides)):
         return None
     return float(array.reshape(-1)[0])
 

@@ -35,13 +35,11 @@ class Attention(Pattern[popart.MatMulOp]):
                 return None
             scores, scale = x, 1 / number if isinstance(by, popart.DivOp) else number
         product = made_by(scores, popart.MatMulOp, op)
-        if product is None or not read_once(scores):
+        if product is None or not read_once(scores) or softmax.x.type != product.y.type:
             return None
         q, kt, v = product.a, product.b, op.b
         shapes = [calls.shape(o) for o in (q, kt, v)]
         if any(len(s) != rank for s in shapes) or len({s[:-2] for s in shapes}) > 1:
-            return None
-        if mask is not None and len(calls.shape(mask)) > rank:
             return None
         swapped = (*range(rank - 2), rank - 1, rank - 2)
         k = r.insert(popart.TransposeOp(kt, permutation=swapped))

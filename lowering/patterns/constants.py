@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 from xdsl.traits import Pure
 
 from populus.dialects import popart
-from populus.dialects.data import ConstantOp
+from populus.dialects.diagnostics import PopulusError
 from populus.dialects.ops import TensorOp
-from populus.lowering.rewriting import Pattern, Rewriting
+from populus.lowering.rewriting import Pattern, Rewriting, array_of
 from populus.runtime.interpreter import evaluate_op
 
 LARGEST = 1 << 20  # bytes: a result that is larger, and larger than what it is computed from, stays computed
@@ -30,11 +30,14 @@ class FoldConstants(Pattern[TensorOp]):
     def rewrite(self, op: TensorOp, r: Rewriting) -> Sequence[SSAValue] | None:
         if not op.operands or op.regions or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
             return None
-        owners = [o.owner for o in op.operands]
-        given = [o.array() for o in owners if isinstance(o, ConstantOp)]
-        if len(given) < len(owners):
+        given = [a for o in op.operands if (a := array_of(o)) is not None]
+        if len(given) < len(op.operands):
             return None
-        arrays = evaluate_op(op, given)
+        try:
+            with np.errstate(all="ignore"):
+                arrays = evaluate_op(op, given)
+        except PopulusError:
+            return None  # it may never run; if it does, it says what is wrong
         if sum(_bytes(a) for a in arrays) > max(LARGEST, sum(_bytes(a) for a in given)):
             return None
         return [r.constant(np.asarray(a)) for a in arrays]

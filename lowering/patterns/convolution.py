@@ -9,11 +9,11 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.data import constant_value
+from populus.dialects.element_types import dtype_of
 from populus.dialects.ops import ints
 from populus.dialects.popart import calls
 from populus.lowering.patterns.linear import LINEAR, Linear, Vector, per_channel, rounded, with_factor, with_term
-from populus.lowering.rewriting import Pattern, Rewriting, made_by, read_once, scalar
+from populus.lowering.rewriting import Pattern, Rewriting, array_of, made_by, read_once, scalar
 
 Binary: TypeAlias = popart.MulOp | popart.DivOp | popart.AddOp | popart.SubOp
 
@@ -51,7 +51,7 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
 
     def rewrite(self, op: popart.BatchNormOp, r: Rewriting) -> Sequence[SSAValue] | None:
         linear = _linear(op.x, op)
-        known = [constant_value(o) for o in op.operands[1:]]
+        known = [array_of(o) for o in op.operands[1:]]
         if linear is None or any(k is None for k in known):
             return None
         scale, bias, mean, variance = (k.astype(np.float64) for k in known if k is not None)
@@ -67,7 +67,8 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
         if (biased := with_term(r, scaled.owner, term)) is not None:
             return [biased]
         shape = (-1, *(1,) * (len(calls.shape(op.x)) - 2))
-        return [r.insert(popart.AddOp(scaled, rounded(r, term.reshape(shape), op.bias)))]
+        row = r.constant(term.reshape(shape).astype(dtype_of(calls.element(op.x))))
+        return [r.insert(popart.AddOp(scaled, row))]
 
 
 class FactorIntoConv(Pattern[popart.MulOp | popart.DivOp]):
@@ -115,7 +116,7 @@ class FactorIntoBatchNorm(Pattern[popart.MulOp | popart.DivOp]):
     def rewrite(self, op: popart.MulOp | popart.DivOp, r: Rewriting) -> Sequence[SSAValue] | None:
         for x, factor in _factors(op):
             if (norm := _norm(x, op)) is not None and (values := per_channel(factor, norm)) is not None:
-                scale, bias = constant_value(norm.scale), constant_value(norm.bias)
+                scale, bias = array_of(norm.scale), array_of(norm.bias)
                 if scale is not None and bias is not None and _stays(op, norm):
                     values = 1 / values if isinstance(op, popart.DivOp) else values
                     return [_normed(r, norm, scale * values, bias * values)] if np.isfinite(values).all() else None
@@ -131,7 +132,7 @@ class TermIntoBatchNorm(Pattern[popart.AddOp | popart.SubOp]):
     def rewrite(self, op: popart.AddOp | popart.SubOp, r: Rewriting) -> Sequence[SSAValue] | None:
         for x, term in _terms(op):
             if (norm := _norm(x, op)) is not None and (values := per_channel(term, norm)) is not None:
-                bias = constant_value(norm.bias)
+                bias = array_of(norm.bias)
                 if bias is not None and _stays(op, norm):
                     return [_normed(r, norm, None, bias + (-values if isinstance(op, popart.SubOp) else values))]
         return None

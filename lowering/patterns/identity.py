@@ -26,7 +26,7 @@ class OpToIdentity(Pattern[PopartOp]):
     ROOTS = (PopartOp,)
 
     def rewrite(self, op: PopartOp, r: Rewriting) -> Sequence[SSAValue] | None:
-        same = next((rule for kind, rule in _SAME.items() if isinstance(op, kind)), None)
+        same = _SAME.get(type(op))
         value = None if same is None else same(op)
         return None if value is None or value.type != op.results[0].type else [value]
 
@@ -91,7 +91,7 @@ def _concat(op: popart.ConcatOp) -> SSAValue | None:
 
 
 def _reduce(op: ReduceOp) -> SSAValue | None:
-    return op.x if not op.dims() and isinstance(op, _PLAIN_REDUCTIONS) else None
+    return None if op.dims() else op.x
 
 
 def _pool(op: popart.MaxPoolOp | popart.AveragePoolOp) -> SSAValue | None:
@@ -117,8 +117,6 @@ def _neutral(right: float, left: float | None = None) -> Callable[[Any], SSAValu
     return rule
 
 
-_PLAIN_REDUCTIONS = (popart.ReduceMaxOp, popart.ReduceMinOp, popart.ReduceProdOp)  # a sum starts from 0, which makes 0 of -0
-
 _SAME: dict[type[Operation], Callable[[Any], SSAValue | None]] = {
     popart.AddOp: _neutral(-0.0, -0.0),
     popart.AveragePoolOp: _pool,
@@ -130,10 +128,12 @@ _SAME: dict[type[Operation], Callable[[Any], SSAValue | None]] = {
     popart.MulOp: _neutral(1.0, 1.0),
     popart.PadOp: _pad,
     popart.PowOp: _power,
+    popart.ReduceMaxOp: _reduce,  # not a sum, which starts from 0 and makes 0 of -0
+    popart.ReduceMinOp: _reduce,
+    popart.ReduceProdOp: _reduce,
     popart.ReshapeOp: _if_types_agree,
     popart.SliceOp: _slice,
     popart.SubOp: _neutral(0.0),
     popart.TileOp: _if_types_agree,
     popart.TransposeOp: _transpose,
-    ReduceOp: _reduce,
 }

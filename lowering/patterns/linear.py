@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.data import constant_value
 from populus.dialects.element_types import dtype_of
 from populus.dialects.ops import TensorOp
 from populus.dialects.popart import calls
-from populus.lowering.rewriting import Rewriting
+from populus.lowering.rewriting import Rewriting, array_of
 
 Vector: TypeAlias = NDArray[np.float64]
 Convolving: TypeAlias = popart.ConvOp | popart.ConvTransposeOp
@@ -31,7 +30,7 @@ def per_channel(value: SSAValue, op: TensorOp) -> Vector | None:
 
     None where it is no constant, not of floats, or not the same beside the channels.
     """
-    array, shape = constant_value(value), calls.shape(op.results[0])
+    array, shape = array_of(value), calls.shape(op.results[0])
     if array is None or array.dtype.kind in "biu" or array.ndim > len(shape):
         return None
     axis = channel_axis(op)
@@ -56,8 +55,8 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
     None if its weights are no constants, a vector, or not all finite then.
     """
     weights = op.operands[1]
-    array, added = constant_value(weights), _added(op)
-    extra = None if added is None else constant_value(added)
+    array, added = array_of(weights), _added(op)
+    extra = None if added is None else array_of(added)
     if array is None or array.ndim < 2 or (added is not None and extra is None):
         return None
     w = _scaled(op, array.astype(np.float64), factor)
@@ -73,11 +72,11 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
 def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
     """The op with a bias that adds `term` to its result; None if it takes none, or has one that is no constant."""
     added = _added(op)
-    if isinstance(op, popart.MatMulOp) or (added is not None and constant_value(added) is None):
+    if isinstance(op, popart.MatMulOp) or (added is not None and array_of(added) is None):
         return None
     if isinstance(op, popart.GemmOp) and op.beta.value.data != 1:
         return None
-    before = None if added is None else constant_value(added)
+    before = None if added is None else array_of(added)
     total = term if before is None else before.astype(np.float64) + term
     return _again(r, op, op.operands[1], _bias(r, total, op, added))
 

@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.data import ConstantOp, constant_value
+from populus.dialects.data import ConstantOp
 from populus.dialects.element_types import is_float
 from populus.dialects.popart import calls
 from populus.lowering.patterns.linear import Linear, channel_axis, rounded, with_factor
-from populus.lowering.rewriting import Pattern, Rewriting, read_once, scalar
+from populus.lowering.rewriting import Pattern, Rewriting, array_of, read_once, scalar
 
 Build = Callable[[Rewriting], SSAValue]
 
@@ -41,11 +41,11 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
         if matrices[0] is not op:
             return None
         widths = [calls.shape(m.b)[1] for m in matrices]
-        weights = [w for m in matrices if (w := constant_value(m.b)) is not None]
+        weights = [w for m in matrices if (w := array_of(m.b)) is not None]
         y = r.insert(popart.MatMulOp(op.a, r.constant(np.concatenate(weights, axis=1))))
         replaced: list[Operation] = list(matrices)
         biases = [_bias(m) for m in matrices]
-        rows = [b for bias in biases if bias is not None and (b := constant_value(bias[1])) is not None]
+        rows = [b for bias in biases if bias is not None and (b := array_of(bias[1])) is not None]
         if len(rows) == len(matrices):
             y = r.insert(popart.AddOp(y, r.constant(np.concatenate(rows))))
             replaced = [bias[0] for bias in biases if bias is not None]
@@ -61,7 +61,7 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
 
 
 def _is_matrix(value: SSAValue) -> bool:
-    return isinstance(value.owner, ConstantOp) and len(calls.shape(value)) == 2
+    return array_of(value) is not None and len(calls.shape(value)) == 2
 
 
 def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
@@ -70,7 +70,7 @@ def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
     if not isinstance(reader, popart.AddOp) or reader.parent is not op.parent:
         return None
     row = reader.b if reader.a is op.y else reader.a
-    return (reader, row) if constant_value(row) is not None and calls.shape(row) == calls.shape(op.y)[-1:] else None
+    return (reader, row) if array_of(row) is not None and calls.shape(row) == calls.shape(op.y)[-1:] else None
 
 
 class FactorIntoWeights(Pattern[popart.MulOp | popart.DivOp]):
@@ -123,7 +123,7 @@ def scaled(x: SSAValue, factor: float, beside: Operation) -> Build | None:
 
 def _term(value: SSAValue, factor: float, beside: Operation) -> Build | None:
     """What makes an operand of a sum, scaled."""
-    array = constant_value(value)
+    array = array_of(value)
     if array is None:
         return scaled(value, factor, beside)
     return (lambda r: rounded(r, array * factor, value)) if _is_finite(array, factor) else None
@@ -143,7 +143,7 @@ def _is_finite(array: NDArray[Any], factor: float) -> bool:
 
 def _stays_finite(op: Linear, factor: float) -> bool:
     """Whether weights and what is added are constants that can be scaled."""
-    arrays = [constant_value(o) for o in op.operands[1:]]
+    arrays = [array_of(o) for o in op.operands[1:]]
     return all(a is not None and _is_finite(a, factor) for a in arrays) and len(calls.shape(op.operands[1])) > 1
 
 

@@ -54,3 +54,16 @@ func.func @main(%q : tensor<2x3x4xf32>, %kt : tensor<2x4x3xf32>, %v : tensor<2x3
 
 // CHECK-NOT: popart.attention
 // CHECK: func.return
+
+// -----
+
+// A mask that makes more scores than there were.
+func.func @main(%q : tensor<1x3x4xf32>, %kt : tensor<1x4x3xf32>, %v : tensor<2x3x6xf32>, %mask : tensor<2x1x3xf32>) -> tensor<2x3x6xf32> {
+  %s = popart.matmul %q, %kt : (tensor<1x3x4xf32>, tensor<1x4x3xf32>) -> tensor<1x3x3xf32>
+  %t = popart.add %s, %mask : (tensor<1x3x3xf32>, tensor<2x1x3xf32>) -> tensor<2x3x3xf32>
+  %p = popart.softmax %t {axis = 2 : i64} : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %y = popart.matmul %p, %v : (tensor<2x3x3xf32>, tensor<2x3x6xf32>) -> tensor<2x3x6xf32>
+  func.return %y : tensor<2x3x6xf32>
+}
+
+// CHECK: popart.softmax

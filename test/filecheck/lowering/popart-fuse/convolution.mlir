@@ -155,3 +155,17 @@ func.func @main(%x : tensor<1x2x1xf32>) -> tensor<1x2x1xf32> {
 // CHECK-DAG: %[[B:.*]] = data.constant dense<[4.000000e+00, 1.500000e+01]>
 // CHECK:     popart.batch_norm %x, %[[S]], %[[B]], %v, %v
 // CHECK-NOT: popart.mul
+
+// -----
+
+// Statistics of a wider type than what they normalise, behind a MatMul: the term that is left is of the narrow one.
+func.func @main(%x : tensor<1x2xf16>) -> tensor<1x2xf16> {
+  %w = data.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf16>
+  %v = data.constant dense<[1.0, 4.0]> : tensor<2xf32>
+  %m = popart.matmul %x, %w : (tensor<1x2xf16>, tensor<2x2xf16>) -> tensor<1x2xf16>
+  %n = popart.batch_norm %m, %v, %v, %v, %v {epsilon = 0.0 : f32} : (tensor<1x2xf16>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2xf16>
+  func.return %n : tensor<1x2xf16>
+}
+
+// CHECK: %[[T:.*]] = data.constant dense<[0.000000e+00, -4.000000e+00]> : tensor<2xf16>
+// CHECK: popart.add %{{.*}}, %[[T]]
