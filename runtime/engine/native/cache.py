@@ -57,6 +57,8 @@ def put(key: str, content: bytes) -> None:
             file.write(MAGIC + hashlib.sha256(content).digest() + content)
         os.replace(partial, place / key)
     except OSError:
+        pass
+    finally:  # of an interruption too
         with contextlib.suppress(OSError):
             os.unlink(partial)
 

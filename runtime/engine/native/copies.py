@@ -15,6 +15,7 @@ from populus.runtime.engine.native.text import Function
 from populus.runtime.expr import coalesced
 
 RANK = 4
+SQUARE = 16  # elements of a transposed row at a time
 
 
 def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:
@@ -53,6 +54,14 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     shape, (steps, leaps) = coalesced([source, target])
     if len(shape) > RANK:
         return None
+    side = next((d for d in range(len(shape) - 1) if steps[d] == item), -1)
+    if len(shape) < RANK and leaps[-1] == item and steps[-1] != item and side >= 0 and shape[-1] % SQUARE == 0:
+        # Side by side along `side` in the source, along the last dimension in the target: a few of these for each of those
+        # at a time, so that lines of the source stay in the cache until they are used up.
+        order = [*(d for d in range(len(shape) - 1) if d != side), len(shape) - 1, side]
+        shape[-1] //= SQUARE
+        shape = [*(shape[d] for d in order), SQUARE]
+        steps, leaps = ([*(s[d] * SQUARE if d == len(s) - 1 else s[d] for d in order), s[-1]] for s in (steps, leaps))
     if len(shape) > 1 and leaps[-1] != item and leaps[-2] == item and steps[-1] != item:
         for s in (shape, steps, leaps):
             s[-1], s[-2] = s[-2], s[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import platform
 import subprocess
@@ -19,7 +21,8 @@ from populus.dialects.diagnostics import LocatingParser, verify
 from populus.dialects.element_types import dtype_of, element_of
 from populus.dialects.table import context
 from populus.runtime.engine.native import cache, launch
-from populus.runtime.engine.native.jit import Library
+from populus.runtime.engine.native.copies import copy
+from populus.runtime.engine.native.jit import Library, library
 from populus.runtime.engine.native.launch import Launch
 from populus.runtime.engine.native.machine import machine
 from populus.runtime.engine.native.program import NativeProgram
@@ -239,6 +242,50 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
     assert compiled(tmp_path, monkeypatch) == 1
 
 
+@pytest.mark.parametrize("where", ["fdopen", "replace"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupted"])
+def test_a_full_disk_or_an_interruption_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkeypatch, where, error):
+    def fails(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cache.os, where, fails)
+        if isinstance(error, OSError):
+            assert compiled(tmp_path, monkeypatch) == 1
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                compiled(tmp_path, monkeypatch)
+    assert not list((tmp_path / "populus-native").iterdir())
+    assert compiled(tmp_path, monkeypatch) == 1
+    assert compiled(tmp_path, monkeypatch) == 0
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the CPU without vectors is an x86-64")
+def test_code_for_another_cpu_is_not_taken(tmp_path, monkeypatch):
+    compiled(tmp_path, monkeypatch)
+    other = Library(machine("x86-64"))
+    other.load([WORKER])
+    assert other.compiled == 1
+    assert len(list((tmp_path / "populus-native").iterdir())) == 2
+    assert compiled(tmp_path, monkeypatch) == 0
+
+
+def test_processes_that_compile_at_one_time_all_succeed(tmp_path):
+    code = """
+from populus.runtime.engine.native.jit import library
+from populus.runtime.engine.native.walker import WALK, WORKER
+made = library()
+made.load([WALK, WORKER])
+print(made.address(WALK) != made.address(WORKER))
+"""
+    env = {**os.environ, "POPULUS_CACHE": str(tmp_path)}
+    running = [subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[0] for process in running] == ["True\n"] * 4
+    names = [p.name for p in (tmp_path / "populus-native").iterdir()]
+    assert len(names) == 2
+    assert all(cache.MAGIC in p.read_bytes()[:64] for p in (tmp_path / "populus-native").iterdir())
+
+
 def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
     monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
     for i in range(4):
@@ -370,3 +417,12 @@ def test_a_form_is_native_and_gives_what_numpy_gives(name, monkeypatch):
     monkeypatch.setattr(launch, "WOKEN", 0)
     for found, e in zip(Session(program.module("poplar"), "native", threads=3).run(inputs).values(), session.run(inputs).values()):
         assert found.tobytes() == e.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(32, 48), (3, 32, 20), (2, 3, 16, 5), (48, 7)])
+def test_a_transposed_copy_moves_every_element(shape):
+    for permutation in itertools.permutations(range(len(shape))):
+        source = draw(*shape).transpose(permutation)
+        target = np.zeros(source.shape, "f4")
+        launch.run(library(), copy(library(), source, target) or [])
+        np.testing.assert_array_equal(target, source)
