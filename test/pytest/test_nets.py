@@ -139,14 +139,15 @@ def test_every_op_keeps_the_name_of_its_node_down_to_the_tiles():
 # -- scale
 
 
+ROOMY = "gc200, tile_bytes=268435456"  # on 16 tiles of the usual size most nets would wait outside, in copies
+
+
 def ops_and_nodes(model: ModelProto | Path, tiles: int) -> tuple[int, int]:
-    """How many ops of the tile level, and nodes after folding, a model has on a GC200 of so many tiles."""
+    """How many ops of the tile level, and nodes after folding, a model has on a GC200 of so many tiles, with room for it on any number."""
     ctx = context()
     module = import_onnx(model)
     nodes = 0
-    for step in Pipeline.named("inference").with_defaults(target="gc200", tiles=tiles).passes:
-        if step.name == "poplar-allocate":  # how many ops there are does not depend on whether they fit
-            break
+    for step in Pipeline.named("inference").with_defaults(target=ROOMY, tiles=tiles).passes:
         step.apply(ctx, module)
         if step.name == "onnx-fold-constants":
             nodes = sum(op.name.startswith("onnx.") for op in module.walk())
