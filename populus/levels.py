@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
 from xdsl.ir import Operation
 
 from populus.dialects.diagnostics import PopulusError, parts_of
+from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
 
 if TYPE_CHECKING:
     from populus.api import Arrays, Program
@@ -97,6 +98,9 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
     if level == "onnx":
         return _reference(program, inputs)
     if level == "poplar":
+        for op in program.module(level).walk():
+            if isinstance(op, IfOp | RepeatOp | WhileOp):
+                merged.update(_places(op.location))  # what bears its name is what it carries, at some time
 
         def written(step: Operation, made: Written) -> None:
             for _, array in made:

@@ -1,7 +1,8 @@
 """The value of every node of an ONNX model by ONNX's own reference: an oracle to compare with, never what a program computes.
 
 `onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14, Softmax,
-LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its formula.
+LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its formula. A Loop without
+a condition is one whose condition is true.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | N
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
+    node, values = _with_conditions(node), {**values, TRUE: np.array(True)}
     reads = dict.fromkeys([*(i for i in node.input if i), *_captured(node)])
     names = [name for name in reads if name in values]
     graph = helper.make_graph(
@@ -75,6 +77,23 @@ def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | N
     evaluator: Any = ReferenceEvaluator(single)
     found = iter(evaluator.run(None, {name: values[name] for name in names}))
     return [next(found) if name else None for name in node.output]
+
+
+TRUE = "populus.true"  # no name of a model
+
+
+def _with_conditions(node: NodeProto) -> NodeProto:
+    """The node with a condition for each Loop that has none, its own subgraphs included: the reference takes none for false."""
+    from onnx import NodeProto
+
+    new = NodeProto()
+    new.CopyFrom(node)
+    waiting = [new]
+    for inner in waiting:
+        waiting += [n for attribute in inner.attribute for n in attribute.g.node]
+        if inner.op_type == "Loop" and (len(inner.input) < 2 or not inner.input[1]):
+            inner.input[:] = [*inner.input[:1], TRUE, *inner.input[2:]]
+    return new
 
 
 def _captured(node: NodeProto) -> list[str]:

@@ -72,9 +72,7 @@ class ControlOp(Control, PopartOp):
         """Puts a region's ops at the end of a block, once more with these arguments, and behind them the gradients of its values `wrt`."""
         mapper = dict(arguments)
         for op in region.block.ops:
-            block.add_op(copy := op.clone(mapper))
-            for old, new in zip(op.walk(), copy.walk()):
-                new.location = old.location
+            block.add_op(op.clone(mapper))
         end = block.last_op
         assert isinstance(end, Yield), end
         found = differentiate(block, seeds(tuple(end.operands)), [mapper.get(v, v) for v in wrt])

@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 import populus
 from populus.dialects.bounded import trimmed
 from populus.dialects.diagnostics import PopulusError
+from populus.levels import compare_levels
 from populus.lowering.pipeline import Pipeline
 from populus.runtime.session import Session
 
@@ -216,3 +217,28 @@ def test_branches_of_other_ranks_are_refused():
 def test_a_loop_that_collects_rows_without_a_bound_is_refused():
     with pytest.raises(PopulusError, match="'loop': Loop-16: the number of its iterations is decided when the model runs, and it collects"):
         populus.compile(model([sum_loop("", BELOW)], [XIN], [Y, YS], {"limit": np.float32(30)}))
+
+
+@pytest.mark.parametrize("name", ["counted", "ends when its sum is large", "nested", "branch", "places that the data say, in a loop"])
+def test_levels_agree_where_there_are_regions(name):
+    pipeline = Pipeline.named("inference").with_options("onnx-infer-shapes", write_out=0)
+    program = populus.compile(MODELS[name], tiles=4, pipeline=pipeline)
+    found = list(compare_levels(program, {i.name: INPUTS[i.name][0] for i in MODELS[name].graph.input}))
+    assert [c.level for c in found if c.first is None and c.places] == ["popart", "popops", "poplar"]
+
+
+def test_a_program_that_failed_inside_a_loop_runs_again():
+    body = graph(
+        [node("Gather", ["table", "k"], ["g"]), node("Add", ["k", "g"], ["k1"]), node("Identity", ["c"], ["go"])],
+        [("i", I, []), ("c", B, []), ("k", I, [])],
+        [("go", B, []), ("k1", I, [])],
+    )
+    made = model(
+        [node("Loop", ["n", "", "k0"], ["y"], body=body, name="loop")], [("k0", I, [])], [("y", I, [])],
+        {"n": np.int64(100), "table": np.array([1, 1, 1, 0, 2])},
+    )  # fmt: skip
+    for engine in ("numpy", "strict", "native"):
+        program = populus.compile(made, tiles=4, engine=engine)
+        with pytest.raises(PopulusError, match=r"'loop/g'.*: index 6 is outside 0\.\.5"):
+            program.run({"k0": np.array(4)})
+        assert program.run({"k0": np.array(0)})["y"] == 3
