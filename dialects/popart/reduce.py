@@ -69,7 +69,8 @@ class ReduceMeanOp(_WideReduceOp):
         return self.narrowed(s / self.count())
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        each = calls.map(b, Arg(1) / self.count(), self.kept(b, grads[0]))
+        # In the wide type: a 16-bit float holds no count beyond 65,504.
+        each = calls.map(b, self.narrowed(self.widened(Arg(1)) / self.count()), self.kept(b, grads[0]))
         return [calls.stretch(b, each, calls.shape(self.x))]
 
 

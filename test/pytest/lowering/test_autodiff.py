@@ -145,6 +145,15 @@ def test_gradients_of_half_floats_are_half_floats():
     assert found["Gradient___k"].tolist() == [0.5, -10, 200]
 
 
+def test_the_gradient_of_a_mean_of_more_than_a_half_float_counts_is_not_zero():
+    body = """
+      %y = popart.reduce_mean %x {axes = array<i64: 0>} : (tensor<131072xf16>) -> tensor<f16>
+      func.return %y : tensor<f16>"""
+    module = differentiated(parsed(body, "%x: tensor<131072xf16>", "tensor<f16>"), "x")
+    found = run_function(module, {"x": np.zeros(131072, np.float16), "Gradient___output_0": np.ones((), np.float16)})
+    assert (found["Gradient___x"] == np.float16(2**-17)).all()
+
+
 def test_an_op_without_a_gradient_is_named_with_the_path_to_it():
     body = f"""
       %a = custom.silent %x : ({V}) -> {V} loc("odd")
