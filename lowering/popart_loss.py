@@ -16,7 +16,7 @@ from populus.dialects import popart, shapes
 from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, named
 from populus.dialects.element_types import is_float, tensor
 from populus.dialects.popart import calls, train
-from populus.lowering.onnx_expose_weights import add_argument, add_results, main_of, return_of, strings
+from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
 from populus.lowering.training_names import updated_name
 
 LABELS, LOSS, LOSSES_EACH = "labels", "loss", "losses"  # the names of what is added
@@ -27,6 +27,8 @@ LOSSES: dict[str, Callable[..., train.CrossEntropyOp | popart.BinaryOp]] = {
     "cross_entropy": train.CrossEntropyOp,
     "mean_squared_error": train.SquaredErrorOp,
 }
+IDENTITY = "identity"  # the output is the loss, computed by the model from inputs of its own
+LOSS_NAMES = (*LOSSES, IDENTITY)
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class PopartLossPass(ModulePass):
     """`@main` takes `labels` and gives, behind its other results, `losses` of each label and their mean, `loss`.
 
     `loss`: `cross_entropy` (of logits, with the classes in dimension `axis`, and 32-bit class numbers), `mean_squared_error`,
-    `absolute_error`, `binary_cross_entropy` (of logits); the labels of the latter three are of the output's type. `output`: which
-    one, where there are several. What a softmax or its logarithm gives is no logit: cross entropy is then taken of what goes into
-    it, which is the same number without the logarithm of a rounded probability.
+    `absolute_error`, `binary_cross_entropy` (of logits); the labels of the latter three are of the output's type. With `identity` the
+    output is the losses, and there are no labels. `output`: which one, where there are several. What a softmax or its logarithm
+    gives is no logit: cross entropy is then taken of what goes into it, which is the same number without the logarithm of a rounded
+    probability.
     Raises PopulusError for an unknown loss or output, and an output that is not of floats or has no such dimension.
     """
 
@@ -48,23 +51,28 @@ class PopartLossPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
-        if self.loss not in LOSSES:
-            raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSSES)}")
-        if clash := {LABELS} & set(strings(function, "input_names")) or {LOSS, LOSSES_EACH} & set(strings(function, "output_names")):
-            raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
+        if self.loss not in LOSS_NAMES:
+            raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSS_NAMES)}")
         outputs = dict(zip(strings(function, "output_names"), return_of(function).operands))
         name, value = self._chosen({n: v for n, v in outputs.items() if not n.startswith(updated_name(""))})
         if not is_float(calls.element(value)):
             raise PopulusError(f"the output '{name}' is {value.type}; a loss is of floats")
-        logits, properties, type = self._of(name, value)
-        labels = add_argument(function, LABELS, type, LABELS)
+        if self.loss == IDENTITY:  # the output may be called as the loss that it is
+            outputs = {n: v for n, v in outputs.items() if n != name}
+        if clash := {LABELS} & set(strings(function, "input_names")) if self.loss != IDENTITY else set[str]():
+            raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
+        if clash := {LOSS, LOSSES_EACH} & set(outputs):
+            raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
         last = return_of(function)
         b = Builder(InsertPoint.before(last))
         before = last.prev_op
-        each = calls.insert(b, LOSSES[self.loss](logits, labels, **properties))
+        each = value
+        if self.loss != IDENTITY:
+            logits, properties, type = self._of(name, value)
+            each = calls.insert(b, LOSSES[self.loss](logits, add_argument(function, LABELS, type, LABELS), **properties))
         mean = calls.insert(b, popart.ReduceMeanOp(each, axes=tuple(range(len(calls.shape(each))))))
         locate(between(function.body.block, before, last), named(LOSS))
-        add_results(function, {LOSSES_EACH: each, LOSS: mean})
+        replace_results(function, {**outputs, LOSSES_EACH: each, LOSS: mean})
 
     def _chosen(self, outputs: dict[str, SSAValue]) -> tuple[str, SSAValue]:
         if self.output is None:

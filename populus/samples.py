@@ -23,28 +23,29 @@ class Samples:
     """The inputs of a model by name and the labels, of the types that a step takes. `len` is the number of samples."""
 
     inputs: Arrays
-    labels: NDArray[Any]
+    labels: NDArray[Any] | None
 
     def __len__(self) -> int:
-        return self.labels.shape[0]
+        return len(next(iter(self.inputs.values())))
 
-    def batch(self, rows: NDArray[np.intp]) -> tuple[Arrays, NDArray[Any]]:
+    def batch(self, rows: NDArray[np.intp]) -> tuple[Arrays, NDArray[Any] | None]:
         """The samples of these numbers."""
-        return {name: array[rows] for name, array in self.inputs.items()}, self.labels[rows]
+        return {name: array[rows] for name, array in self.inputs.items()}, None if self.labels is None else self.labels[rows]
 
 
 def samples(
     data: Mapping[str, Any],
     inputs: Mapping[str, TensorType[Attribute]],
-    labels: TensorType[Attribute],
+    labels: TensorType[Attribute] | None,
     classes: int | None,
     label_name: str | None = None,
     place: str = "data",
 ) -> Samples:
     """`data` as samples for a step with these types, in which the first dimension is the batch.
 
-    The labels are the array `label_name`; without it the one called `labels`, or the only one that is no input. Floats are
-    converted to the model's, integers to 32 bits for class numbers, of which there are `classes`.
+    The labels are the array `label_name`; without it the one called `labels`, or the only one that is no input; there are none
+    where `labels`, their type, is None. Floats are converted to the model's, integers to 32 bits for class numbers, of which there
+    are `classes`.
     Raises PopulusError, which begins with `place`, for an array that is missing or too many, of another shape or kind, with NaN or
     infinities, or class numbers out of range.
     """
@@ -54,18 +55,18 @@ def samples(
     if missing := [name for name in inputs if name not in arrays]:
         raise PopulusError(f"{place}: there is no array '{missing[0]}' for the model's input{did_you_mean(missing[0], arrays)}")
     others = [name for name in arrays if name not in inputs]
-    chosen = label_name or ("labels" if "labels" in others else others[0] if len(others) == 1 else None)
-    if chosen is None or chosen not in arrays:
+    chosen = None if labels is None else label_name or ("labels" if "labels" in others else others[0] if len(others) == 1 else None)
+    if labels is not None and (chosen is None or chosen not in arrays):
         what = "several could be the labels" if others and label_name is None else "there are no labels"
         raise PopulusError(f"{place}: {what}; its arrays are {', '.join(arrays)}, so name one of them labels")
     if strange := [name for name in others if name != chosen]:
         raise PopulusError(f"{place}: the model has no input '{strange[0]}'{did_you_mean(strange[0], inputs)}")
     made = {name: _checked(place, name, arrays[name], type) for name, type in inputs.items()}
-    answer = _labels(place, chosen, arrays[chosen], labels, classes)
-    counts = {name: len(a) for name, a in (*made.items(), (chosen, answer))}
+    answer = None if labels is None or chosen is None else _labels(place, chosen, arrays[chosen], labels, classes)
+    counts = {name: len(a) for name, a in made.items()} | ({} if answer is None else {str(chosen): len(answer)})
     if len(set(counts.values())) > 1:
         raise PopulusError(f"{place}: the arrays have different numbers of samples: {', '.join(f'{n} {c}' for n, c in counts.items())}")
-    if not len(answer):
+    if not all(counts.values()):
         raise PopulusError(f"{place}: there are no samples in it")
     return Samples(made, answer)
 

@@ -15,7 +15,7 @@ from populus.lowering.onnx_training_mode import OnnxTrainingModePass
 from populus.lowering.pipeline import Pipeline
 from populus.lowering.popart_accumulate import PopartAccumulatePass, update_module
 from populus.lowering.popart_autodiff import PopartAutodiffPass
-from populus.lowering.popart_loss import LABELS, LOSS, PopartLossPass
+from populus.lowering.popart_loss import LOSS, PopartLossPass
 from populus.lowering.popart_optimize import PopartOptimizePass
 from populus.lowering.poplar_merge import PoplarMergePass
 from populus.lowering.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
@@ -140,17 +140,17 @@ class Programs:
         return compile(module, pipeline=pipeline, **{k: v for k, v in self._options.items() if k != "dims"})
 
     def run(
-        self, inputs: Mapping[str, Any], labels: Any, batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]
+        self, inputs: Mapping[str, Any], batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]
     ) -> Ran:
-        """One update. Raises PopulusError for what is not of the programs' types."""
+        """One update, by inputs and labels. Raises PopulusError for what is not of the programs' types."""
         import numpy as np
 
         n = self.recipe.accumulate
         if n == 1:
-            given = self._seeded({**inputs, LABELS: labels, **weights, **state, **scalars}, seed, 0)
+            given = self._seeded({**inputs, **weights, **state, **scalars}, seed, 0)
             results = self.step.run(given)
             return Ran(float(results[LOSS]), results, given)
-        for name, array in (*inputs.items(), (LABELS, labels)):
+        for name, array in inputs.items():
             if np.shape(array)[:1] != (n * batch,):
                 raise PopulusError(f"'{name}' is {list(np.shape(array))}; an update is of {n} times {batch} samples")
         wanted = self.step.signature.inputs
@@ -162,7 +162,7 @@ class Programs:
         for i in range(n):
             rows = slice(i * batch, (i + 1) * batch)
             parts = {name: np.asarray(a)[rows] for name, a in inputs.items()}
-            given = {**parts, LABELS: np.asarray(labels)[rows], **moved, **sums, **{s: a for s, a in scalars.items() if s in wanted}}
+            given = {**parts, **moved, **sums, **{s: a for s, a in scalars.items() if s in wanted}}
             given = self._seeded(given, seed, i)
             results = self.step.run(given)
             losses.append(float(results[LOSS]))

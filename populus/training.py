@@ -15,7 +15,7 @@ from populus.checkpoint import Checkpoint
 from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.lowering.files import replacing
-from populus.lowering.popart_loss import LABELS, LOSSES, LOSSES_EACH
+from populus.lowering.popart_loss import IDENTITY, LABELS, LOSS_NAMES, LOSSES_EACH
 from populus.lowering.popart_optimize import optimizer_of
 from populus.lowering.training_names import CLIP_NORM, CLIP_VALUE, LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
 from populus.parameters import Trainable
@@ -76,8 +76,8 @@ class TrainingSession:
         level: str = "poplar",
         load: Sequence[str | os.PathLike[str]] = (),
     ):
-        if loss not in LOSSES:
-            raise PopulusError(f"no loss '{loss}'{did_you_mean(loss, LOSSES)}")
+        if loss not in LOSS_NAMES:
+            raise PopulusError(f"no loss '{loss}'{did_you_mean(loss, LOSS_NAMES)}")
         if recompute < 0:
             raise PopulusError(f"recompute = {recompute}; a number of parts, or 0 to choose one, is expected")
         if accumulate < 1:
@@ -112,9 +112,10 @@ class TrainingSession:
         self._trained = names
         self.state = self._zeros()
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
-        self.labels = signature.inputs[LABELS]
+        self.labels = None if loss == IDENTITY else signature.inputs[LABELS]
         self._output = output or next(iter(signature.outputs))
-        for name, type in (*self.inputs.items(), (LABELS, self.labels)):
+        labelled = {} if self.labels is None else {LABELS: self.labels}
+        for name, type in {**self.inputs, **labelled}.items():
             if type.get_shape()[:1] != (self.batch,):
                 raise PopulusError(
                     f"'{name}' is {type}, whose first dimension is not the batch of {self.batch}; export it with an open one"
@@ -154,8 +155,8 @@ class TrainingSession:
         shape = self.program.signature.outputs[self._output].get_shape()
         return shape[self._axis]
 
-    def step(self, inputs: Mapping[str, Any], labels: Any) -> float:
-        """One update with `samples_per_step` samples; the loss before it.
+    def step(self, inputs: Mapping[str, Any], labels: Any = None) -> float:
+        """One update with `samples_per_step` samples; the loss before it. `labels`: none where the model computes the loss.
 
         Where gradients overflow at an automatic loss scale, weights stay as they are and the scale falls.
         Raises PopulusError for what is not of the step's types, and NotFinite, naming the first op that made a NaN or an infinity.
@@ -164,7 +165,8 @@ class TrainingSession:
 
         scalars = self._scalars()
         with np.errstate(all="ignore"):
-            ran = self._programs.run(inputs, labels, self.batch, self.weights, self.state, scalars, (self.seed, self.steps))
+            given = {**inputs} if self.labels is None else {**inputs, LABELS: labels}
+            ran = self._programs.run(given, self.batch, self.weights, self.state, scalars, (self.seed, self.steps))
         loss, new = ran.loss, {name: ran.results[updated_name(name)] for name in self.weights}
         overflow = float(ran.results.get(OVERFLOW, 0)) > 0
         scale = self.scale
@@ -195,8 +197,13 @@ class TrainingSession:
         total, right, elements = 0.0, 0, 0
         for rows, count in batches(len(data), self.batch):
             inputs, labels = data.batch(rows)
-            results = self._programs.forward.run({**inputs, LABELS: labels, **self.weights})
-            losses = results[LOSSES_EACH][:count]
+            given = inputs if labels is None else {**inputs, LABELS: labels}
+            results = self._programs.forward.run({**given, **self.weights})
+            losses = results[LOSSES_EACH]
+            if losses.shape[:1] == (self.batch,):
+                losses = losses[:count]
+            elif count < self.batch:  # the model has one loss for all, of which those that fill the batch up cannot be taken away
+                break
             total += float(losses.astype(np.float64).sum())
             elements += losses.size
             if self.loss == "cross_entropy":

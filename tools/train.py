@@ -15,7 +15,7 @@ from populus.curves import svg
 from populus.dialects.diagnostics import PopulusError
 from populus.epochs import Progress, train
 from populus.lowering.files import replacing
-from populus.lowering.popart_loss import LOSSES
+from populus.lowering.popart_loss import LOSS_NAMES
 from populus.lowering.popart_optimize import OPTIMIZERS
 from populus.tools.arrays import read_arrays
 from populus.tools.command import dims_of
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", required=True, metavar="FILE.npz", help="arrays by the names of the inputs, and one called labels")
     add("--validate", metavar="FILE.npz", help="evaluate on these samples after each epoch")
     add("--labels", metavar="NAME", help="the array of labels, where it is not called labels")
-    add("--loss", default="cross_entropy", metavar="LOSS", help=f"{', '.join(LOSSES)} (cross_entropy)")
+    add("--loss", default="cross_entropy", metavar="LOSS", help=f"{', '.join(LOSS_NAMES)} (cross_entropy)")
     add("--output", metavar="NAME", help="the output that the loss is of, where there are several")
     add("--axis", type=int, metavar="N", help="the dimension of the classes (1)")
     add("--optimizer", default="adam", metavar="OPT", help=f"{', '.join(OPTIMIZERS)} (adam)")

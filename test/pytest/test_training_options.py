@@ -290,6 +290,45 @@ def test_dropout_keeps_the_mean():
     assert abs(loss - 6) < 0.05
 
 
+# -- losses of the model's own -------------------------------------------------------------------------------------------
+
+
+def judged(scalar: bool) -> onnx.ModelProto:
+    """Two losses, added: of classes, by ONNX's own op, and half the square of one output."""
+    model = mlp()
+    g = model.graph
+    reduction = "mean" if scalar else "none"
+    g.node.append(helper.make_node("SoftmaxCrossEntropyLoss", ["y", "labels"], ["c"], name="classes", reduction=reduction))
+    g.node.append(helper.make_node("ReduceSumSquare", ["y"], ["q"], axes=[1], keepdims=0, name="squares"))
+    g.node.append(helper.make_node("Mul", ["q", "half"], ["r"], name="halved"))
+    g.node.append(
+        helper.make_node("ReduceMean", ["r"], ["m"], keepdims=0, name="mean") if scalar else helper.make_node("Identity", ["r"], ["m"])
+    )
+    g.node.append(helper.make_node("Add", ["c", "m"], ["loss"], name="both"))
+    g.initializer.append(numpy_helper.from_array(np.array(0.5), "half"))
+    g.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, ["n"]))
+    del g.output[:]
+    g.output.append(helper.make_tensor_value_info("loss", TensorProto.DOUBLE, [] if scalar else ["n"]))
+    return model
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_a_model_can_compute_its_loss_itself_and_so_add_several(scalar):
+    session = train(judged(scalar), data(), loss="identity", optimizer="sgd", lr=0.0, batch=24, validate=data(samples=30), **FAST)
+    weights = {i.name: numpy_helper.to_array(i) for i in mlp().graph.initializer}
+
+    def losses(arrays: dict[str, Array]) -> Array:
+        z = np.tanh(arrays["x"] @ weights["w1"].T + weights["b1"]) @ weights["w2"].T
+        classes = np.log(np.exp(z).sum(1)) - z[np.arange(len(z)), arrays["labels"]]
+        return classes + 0.5 * (z**2).sum(1)
+
+    np.testing.assert_allclose(session.losses, [losses(data()).mean()], rtol=1e-12)
+    seen = {n: a[:24] if scalar else a for n, a in data(samples=30).items()}  # one loss for all: whole batches alone
+    np.testing.assert_allclose(session.validations[0]["loss"], losses(seen).mean(), rtol=1e-12)
+    moved = train(judged(scalar), data(), loss="identity", optimizer="sgd", lr=0.1, batch=8, epochs=5, **FAST)
+    assert moved.losses[-1] < moved.losses[0]
+
+
 # -- what is wrong -------------------------------------------------------------------------------------------------------
 
 
