@@ -71,7 +71,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def _best(run: Callable[[], object], seconds: float = 0.3) -> float:
+def _best(run: Callable[[], object], seconds: float = 1.0) -> float:
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         began = time.perf_counter()

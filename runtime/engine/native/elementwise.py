@@ -16,6 +16,7 @@ import numpy as np
 
 from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
+from populus.runtime.engine.native.copies import SQUARE
 from populus.runtime.engine.native.copies import copy as copies
 from populus.runtime.engine.native.forms import has_form
 from populus.runtime.engine.native.jit import Kernel, Library
@@ -191,6 +192,7 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     if any(s % a.itemsize for a, steps in zip((*inputs, out), strides) for s in steps):
         return None
     elements = [[s // a.itemsize for s in steps] for a, steps in zip((*inputs, out), strides)]
+    shape, elements = _squared(shape, elements)
     pattern = Pattern(tape, len(shape), tuple(STRIDE.get(s[-1], "any") for s in elements), same)
     args: list[int | Array | Kernel] = [a for i, a in enumerate(inputs) if i not in same]
     args += [out, *shape[1:]]
@@ -199,6 +201,19 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
             args += [*steps[:-1], *([steps[-1]] if kind == "any" else [])]
     kernel: Callable[[str, Machine], str] = partial(_text, pattern)
     return [Launch(library, Kernel(pattern.key, kernel), args, shape[0], _work(tape, out.size))]
+
+
+def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """The loops of a formula, cut so that an input that lies across the output is read by squares, as `copies.copy` does."""
+    last = len(shape) - 1
+    if elements[-1][-1] != 1 or shape[-1] % SQUARE:
+        return shape, elements
+    side = next((d for e in elements[:-1] if e[-1] > 1 for d in range(last) if e[d] == 1), None)
+    if side is None:
+        return shape, elements
+    order = [*(d for d in range(last) if d != side), last, side]
+    sizes = [*shape[:-1], shape[-1] // SQUARE]
+    return [*(sizes[d] for d in order), SQUARE], [[*(e[d] * SQUARE if d == last else e[d] for d in order), e[-1]] for e in elements]
 
 
 def _work(tape: Tape, elements: int) -> int:

@@ -426,3 +426,13 @@ def test_a_transposed_copy_moves_every_element(shape):
         target = np.zeros(source.shape, "f4")
         launch.run(library(), copy(library(), source, target) or [])
         np.testing.assert_array_equal(target, source)
+
+
+@pytest.mark.parametrize("permutation", itertools.permutations(range(3)))
+def test_a_formula_that_reads_across_its_output_gives_the_same_bits(permutation):
+    x, y = draw(16, 48, 32), draw(*(np.array([16, 48, 32])[list(permutation)]))
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=permutation), helper.make_node("Mul", ["t", "c"], ["y"])]
+    inputs = [helper.make_tensor_value_info("x", 1, x.shape)]
+    graph = helper.make_graph(nodes, "across", inputs, [helper.make_empty_tensor_value_info("y")], [numpy_helper.from_array(y, "c")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    np.testing.assert_array_equal(populus.compile(model, tiles=4, engine="native").run({"x": x})["y"], x.transpose(permutation) * y)
