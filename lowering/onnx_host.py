@@ -12,6 +12,7 @@ from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import dtype_of, element_type_of
 from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
+from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, as_tensor, string
 from populus.dialects.texts import HANDLE
 
@@ -25,6 +26,10 @@ FUNCTIONS: Mapping[str, str] = {
     "StringNormalizer": "text.normalize",
     "StringSplit": "text.split",
 }
+
+CUSTOM: Mapping[tuple[str, str], str] = {("com.microsoft", "Tokenizer"): "text.tokenize"}
+
+SIZED_BY_VALUES = ("image.decode", "text.normalize", "text.split", "text.tokenize")  # the shapes of their results depend on the data
 
 # What treats strings as things that are equal or not: on tiles they are their handles.
 MOVING = frozenset(
@@ -43,8 +48,10 @@ def is_text(value: SSAValue) -> bool:
     return type is not None and type.element_type == string
 
 
-def function_of(op: OnnxOp) -> str | None:
+def function_of(op: OnnxOp | CustomOp) -> str | None:
     """The host function that an op is; None if it is one for tiles."""
+    if isinstance(op, CustomOp):
+        return CUSTOM.get((op.domain.data, op.op_type.data))
     if not op.DOMAIN and op.OP_TYPE in FUNCTIONS:
         return FUNCTIONS[op.OP_TYPE]
     if not op.DOMAIN and op.OP_TYPE in ("Cast", "CastLike") and op.operands and is_text(op.operands[0]) != is_text(op.results[0]):
@@ -66,31 +73,33 @@ def handled(type: Attribute) -> Attribute:
     return TensorType(HANDLE, found.get_shape()) if found is not None and found.element_type == string else type
 
 
-def params_of(op: OnnxOp) -> dict[str, Attribute]:
+def params_of(op: OnnxOp | CustomOp) -> dict[str, Attribute]:
     """The parameters of an op's host function: its attributes, which of its operands are strings, and a cast's dtype."""
-    found = {name: value for name, value in {**op.DEFAULTS, **op.properties}.items() if name not in SEGMENTS}
+    given = op.node_attributes.data if isinstance(op, CustomOp) else {**op.DEFAULTS, **op.properties}
+    found = {name: value for name, value in given.items() if name not in SEGMENTS}
     found["texts_in"] = DenseArrayBase.from_list(i64, [int(is_text(v)) for v in op.operands])
     if function_of(op) == "text.to_numbers":
         found["dtype"] = StringAttr(dtype_of(element_type_of(op.results[0].type)).name)
     return found
 
 
-def host_results(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[NDArray[Any]] | None:
+def host_results(op: OnnxOp | CustomOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[NDArray[Any]] | None:
     """What an op whose results' shapes depend on the values gives, where these are known; None for any other op.
 
     Raises PopulusError where they are not known.
     """
-    if op.DOMAIN or op.OP_TYPE not in ("ImageDecoder", "StringNormalizer", "StringSplit"):
+    function = function_of(op)
+    if function not in SIZED_BY_VALUES:
         return None
     from populus.runtime.host import function_named
 
     arrays = [known(v) for v in op.operands]
     given = [a for a in arrays if a is not None]
     if len(given) < len(arrays):
-        if op.OP_TYPE == "StringNormalizer" and not op.property("stopwords"):
+        if isinstance(op, OnnxOp) and function == "text.normalize" and not op.property("stopwords"):
             return None
         raise PopulusError(
             "the size of its result depends on the values that it reads; they have to be known when compiling "
             "(populus.onnx_backend compiles for those that arrive)"
         )
-    return function_named(FUNCTIONS[op.OP_TYPE])({name: plain(value) for name, value in params_of(op).items()}, given)
+    return function_named(function)({name: plain(value) for name, value in params_of(op).items()}, given)

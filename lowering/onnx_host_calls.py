@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from populus.dialects.data import constant
 from populus.dialects.host import CallOp
 from populus.dialects.onnx.schema import OnnxOp
-from populus.dialects.onnx.structure import StringsOp
+from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.texts import Texts, handles, set_texts, texts
 from populus.lowering.onnx_host import check_strings, function_of, handled, is_text, params_of
 from populus.lowering.onnx_inference import set_type
@@ -38,13 +38,13 @@ class OnnxHostCallsPass(ModulePass):
 
 
 def _function(function: FuncOp) -> None:
-    ops = [op for op in function.body.walk() if isinstance(op, OnnxOp | StringsOp)]
+    ops = [op for op in function.body.walk() if isinstance(op, OnnxOp | CustomOp | StringsOp)]
     if not any(isinstance(op, StringsOp) or function_of(op) or any(map(is_text, (*op.operands, *op.results))) for op in ops) and not any(
         map(is_text, function.body.block.args)
     ):
         return
     _note_streams(function)
-    params = {op: params_of(op) for op in ops if isinstance(op, OnnxOp) and function_of(op)}  # while what is a string can be seen
+    params = {op: params_of(op) for op in ops if not isinstance(op, StringsOp) and function_of(op)}  # while what is a string can be seen
     names = {op: function_of(op) for op in params}
     for op in ops:
         if isinstance(op, StringsOp):
@@ -55,7 +55,8 @@ def _function(function: FuncOp) -> None:
         elif (name := names.get(op)) is not None:
             new = CallOp(name, list(op.operands), [handled(r.type) for r in op.results], params[op])
         else:
-            check_strings(op)
+            if isinstance(op, OnnxOp):
+                check_strings(op)
             continue
         new.location = op.location
         for old, result in zip(op.results, new.results):

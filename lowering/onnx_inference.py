@@ -133,7 +133,10 @@ class Inference:
         if isinstance(op, OnnxOp | CustomOp) and any(v in self.bounded for v in op.operands):
             self.partly_valid(op)
             return
-        if isinstance(op, CustomOp):
+        if isinstance(op, CustomOp) and (found := host_results(op, self.known)) is not None:
+            self.assign(op, [tensor(a.shape, string if a.dtype == object else element_of(a.dtype)) for a in found])
+            self.values.update(zip(op.results, found))
+        elif isinstance(op, CustomOp):
             built = build_custom(op, self.customs)
             types = [r.type for r in built.results]
             built.erase()

@@ -74,6 +74,7 @@ def compile(
     `load`: Python files with ops of your own. `sample`: how many vertices of a family `strict` looks at; all without it.
     `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
     `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
+    A model with open dimensions that `dims` does not name becomes a program for each size that its inputs come in.
     `host`: whether the host may compute: strings, images; False refuses a model that needs it.
     `force_kernels`: `op:kernel`, which kernel computes an op, whatever it costs.
     `cache`: keep the program on disk, and take it from there if equal content was compiled before; True for the folder of
@@ -105,8 +106,23 @@ def compile(
         raise PopulusError(f"sample = {sample} with engine native, which runs whole families; engine strict looks at a sample of vertices")
     if threads is not None and (threads < 1 or engine not in ("auto", "native")):
         raise PopulusError(f"threads = {threads} with engine {engine}; the native engine runs on 1 thread or more, the others on one")
-    program = Program(source, chosen.with_defaults(target=target, tiles=tiles), engine, level, sample, threads)
-    program.cache = None if cache is False else ProgramCache.default() if cache is True else ProgramCache(Path(cache))
+    final = chosen.with_defaults(target=target, tiles=tiles)
+    kept = None if cache is False else ProgramCache.default() if cache is True else ProgramCache(Path(cache))
+
+    def specialised(sizes: Mapping[str, int]) -> Program:
+        made = Program(Source(model, {**source.dims, **sizes}, source.extensions), final, engine, level, sample, threads)
+        made.cache = kept
+        return _built(made, host, progress)
+
+    from populus.open_program import OpenProgram, open_dimensions
+
+    if names := open_dimensions(source):
+        return _built(OpenProgram(source, final, engine, level, names, specialised), True, progress)
+    return specialised({})
+
+
+def _built(program: Program, host: bool, progress: Callable[[int, str], None] | None) -> Program:
+    """The program, compiled. Raises PopulusError, also where it needs the host and may not."""
     program.build(progress)
     if not host and (needs := program.host_calls):
         more = f" and {len(needs) - 3} more" if len(needs) > 3 else ""

@@ -15,6 +15,7 @@ from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
+from populus.lowering.import_onnx.contrib import DOMAIN, HOST, contrib
 from populus.lowering.import_onnx.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Builder:
         domain = standard(node.domain)
         attributes = {a.name: a for a in self._attributes(node, given)}
         function = self.functions.get((domain, node.op_type))
+        if function is None and domain == DOMAIN and not self._defined(domain, node.op_type):
+            function = contrib(node, attributes)
         if function is not None:
             self._call(function, node, name, scope, attributes)
             return
@@ -142,6 +145,10 @@ class Builder:
         if "y" not in attributes:
             raise PopulusError("Gradient needs the attribute 'y'")
         return self._read(attributes["y"].s.decode(), scope)
+
+    def _defined(self, domain: str, op_type: str) -> bool:
+        """Whether a user's file defines an op; what takes any op for defined (a survey) does not say that it is."""
+        return not hasattr(self.customs, "surveys") and (domain, op_type) in self.customs
 
     def opset(self, domain: str) -> int:
         """The version of a domain that the model states. Raises PopulusError if it states none, or one that is not known."""
@@ -252,7 +259,7 @@ class Builder:
         scope: Scope,
         attributes: Mapping[str, AttributeProto],
     ) -> None:
-        if (domain, node.op_type) not in self.customs:
+        if (domain, node.op_type) not in self.customs and not (domain == DOMAIN and node.op_type in HOST):
             raise PopulusError(
                 f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with --load FILE.py"
             )

@@ -104,12 +104,21 @@ def scales(c: Conversion, *positions: int) -> SSAValue:
 
 
 def qlinear_matmul(c: Conversion) -> Output:
-    """Exact in i32, then scaled. Source: ONNX QLinearMatMul-21."""
+    """Exact in i32, then scaled; scales and zero points are one for all, one for each row of a, one for each column of b.
+
+    Source: ONNX QLinearMatMul-21.
+    """
     a, b = c.input(0), c.input(3)
-    if any(shape(c.input(i)) not in ((), (1,)) for i in (1, 2, 4, 5, 6, 7)):
-        raise PopulusError("scales and zero points of rows and columns are not supported; one for each matrix is")
-    product = c.insert(popart.MatMulOp(centred(c, a, c.input(2), ()), centred(c, b, c.input(5), ())))
-    factor = c.reshape(scales(c, 1, 4, 6), ())
+
+    def along(i: int, rows: bool) -> tuple[int, ...]:
+        found = shape(c.input(i))
+        return () if found in ((), (1,)) else (*found, 1) if rows and len(found) == 1 else found
+
+    if any(along(i, False) for i in (6, 7)):
+        raise PopulusError("scales and zero points of the result's rows are not supported; one for all of it is")
+    product = c.insert(popart.MatMulOp(centred(c, a, c.input(2), along(2, True)), centred(c, b, c.input(5), along(5, False))))
+    of_a, of_b = (c.reshape(c.input(i), along(i, rows)) for i, rows in ((1, True), (4, False)))
+    factor = c.insert(popart.DivOp(c.insert(popart.MulOp(c.cast(of_a, f32), c.cast(of_b, f32))), c.reshape(c.cast(c.input(6), f32), ())))
     zero = c.reshape(c.cast(c.input(7), f32), ())
     return saturated(c, c.insert(popart.MulOp(c.cast(product, f32), factor)), zero, element(c.input(7)))
 

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
 
-from populus.tools.onnx_suite import CASES, PAGE, Outcome, cases, outcome, page, recorded
+from populus.tools.onnx_suite import CASES, PAGE, PASSING, Outcome, cases, outcome, page, recorded, without_sizes
 
 RECORDED = recorded()
 
@@ -46,3 +47,19 @@ def test_few_cases_involve_the_host_and_most_pass():
 
 def test_the_page_of_coverage_is_what_is_recorded():
     assert PAGE.read_text() == page(RECORDED), "write it anew: python -m populus.tools.onnx_suite --write"
+
+
+# -- with every dimension of every input symbolic
+
+NOT_SYMBOLIC = set(without_sizes())
+SAMPLE = random.Random(0).sample(sorted(cases()), 100)  # the whole is run by the command: --symbolic
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_case_ends_the_same_way_without_the_sizes_of_its_inputs(name: str):
+    found = outcome(cases()[name], symbolic=True)
+    assert (found.status in ("passed", *PASSING)) == (name not in NOT_SYMBOLIC), found.reason
+
+
+def test_nearly_all_cases_pass_without_the_sizes_of_their_inputs():
+    assert len(cases()) - len(NOT_SYMBOLIC) >= 1900

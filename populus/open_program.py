@@ -1,0 +1,116 @@
+"""Models whose dimensions are open: a program for each size that arrives, compiled when it first does, and kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from populus.api import Program
+from populus.dialects.diagnostics import PopulusError, did_you_mean
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from populus.api import Arrays, Signature, Source
+    from populus.lowering.pipeline import Pipeline
+
+KEPT = 16  # programs; that which was used longest ago goes first
+
+
+class OpenProgram(Program):
+    """What `compile` gives for a model with open dimensions: `run` takes inputs of any size that the model allows.
+
+    `names`: of the open dimensions of each input, by position. `specialise` compiles for sizes by name. What is of one program (levels,
+    profile, signature) is asked of `sized(n=..)`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        pipeline: Pipeline,
+        engine: str,
+        level: str,
+        names: Mapping[str, Mapping[int, str]],
+        specialise: Callable[[Mapping[str, int]], Program],
+    ):
+        super().__init__(source, pipeline, engine, level)
+        self.names = names
+        self.specialise = specialise
+        self._kept: OrderedDict[tuple[tuple[str, int], ...], Program] = OrderedDict()
+
+    def build(self, progress: Callable[[int, str], None] | None = None) -> None:
+        """Reads the model; there is nothing to compile before sizes are known. Raises PopulusError."""
+        self.source.module(self.source.context())
+
+    def sized(self, **sizes: int) -> Program:
+        """The program for these sizes of dimensions, compiled if it is not kept. Raises PopulusError."""
+        key = tuple(sorted(sizes.items()))
+        if key not in self._kept:
+            self._kept[key] = self.specialise(sizes)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
+        """The outputs for inputs of these sizes. Raises PopulusError for inputs that are not the model's, or that disagree in a size."""
+        return self.sized(**self._sizes(inputs)).run_at(level, inputs)
+
+    def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
+        import numpy as np
+
+        found: dict[str, tuple[int, str]] = {}
+        for name, dimensions in self.names.items():
+            if name not in inputs:
+                raise PopulusError(f"input '{name}' is missing{did_you_mean(name, inputs)}")
+            shape = np.shape(inputs[name])
+            for d, dimension in dimensions.items():
+                if d >= len(shape):
+                    raise PopulusError(f"input '{name}' has shape {list(shape)}; the model states a dimension '{dimension}' at {d}")
+                size, first = found.setdefault(dimension, (shape[d], name))
+                if size != shape[d]:
+                    raise PopulusError(f"dimension '{dimension}' is {size} in input '{first}' and {shape[d]} in '{name}'")
+        return {dimension: size for dimension, (size, _) in found.items()}
+
+    def module(self, level: str) -> ModuleOp:
+        """Raises PopulusError that says which dimension to bind."""
+        return self._unbound().module(level)
+
+    @property
+    def signature(self) -> Signature:
+        """Raises PopulusError that says which dimension to bind."""
+        return self._unbound().signature
+
+    def _unbound(self) -> Program:
+        """Compiles without the sizes, which fails with the place and the name of the first that is missing."""
+        return self.specialise({})
+
+
+def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
+    """The open dimensions of a model's inputs, by input and position; none of a module, or where an input's rank is not stated."""
+    from onnx import ModelProto
+
+    model = source.model
+    if isinstance(model, ModelProto):
+        proto = model
+    elif isinstance(model, str) or hasattr(model, "__fspath__"):
+        path = Path(model)  # pyright: ignore[reportArgumentType], a path by the line above
+        if path.suffix != ".onnx" or not path.exists():
+            return {}
+        from populus.lowering.import_onnx.read import read_model
+
+        proto = read_model(path)
+    else:
+        return {}
+    initial = {i.name for i in proto.graph.initializer} | {i.values.name for i in proto.graph.sparse_initializer}
+    found: dict[str, dict[int, str]] = {}
+    for i in proto.graph.input:
+        if i.name in initial or not i.type.HasField("tensor_type"):
+            continue
+        for d, dimension in enumerate(i.type.tensor_type.shape.dim):
+            name = dimension.dim_param or f"{i.name}.{d}"
+            if not dimension.HasField("dim_value") and name not in source.dims:
+                found.setdefault(i.name, {})[d] = name
+    return found

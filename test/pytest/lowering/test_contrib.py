@@ -1,0 +1,101 @@
+"""Ops of com.microsoft, node by node, against onnxruntime's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+import populus
+from populus.dialects.diagnostics import PopulusError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2, 3, 4)).astype(np.float32)
+W = RNG.normal(size=(4, 5)).astype(np.float32)
+Q = RNG.integers(0, 255, (2, 4, 6, 6), np.uint8)
+ROW = RNG.normal(size=4).astype(np.float32)
+
+
+def scalar(value, dtype=np.float32):
+    return np.array(value, dtype)
+
+
+def q(array, scale, zero):
+    return [array, scalar(scale), scalar(zero, np.uint8)]
+
+
+MATRIX = RNG.integers(0, 255, (3, 4), np.uint8)
+WEIGHTS = RNG.integers(-127, 127, (4, 5), np.int8)
+OUT = [scalar(0.05), scalar(100, np.uint8)]
+CASES = {
+    "BiasGelu": ([X, ROW], {}),
+    "DynamicQuantizeMatMul": ([X, WEIGHTS, scalar(0.02), scalar(3, np.int8), RNG.normal(size=5).astype(np.float32)], {}),
+    "FastGelu": ([X, ROW], {}),
+    "FusedConv": (
+        [RNG.normal(size=(1, 2, 5, 5)).astype(np.float32), RNG.normal(size=(3, 2, 3, 3)).astype(np.float32)],
+        {"activation": "Relu", "pads": [1, 1, 1, 1]},
+    ),
+    "FusedMatMul": ([X, RNG.normal(size=(2, 5, 4)).astype(np.float32)], {"alpha": 0.5, "transB": 1}),
+    "Gelu": ([X], {}),
+    "MatMulIntegerToFloat": ([MATRIX, WEIGHTS, scalar(0.1), np.linspace(0.01, 0.05, 5).astype(np.float32), scalar(7, np.uint8)], {}),
+    "QGemm": (
+        [
+            *q(MATRIX, 0.1, 120),
+            np.ascontiguousarray(WEIGHTS.T),
+            np.linspace(0.01, 0.05, 5).astype(np.float32),
+            np.zeros(5, np.int8),
+            np.arange(5, dtype=np.int32),
+            *OUT,
+        ],
+        {"transB": 1},
+    ),
+    "QLinearAdd": ([*q(Q, 0.1, 120), *q(Q[:1], 0.2, 3), *OUT], {}),
+    "QLinearAveragePool": ([*q(Q, 0.1, 120), *OUT], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "QLinearConcat": ([*OUT, *q(Q, 0.1, 120), *q(Q, 0.05, 100)], {"axis": 1}),
+    "QLinearGlobalAveragePool": ([*q(Q, 0.1, 120), *OUT], {}),
+    "QLinearLeakyRelu": ([*q(Q, 0.1, 120), *OUT], {"alpha": 0.2}),
+    "QLinearMul": ([*q(Q, 0.1, 120), *q(Q[:1], 0.02, 3), *OUT], {}),
+    "QLinearSigmoid": ([*q(Q, 0.1, 120), scalar(1 / 256), scalar(0, np.uint8)], {}),
+    "QuickGelu": ([X], {"alpha": 1.5}),
+    "SkipLayerNormalization": ([X, X[::-1].copy(), ROW, ROW + 1, ROW * 2], {"epsilon": 1e-5}),
+    "SkipSimplifiedLayerNormalization": ([X, X[::-1].copy(), ROW], {"epsilon": 1e-5}),
+}
+
+
+def model(op, inputs, **attributes):
+    names = [f"x{i}" for i in range(len(inputs))]
+    node = helper.make_node(op, names, ["y"], "node", domain="com.microsoft", **attributes)
+    infos = [helper.make_tensor_value_info("x0", helper.np_dtype_to_tensor_dtype(inputs[0].dtype), list(inputs[0].shape))]
+    tensors = [numpy_helper.from_array(x, n) for n, x in zip(names[1:], inputs[1:])]
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")], tensors)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("op", CASES)
+def test_an_op_gives_what_onnxruntimes_does(op):
+    inputs, attributes = CASES[op]
+    made = model(op, inputs, **attributes)
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": inputs[0]})
+    found = populus.compile(made, tiles=4).run({"x0": inputs[0]})["y"]
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    if wanted.dtype.kind == "f":
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    else:  # halves may be rounded either way
+        assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+
+
+def test_what_is_not_supported_says_so():
+    for op, attributes, said in [
+        (
+            "FusedConv",
+            {"activation": "Clip"},
+            "'node': FusedConv: FusedConv with the activation Clip is not supported; Relu, Tanh and Sigmoid are",
+        ),
+        ("QLinearGlobalAveragePool", {"channels_last": 1}, "QLinearGlobalAveragePool with channels_last is not supported"),
+        ("Inverse", {}, "there is no op Inverse in the custom domain 'com.microsoft'"),
+    ]:
+        inputs = CASES[op][0] if op in CASES else [X]
+        with pytest.raises(PopulusError, match=said):
+            populus.compile(model(op, inputs, **attributes))
