@@ -24,6 +24,7 @@ class Formulas:
         self.leaves = list(leaves)
         self.known: dict[SSAValue, Polynomial] = {v: leaf(i) for i, v in enumerate(leaves)}
         self.ops: dict[Operation, None] = {}
+        self.begun = 0
 
     def of(self, value: SSAValue) -> Polynomial:
         """Raises NoNormalForm."""
@@ -38,8 +39,9 @@ class Formulas:
         if op is None:
             self.leaves.append(value)
             return leaf(len(self.leaves) - 1)
-        if len(self.ops) >= DEEPEST:
+        if self.begun >= DEEPEST:  # counted on the way in: a chain has no end before
             raise NoNormalForm
+        self.begun += 1
         operands = {i: self.of(o) for i, o in enumerate(op.operands, 1)}
         self.ops[op] = None
         return normal_form(op.formula(), operands)

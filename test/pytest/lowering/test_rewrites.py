@@ -91,6 +91,14 @@ def test_a_pattern_says_when_it_is_legal_and_has_a_test(name: str) -> None:
     assert f"`{name}`" in (FOLDER.parents[2] / "docs/pipelines.md").read_text(), f"docs/pipelines.md does not name {name}"
 
 
+def test_a_long_chain_of_element_wise_ops_is_no_deep_recursion() -> None:
+    steps = "".join(f"%t{i + 1} = popart.mul %t{i}, %t0 : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>\n" for i in range(1000))
+    text = f"func.func @main(%t0: tensor<3xf32>) -> tensor<3xf32> {{ {steps} func.return %t1000 : tensor<3xf32> }}"
+    module = LocatingParser(context(), text).parse_module()
+    PopartFusePass().apply(context(), module)
+    verify(module)
+
+
 def test_a_pattern_of_a_loaded_file_is_applied_where_the_file_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
