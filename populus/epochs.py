@@ -52,6 +52,7 @@ def train(
     seed: int = 0,
     schedule: Callable[[float], float] | None = None,
     labels: str | None = None,
+    places: tuple[str, str] = ("data", "validation data"),
     report: Callable[[Progress], None] | None = None,
     each_epoch: Callable[[TrainingSession], None] | None = None,
     warn: Callable[[str], None] | None = None,
@@ -63,14 +64,14 @@ def train(
     Each epoch goes through the samples in an order that depends on `seed` and its number alone, in batches; what does not fill
     one is left out. `schedule(done)`: the factor of the learning rate, by the share of all steps that is done. `checkpoint`: a
     folder to go on from, if there is something in it, and to write to at the end of each epoch and after each `every` steps;
-    resumed training is to the bit what it had been without interruption. `report` is told of each step, `each_epoch` of the end of
-    each epoch, and `warn` of damaged checkpoints that are passed over. `options` are those of
+    resumed training is to the bit what it had been without interruption. `places`: what errors call the data. `report` is told of
+    each step, `each_epoch` of the end of each epoch, and `warn` of damaged checkpoints that are passed over. `options` are those of
     `TrainingSession`. Raises PopulusError, and NotFinite where training diverges.
     """
     given = {**(hyper or {}), **({} if lr is None else {"lr": lr})}
     session = TrainingSession(model, loss=loss, optimizer=optimizer, batch=batch, hyper=given, seed=seed, **options)
-    known = session.samples(data, labels)
-    held = None if validate is None else session.samples(validate, labels, "validation data")
+    known = session.samples(data, labels, places[0])
+    held = None if validate is None else session.samples(validate, labels, places[1])
     per_epoch = len(known) // session.samples_per_step
     if not per_epoch:
         what = f"a batch of {session.batch}" if session.accumulate == 1 else f"{session.accumulate} batches of {session.batch}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from populus import checkpoint as checkpoints
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from populus.api import Arrays
+
+
+# What hyperparameters may be; those that are not here, at least 0.
+BOUNDS = {"beta1": (0.0, 1.0), "beta2": (0.0, 1.0), "rho": (0.0, 1.0)}
 
 
 class NotFinite(PopulusError):
@@ -87,6 +92,9 @@ class TrainingSession:
         self._optimizer = optimizer_of(optimizer)
         self.hyper = self._hyper(hyper or {})
         self.clips = {n: v for n, v in ((CLIP_NORM, clip_norm), (CLIP_VALUE, clip_value)) if v is not None}
+        for name, value in self.clips.items():
+            if not 0 < value < inf:
+                raise PopulusError(f"{name} = {value:g}; a positive number is expected")
         self.scale = None if loss_scale is None else LossScale.of(loss_scale)
         found = Trainable.read(model, dims or {}, load)
         self.batch, self.accumulate = found.batch if batch is None else batch, accumulate
@@ -124,6 +132,11 @@ class TrainingSession:
     def _hyper(self, given: Mapping[str, float]) -> dict[str, float]:
         if strange := [name for name in given if name not in self._optimizer.hyper]:
             raise PopulusError(f"{self.optimizer} has no hyperparameter '{strange[0]}'{did_you_mean(strange[0], self._optimizer.hyper)}")
+        for name, value in given.items():
+            low, high = BOUNDS.get(name, (0.0, inf))
+            if not (low <= value < high):
+                expected = f"at least {low:g}" + (f" and less than {high:g}" if high < inf else " and finite")
+                raise PopulusError(f"{name} = {value:g}; {expected} is expected")
         return {**self._optimizer.hyper, **given}
 
     def _zeros(self) -> Arrays:

@@ -100,6 +100,7 @@ def execute(args: argparse.Namespace) -> int:
         seed=args.seed,
         schedule=SCHEDULES[args.schedule],
         labels=args.labels,
+        places=(args.data, args.validate or ""),
         report=lines.report,
         warn=lambda line: print(f"populus: {line}", file=sys.stderr),
         hyper=_hyper(args.hyper),

@@ -399,7 +399,7 @@ def test_the_command_trains_validates_and_exports(populus, tmp_path):
         (["--hyper", "eps=small"], "--hyper eps=small: expected NAME=X with a number X"),
         (["--every", 3], "--every 3 needs --checkpoint"),
         (["--export", tmp_path / "none" / "t.onnx"], "there is no folder"),
-        (["--labels", "answers"], "there are no labels; its arrays are x, labels"),
+        (["--labels", "answers"], "train.npz: there are no labels; its arrays are x, labels"),
     ):
         refused = populus("train", *common, *wrong)
         assert refused.status == 1 and message in refused.err and refused.err.count("\n") == 1
