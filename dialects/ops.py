@@ -23,6 +23,8 @@ Value: TypeAlias = "SSAValue | Operation"
 Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float]"
 
 
+INPLACE = "inplace"  # an attribute: the number of the operand that the result is to overwrite, or -1 for none
+
 LOW_VALUE, HIGH_VALUE = 0.1, 1000.0  # Source: PopART's OutlineConsts
 
 
@@ -102,6 +104,15 @@ class TensorOp(IRDLOperation, ABC):
 
         Raises ShapeError (or VerifyException) saying what disagrees, with both shapes.
         """
+
+    def aliases(self) -> Sequence[tuple[int, int]]:
+        """(operand, result) pairs that may share memory: views, and what can be computed in place."""
+        return ()
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the op only shows memory in another way: it shares some, and computes nothing."""
+        return False
 
     def verify_(self) -> None:
         inferred = list(self.infer())

@@ -24,6 +24,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popart-optimize": lazily("populus.lowering.popart_optimize:PopartOptimizePass"),
     "popart-select-kernels": lazily("populus.lowering.popart_select_kernels:PopartSelectKernelsPass"),
     "popart-outline": lazily("populus.lowering.popart_outline:PopartOutlinePass"),
+    "popart-inplace": lazily("populus.lowering.popart_inplace:PopartInplacePass"),
     "popart-to-popops": lazily("populus.lowering.popart_to_popops:PopartToPopopsPass"),
     "popops-fuse": lazily("populus.lowering.popops_fuse:PopopsFusePass"),
     "popops-narrow": lazily("populus.lowering.popops_narrow:PopopsNarrowPass"),

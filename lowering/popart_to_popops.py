@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, between, locate, where
+from populus.dialects.ops import INPLACE, TensorOp
 from populus.dialects.popart.base import PopartOp
 
 
@@ -69,6 +71,7 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
         )
     new = between(block, before, op)
     locate(new, op.location)
+    _keep_mark(op, values)
     for old, value in zip(op.results, values):
         if value.name_hint is None:
             value.name_hint = old.name_hint
@@ -77,3 +80,15 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
     op.detach()
     op.erase()
     return new[0] if new else following
+
+
+def _keep_mark(op: PopartOp, values: Sequence[SSAValue]) -> None:
+    """What `op` is to overwrite, the library call that makes its result is."""
+    mark = op.attributes.get(INPLACE)
+    made = values[0].owner if values else None
+    if isinstance(mark, IntegerAttr) and isinstance(made, TensorOp):
+        number = mark.value.data
+        if number < 0:
+            made.attributes[INPLACE] = mark
+        elif op.operands[number] in made.operands:
+            made.attributes[INPLACE] = IntegerAttr(list(made.operands).index(op.operands[number]), i64)

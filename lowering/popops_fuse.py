@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -16,6 +16,7 @@ from populus.dialects.control import blocks_of
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.diagnostics import fused
 from populus.dialects.element_types import element_type_of, is_float, shape_of
+from populus.dialects.ops import INPLACE
 from populus.dialects.popops import MapOp, ReshapeOp
 
 MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
@@ -87,6 +88,7 @@ def fuse(op: MapOp, literals: bool) -> None:
         changed = True
     if not changed:
         return
+    marked = _marked(op)
     e, operands = _compacted(e, operands)
     if not operands or shapes.broadcast(*(shape_of(o.type) for o in operands)) != shape:
         return  # what was a literal gave the result its shape
@@ -98,9 +100,25 @@ def fuse(op: MapOp, literals: bool) -> None:
     new = MapOp(*operands, expr=e)
     new.location = location
     new.y.name_hint = op.y.name_hint
+    if marked is None:
+        new.attributes[INPLACE] = IntegerAttr(-1, i64)
+    elif marked in operands:
+        new.attributes[INPLACE] = IntegerAttr(operands.index(marked), i64)
     Rewriter.insert_op(new, InsertPoint.before(op))
     op.y.replace_all_uses_with(new.y)
     Rewriter.erase_op(op)
+
+
+def _marked(op: MapOp) -> SSAValue | None:
+    """What a map is to overwrite, or what the map that made that is: they become one. Its own result for anything; None for nothing."""
+    mark = op.attributes.get(INPLACE)
+    if not isinstance(mark, IntegerAttr):
+        return op.y
+    if mark.value.data < 0:
+        return None
+    value = op.operands[mark.value.data]
+    inner = value.owner
+    return _marked(inner) if isinstance(inner, MapOp) and value.has_one_use() else value
 
 
 def _literal(value: SSAValue) -> expr.Const | None:

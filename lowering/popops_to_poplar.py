@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, shape_of
-from populus.dialects.ops import ints
+from populus.dialects.ops import INPLACE, ints
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
@@ -43,11 +44,12 @@ from populus.lowering.to_poplar import ToPoplarPass
 def map_(op: MapOp, t: Tiles) -> Sequence[SSAValue]:
     """One family with the cut of its output, which is that of the operand it works on.
 
-    In place over an operand that nothing needs any more; otherwise in a new variable laid out like the largest operand.
+    In place over an operand that nothing needs any more, the one that is marked if there are several; otherwise
+    in a new variable laid out like the largest operand.
     """
     shape, element = op.y.type.get_shape(), op.y.type.element_type
     operands = [_aligned(t, t.view(o), len(shape)) for o in op.operands]
-    inplace = _overwritten(t, operands, shape, element)
+    inplace = _overwritten(t, operands, shape, element, op.attributes.get(INPLACE))
     grid = _followed(t, operands if inplace is None else [operands[inplace]], shape, element)
     y = t.var(shape, element, grid) if inplace is None else operands[inplace]
     names = [f"d{i}" for i in range(len(shape))]
@@ -69,9 +71,14 @@ def _aligned(t: Tiles, x: SSAValue, rank: int) -> SSAValue:
     return t.reshape(x, (1,) * (rank - len(x.type.shape)) + x.type.shape)
 
 
-def _overwritten(t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute) -> int | None:
-    """The operand that the result may overwrite, if there is one."""
-    for i, x in enumerate(operands):
+def _overwritten(
+    t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute, mark: Attribute | None
+) -> int | None:
+    """The operand that the result may overwrite, if there is one: the marked one, or else the first."""
+    marked = mark.value.data if isinstance(mark, IntegerAttr) else None
+    if marked is not None and marked < 0:
+        return None
+    for i, x in sorted(enumerate(operands), key=lambda numbered: numbered[0] != marked):
         if x.type != TensorType.of(shape, element) or not t.overwritable(x):
             continue
         same = [o for o in operands if root_of(o) is root_of(x)]

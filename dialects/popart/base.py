@@ -71,8 +71,11 @@ class PopartOp(TensorOp):
         """
         raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated or give its class `gradient`")
 
-    def aliases(self) -> Sequence[tuple[int, int]]:
-        """(operand, result) pairs that may share memory: views, and what can be computed in place."""
+    def inplace_priority(self) -> Sequence[tuple[int, float]]:
+        """(operand, priority) of those that the first result may overwrite. Of priority 0 or less: never. `popart-inplace` chooses.
+
+        Source: PopART's `inplacePriorityDefault`, where nearly all are 10.
+        """
         return ()
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
@@ -128,6 +131,9 @@ class ElementwiseOp(PopartOp):
 
     def aliases(self) -> Sequence[tuple[int, int]]:
         return [(i, 0) for i, o in enumerate(self.operands) if o.type == self.y.type]
+
+    def inplace_priority(self) -> Sequence[tuple[int, float]]:
+        return [(i, 10.0) for i, _ in self.aliases()]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.stretch(b, calls.map(b, self.formula(), *self.operands), shape_of(self.y.type))]

@@ -30,6 +30,10 @@ class _ViewOp(PopartOp):
     def aliases(self) -> Sequence[tuple[int, int]]:
         return ((0, 0),)
 
+    @property
+    def is_view(self) -> bool:
+        return True
+
 
 @irdl_op_definition
 class ReshapeOp(_ViewOp):

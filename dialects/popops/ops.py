@@ -62,8 +62,19 @@ class ReduceOp(TensorOp):
         return [tensor(shapes.reduced(shape, dims, keep=False), element_type_of(self.x.type))]
 
 
+class _ViewOp(TensorOp):
+    """Shows x in another way."""
+
+    def aliases(self) -> Sequence[tuple[int, int]]:
+        return ((0, 0),)
+
+    @property
+    def is_view(self) -> bool:
+        return True
+
+
 @irdl_op_definition
-class ReshapeOp(TensorOp):
+class ReshapeOp(_ViewOp):
     """The same elements in row-major order under another shape. Source: poplar::Tensor::reshape."""
 
     name = "popops.reshape"
@@ -76,7 +87,7 @@ class ReshapeOp(TensorOp):
 
 
 @irdl_op_definition
-class DimShuffleOp(TensorOp):
+class DimShuffleOp(_ViewOp):
     """Dimension i of the result is dimension permutation[i] of x. Source: poplar::Tensor::dimShuffle."""
 
     name = "popops.dim_shuffle"
@@ -89,7 +100,7 @@ class DimShuffleOp(TensorOp):
 
 
 @irdl_op_definition
-class BroadcastOp(TensorOp):
+class BroadcastOp(_ViewOp):
     """x stretched to `shape` as NumPy would (right-aligned, 1 repeats). Source: poplar::Tensor::broadcast."""
 
     name = "popops.broadcast"
@@ -105,7 +116,7 @@ class BroadcastOp(TensorOp):
 
 
 @irdl_op_definition
-class SliceOp(TensorOp):
+class SliceOp(_ViewOp):
     """`x[begins : ends : steps]` in every dimension; a negative step walks backwards (`ends` may then be -1, before the first).
 
     Bounds are within the dimension: nothing is clamped here. Source: poplar::Tensor::slice, subSample, reverse.

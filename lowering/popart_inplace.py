@@ -1,0 +1,146 @@
+"""`popart-inplace`: which operand an element-wise op is to write its result over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from populus.dialects.data import ConstantOp
+from populus.dialects.element_types import shape_of
+from populus.dialects.ops import HIGH_VALUE, INPLACE, TensorOp
+from populus.dialects.popart.base import PopartOp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PRODUCED = 10.0  # Source: PopART's UpdateInplacePrioritiesForIpu
+
+
+@dataclass(frozen=True)
+class PopartInplacePass(ModulePass):
+    """Marks ops with the operand that their result may overwrite: attribute `inplace`, its number.
+
+    An op's `inplace_priority` says which operands it can overwrite, the one of highest priority first; ops are asked in the order of
+    these priorities, later ones first. An operand that a product, a convolution or a norm made, through whatever views, is preferred by 10:
+    the result then has the layout that those chose. An operand may be overwritten where nothing reads its memory afterwards, through
+    whatever views or results that share it: it is not returned, no argument, constant, or value from outside of a region, no operand
+    of the same op shows other elements of it, and none of its elements stands for several.
+
+    A mark is a property: values stay what they are, and so do results. Lowering to tiles overwrites the marked operand where its
+    variable may be (`Tiles.overwritable` decides on memory), and another that may be where there is no mark. `never`: names of ops
+    that are not to overwrite anything; they are marked -1. Source: PopART's inplacing patterns.
+    """
+
+    name = "popart-inplace"
+
+    never: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in list(op.walk()):
+            for block in (block for region in inner.regions for block in region.blocks if inner is not op):
+                mark(block, frozenset(self.never))
+
+
+def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
+    """Marks the ops of a block."""
+    memory = _Memory(block)
+    candidates: list[tuple[float, int, int, PopartOp]] = []
+    for place, op in enumerate(block.ops):
+        if not isinstance(op, PopartOp) or not (stated := op.inplace_priority()):
+            continue
+        op.attributes.pop(INPLACE, None)
+        if op.name in never or op.name.partition(".")[2] in never:
+            op.attributes[INPLACE] = IntegerAttr(-1, i64)
+            continue
+        for operand, priority in stated:
+            produced = PRODUCED if _produced(op.operands[operand]) else 0.0
+            if priority > 0:
+                candidates.append((-priority - produced, -place, operand, op))
+    for _, _, operand, op in sorted(candidates, key=lambda entry: entry[:3]):
+        if INPLACE not in op.attributes and memory.overwritable(op, operand):
+            op.attributes[INPLACE] = IntegerAttr(operand, i64)
+            memory.share(op.operands[operand], op.results[0])
+
+
+def _produced(value: SSAValue) -> bool:
+    """Whether a value is what an op of much code made, seen through views."""
+    owner = value.owner
+    while isinstance(owner, TensorOp) and owner.is_view:
+        owner = owner.operands[0].owner
+    return isinstance(owner, TensorOp) and owner.OUTLINE_VALUE >= HIGH_VALUE
+
+
+class _Memory:
+    """Which values of a block share memory: views from the beginning, then what is marked."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.place = {op: i for i, op in enumerate(block.ops)}
+        self.group: dict[SSAValue, list[SSAValue]] = {}
+        for op in block.ops:
+            if isinstance(op, TensorOp) and op.is_view:
+                for operand, result in op.aliases():
+                    self.share(op.operands[operand], op.results[result])
+
+    def of(self, value: SSAValue) -> list[SSAValue]:
+        """The values that share a value's memory, itself too."""
+        return self.group.setdefault(value, [value])
+
+    def share(self, a: SSAValue, b: SSAValue) -> None:
+        first, second = self.of(a), self.of(b)
+        if first is not second:
+            first += second
+            for value in second:
+                self.group[value] = first
+
+    def overwritable(self, op: Operation, operand: int) -> bool:
+        """Whether an op may write its result over an operand."""
+        value, here = op.operands[operand], self.place[op]
+        if _repeats(value) or value.type != op.results[0].type:
+            return False
+        for shared in self.of(value):
+            owner = shared.owner
+            if not isinstance(owner, Operation) or owner.parent is not self.block or isinstance(owner, ConstantOp):
+                return False
+            if self.place[owner] >= here:
+                continue
+            if any(self._within(user) > here for user in _users(shared)):
+                return False
+            if any(o is shared for i, o in enumerate(op.operands) if o is not value and i != operand):
+                return False
+        return True
+
+    def _within(self, user: Operation) -> int:
+        """The place of the op of this block that a user is, or is inside."""
+        while user.parent is not self.block:
+            parent = user.parent_op()
+            assert parent is not None, user
+            user = parent
+        return self.place[user]
+
+
+def _users(value: SSAValue) -> Iterable[Operation]:
+    return (use.operation for use in value.uses)
+
+
+def _repeats(value: SSAValue) -> bool:
+    """Whether a view on the way to a value shows an element more than once."""
+    owner = value.owner
+    while isinstance(owner, TensorOp) and owner.is_view:
+        source = owner.operands[0]
+        if _count(value) > _count(source):
+            return True
+        value, owner = source, source.owner
+    return False
+
+
+def _count(value: SSAValue) -> int:
+    count = 1
+    for n in shape_of(value.type):
+        count *= n
+    return count
