@@ -397,7 +397,6 @@ FORMS = {
     "mean of volumes with padding": ("AveragePool", [draw(2, 3, 7, 9, 11)], (), {"count_include_pad": 1, **CUBE}),
     "sum of f16": ("ReduceSum", [draw(40, 50, dtype=H)], (np.array([0]),), {}),
     "sum of rows of f16": ("ReduceSum", [draw(40, 50, dtype=H)], (np.array([1]),), {}),
-    "softmax of f16": ("Softmax", [draw(40, 50, dtype=H)], (), {}),
     "normalised f16": ("LayerNormalization", [draw(40, 50, dtype=H)], (draw(50, dtype=H),), {}),
     "rows added": ("ScatterND", [draw(9, 50), np.array([[3], [8], [3]]), draw(3, 50)], (), {"reduction": "add"}),
     "rows set": ("ScatterND", [draw(9, 50, dtype="i8"), np.array([[3], [8]]), draw(2, 50, dtype="i8")], (), {}),
@@ -428,7 +427,7 @@ def test_a_transposed_copy_moves_every_element(shape):
         np.testing.assert_array_equal(target, source)
 
 
-@pytest.mark.parametrize("permutation", itertools.permutations(range(3)))
+@pytest.mark.parametrize("permutation", list(itertools.permutations(range(3))))
 def test_a_formula_that_reads_across_its_output_gives_the_same_bits(permutation):
     x, y = draw(16, 48, 32), draw(*(np.array([16, 48, 32])[list(permutation)]))
     nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=permutation), helper.make_node("Mul", ["t", "c"], ["y"])]
