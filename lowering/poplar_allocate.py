@@ -56,8 +56,8 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
         if top <= room:
             break
         if not without_copies(found, target, top - room):
-            highest = max(range(len(placed)), key=lambda i: placed[i] + found[i].largest, default=None)
-            tile = used.tile if highest is None else (found[highest].start + int(found[highest].bytes.argmax())) % target.tiles
+            last = max(range(len(placed)), key=lambda i: placed[i] + found[i].largest, default=None)
+            tile = used.tile if last is None else (found[last].start + int(found[last].bytes.argmax())) % target.tiles
             raise PopulusError(_too_much(target, top, tile, used))
     graph.attributes[PEAK] = IntegerAttr(top, i64)
     for tenant, address in zip(found, placed):
@@ -78,6 +78,11 @@ def _placed(found: Sequence[Tenant], target: Target, fit: str) -> list[int]:
         if _top(found, best) <= target.tile_bytes - target.reserved_bytes:
             break
     return best
+
+
+def highest(found: Sequence[Tenant], target: Target) -> int:
+    """The bytes of a tile up to the highest address of an allocation."""
+    return _top(found, _placed(found, target, "first"))
 
 
 def without_copies(found: Sequence[Tenant], target: Target, bytes: int) -> bool:

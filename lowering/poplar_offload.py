@@ -12,12 +12,27 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.diagnostics import PopulusError
-from populus.dialects.poplar import ConstOp, CopyOp, ExecuteOp, FuncOp, GraphOp, GridAttr, ParamOp, StorageOp, TensorType, VarOp, ViewOp
+from populus.dialects.poplar import (
+    CallOp,
+    ConstOp,
+    CopyOp,
+    ExecuteOp,
+    FuncOp,
+    GraphOp,
+    GridAttr,
+    ParamOp,
+    StorageOp,
+    StreamOutOp,
+    TensorType,
+    VarOp,
+    ViewOp,
+)
 from populus.dialects.poplar.memory import storage_of
-from populus.lowering.poplar_allocate import without_copies
+from populus.lowering.poplar_allocate import highest, without_copies
 from populus.runtime.memory import Tenant, layout, tenants, usage
 
 ROUNDS = 200  # in each of which one step that was too full has room
+SAFE = 0.8  # of a tile's memory, up to which no allocation was seen to fail
 AIM = 0.95  # of a tile's memory: what an allocation may need beyond what is alive
 
 
@@ -26,8 +41,9 @@ class PoplarOffloadPass(ModulePass):
     """Where more is alive than a tile holds, moves what the fullest step does not need to memory outside the tiles.
 
     A constant is loaded before each step that reads it; a variable is stored behind the last step that touched it and loaded
-    before the next. The largest first. Programs that fit stay as they are; `tile_bytes`: of each tile, instead of the
-    target's. Constants that lie on several tiles are spread before that. What does not fit even so `poplar-allocate` says.
+    before the next; copies, calls and streams that only read do so outside. The largest first. Programs that fit stay as
+    they are; `tile_bytes`: of each tile, instead of the target's. Constants that lie on several tiles are spread before that.
+    What does not fit even so `poplar-allocate` says.
     """
 
     name = "poplar-offload"
@@ -50,8 +66,12 @@ def offload(graph: GraphOp, room: int) -> None:
         used = usage(found, steps, target)
         over = used.peak_bytes - aim
         if over <= 0:
-            return
-        aim = int(AIM * room)
+            if used.peak_bytes <= SAFE * room or (top := highest(found, target)) <= room:
+                return
+            aim = min(aim, used.peak_bytes) - (top - room)  # an allocation has gaps
+            over = used.peak_bytes - aim
+        else:
+            aim = int(AIM * room)
         if without_copies(found, target, over):
             continue
         before = steps[used.step :: -1]  # the fullest step, and those before it
@@ -101,10 +121,23 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
     for op in (away, store):
         op.location = storage.location
     Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
-    later = [inside for user, inside in users if (a := _ancestor(user, block)) is not None and order[a] >= behind[0]]
-    assert storage.grid is not None, storage
-    _load(away, storage.grid, ops[behind[0]], later, storage)
+    later = [(order[a], inside) for user, inside in users if (a := _ancestor(user, block)) is not None and order[a] >= behind[0]]
+    # What only reads reaches outside by itself, until something else needs the variable on the tiles.
+    needed = next((i for i in behind if not all(_reads(op, storage) for at, op in later if at == i)), None)
+    _instead([op for at, op in later if needed is None or at < needed], storage, away.result, store)
+    if needed is not None:
+        assert storage.grid is not None, storage
+        _load(away, storage.grid, ops[needed], [op for at, op in later if at >= needed], storage)
     return True
+
+
+def _reads(op: Operation, storage: StorageOp) -> bool:
+    """Whether a step only copies what is in a variable to somewhere else: to a function's parameter, a variable, the host."""
+    mine = [i for i, v in enumerate(op.operands) if isinstance(v.type, TensorType) and storage_of(v) is storage]
+    if isinstance(op, CallOp):
+        kinds = [parameter for parameter, _ in op.bindings()]
+        return all(not kinds[i].written for i in mine)
+    return isinstance(op, StreamOutOp) or (isinstance(op, CopyOp) and mine == [0])
 
 
 def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operation], storage: StorageOp | None = None) -> None:
@@ -114,8 +147,13 @@ def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operat
     for op in (var, copy):
         op.location = source.location
     Rewriter.insert_op([var, copy], InsertPoint.before(step))
-    made: dict[SSAValue, SSAValue] = {(storage or source).result: var.result}
-    last: Operation = copy
+    _instead(users, storage or source, var.result, copy)
+
+
+def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, behind: Operation) -> None:
+    """Users of a variable's views see the same views of another, which are made behind an op."""
+    made: dict[SSAValue, SSAValue] = {storage.result: new}
+    last = behind
 
     def seen(value: SSAValue) -> SSAValue:
         nonlocal last
@@ -123,15 +161,15 @@ def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operat
             view = value.owner
             assert isinstance(view, ViewOp), view
             inner = seen(view.x)
-            new = view.clone()
-            new.operands = [inner, *list(new.operands)[1:]]
-            Rewriter.insert_op(new, InsertPoint.after(last))
-            made[value], last = new.y, new
+            same = view.clone()
+            same.operands = [inner, *list(same.operands)[1:]]
+            Rewriter.insert_op(same, InsertPoint.after(last))
+            made[value], last = same.y, same
         return made[value]
 
     for user in users:
         for i, operand in enumerate(user.operands):
-            if isinstance(operand.type, TensorType) and storage_of(operand) is (storage or source):
+            if isinstance(operand.type, TensorType) and storage_of(operand) is storage:
                 user.operands[i] = seen(operand)
 
 
