@@ -19,16 +19,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
-from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FunctionType, IntAttr, LocationAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.control import INDEX
 from populus.dialects.data import constant
 from populus.dialects.diagnostics import PopulusError, did_you_mean, named, place, verify
 from populus.dialects.element_types import element_of, tensor
 from populus.dialects.ops import Plain
-from populus.dialects.popart import POPART
+from populus.dialects.popart import POPART, LoopOp, YieldOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
 from populus.lowering.import_onnx.build import hint
@@ -54,6 +55,7 @@ class Builder:
         self._block = Block()
         self._inputs: list[str] = []
         self._outputs: dict[str, SSAValue] = {}
+        self._called: dict[Builder, None] = {}
         self._tokens: list[Token[Builder | None]] = []
         _GRAPHS[self._block] = name
 
@@ -126,10 +128,60 @@ class Builder:
         if not isinstance(value.owner, Block) and list(self._outputs.values()).count(value) == 1:
             hint(value, name)
 
+    def call(self, graph: Builder, *operands: SSAValue, times: int | None = None) -> tuple[SSAValue, ...]:
+        """The results of another graph on these operands, its inputs in order; the graph is a function of the module.
+
+        `times`: so often in a row, each time on the outputs of the time before as its first inputs; the other inputs stay the same.
+        Raises PopulusError for operands of other types or of another graph, for a graph without outputs, and one that calls this one.
+        """
+        location = call_site()
+        at, inputs, outputs = place(location), [a.type for a in graph._block.args], [v.type for v in graph._outputs.values()]
+        if not outputs:
+            raise PopulusError(f"{at}: graph '{graph.name}' has no output")
+        if graph is self or self in graph.functions():
+            raise PopulusError(f"{at}: graph '{graph.name}' calls itself")
+        if found := next((g.name for g in self.functions() if g.name == graph.name and g is not graph), None):
+            raise PopulusError(f"{at}: two graphs called '{found}' are called; give one of them another name")
+        if [o.type for o in operands] != inputs:
+            given, expected = (", ".join(map(str, types)) or "nothing" for types in ([o.type for o in operands], inputs))
+            raise PopulusError(f"{at}: graph '{graph.name}' takes {expected}; it is given {given}")
+        for i, operand in enumerate(operands):
+            self._own(i, operand, at)
+        if times is None:
+            made: Operation = CallOp(graph.name, list(operands), outputs)
+        else:
+            if times < 0 or outputs != inputs[: len(outputs)]:
+                why = f"{times} times" if times < 0 else "its outputs are not of its first inputs' types"
+                raise PopulusError(f"{at}: graph '{graph.name}' cannot be repeated: {why}")
+            block = Block(arg_types=[INDEX, *outputs])
+            inner = CallOp(graph.name, [*block.args[1:], *operands[len(outputs) :]], outputs)
+            block.add_ops([inner, YieldOp(*inner.results)])
+            made = LoopOp(operands[: len(outputs)], Region(block), trips=times)
+            inner.location = location
+        made.location = location
+        self._block.add_op(made)
+        self._called[graph] = None
+        return tuple(made.results)
+
+    def functions(self) -> list[Builder]:
+        """The graphs that this one calls, and those that they do."""
+        found: dict[Builder, None] = {}
+        for graph in self._called:
+            found |= dict.fromkeys([graph, *graph.functions()])
+        return list(found)
+
     def module(self) -> ModuleOp:
         """The module that was built so far; building may go on. Raises PopulusError if there is no output."""
         if not self._outputs:
             raise PopulusError(f"graph '{self.name}' has no output; name one with output(name, value)")
+        function = self._function("main")
+        function.attributes["input_names"] = ArrayAttr([StringAttr(n) for n in self._inputs])
+        function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in self._outputs])
+        module = ModuleOp([function, *(graph._function(graph.name, "private") for graph in self.functions())])
+        verify(module)
+        return module
+
+    def _function(self, name: str, visibility: str | None = None) -> FuncOp:
         block = Block(arg_types=[a.type for a in self._block.args])
         values: dict[SSAValue, SSAValue] = dict(zip(self._block.args, block.args))
         for old, new in zip(self._block.args, block.args):
@@ -140,12 +192,14 @@ class Builder:
             block.add_op(copy)
         outputs = [values[v] for v in self._outputs.values()]
         block.add_op(ReturnOp(*outputs))
-        function = FuncOp("main", ([a.type for a in block.args], [v.type for v in outputs]), Region(block))
-        function.attributes["input_names"] = ArrayAttr([StringAttr(n) for n in self._inputs])
-        function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in self._outputs])
-        module = ModuleOp([function])
-        verify(module)
-        return module
+        type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in outputs])
+        return FuncOp(name, type, Region(block), visibility=None if visibility is None else StringAttr(visibility))
+
+    def _own(self, number: int, operand: SSAValue, at: str | None) -> None:
+        """Raises PopulusError for an operand of another graph."""
+        if operand.owner is not self._block and operand.owner.parent_block() is not self._block:
+            other = _graph_of(operand)
+            raise PopulusError(f"{at}: operand {number} belongs to graph '{other}', not to graph '{self.name}'; pass it in as an input")
 
 
 _CURRENT: ContextVar[Builder | None] = ContextVar("populus graph", default=None)

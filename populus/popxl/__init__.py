@@ -15,7 +15,7 @@ Source: Graphcore, PopXL user guide.
 
 from populus.popxl import ops
 from populus.popxl.dtypes import bool, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32
-from populus.popxl.ir import DeviceToHostStream, Graph, HostToDeviceStream, Ir, d2h_stream, h2d_stream
+from populus.popxl.ir import DeviceToHostStream, Graph, HostToDeviceStream, Ir, TensorSpec, d2h_stream, h2d_stream
 from populus.popxl.session import Session
 from populus.popxl.tensor import Tensor, constant
 
@@ -26,6 +26,7 @@ __all__ = [
     "Ir",
     "Session",
     "Tensor",
+    "TensorSpec",
     "bool",
     "constant",
     "d2h_stream",

@@ -1,4 +1,4 @@
-"""Ops on tensors of the current graph: `host_load`, `host_store`, and every built-in op by its name: `ops.softmax(x, axis=1)`."""
+"""Ops on tensors of the current graph: `host_load`, `host_store`, `call`, `repeat`, and every built-in op: `ops.softmax(x, axis=1)`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from populus.builder import built_in, function_of
+from xdsl.ir import SSAValue
+
+from populus.builder import built_in, current, function_of
 from populus.dialects.diagnostics import PopulusError
-from populus.popxl.ir import DeviceToHostStream, HostToDeviceStream, graph
+from populus.popxl.ir import DeviceToHostStream, Graph, HostToDeviceStream, graph
 from populus.popxl.tensor import Tensor
 
 
@@ -34,6 +36,24 @@ def host_store(stream: DeviceToHostStream, t: Tensor) -> None:
         raise PopulusError(f"the tensor belongs to graph '{t.graph.name}', not to graph '{of.name}'; pass it in as an input")
     of.output(stream.name, t.ssa)
     of.stores[stream.name] = stream
+
+
+def call(graph: Graph, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+    """The outputs of a graph of `ir.create_graph` on these inputs, copied in. Raises PopulusError for inputs of other types."""
+    return _results(current().call(graph, *(t.ssa for t in inputs)))
+
+
+def repeat(graph: Graph, repeat_count: int, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+    """The same, `repeat_count` times in a row: a time's outputs are the first inputs of the next, the other inputs stay.
+
+    Raises PopulusError where the outputs are not of the first inputs' types.
+    """
+    return _results(current().call(graph, *(t.ssa for t in inputs), times=repeat_count))
+
+
+def _results(values: tuple[SSAValue, ...]) -> Tensor | tuple[Tensor, ...]:
+    found = tuple(Tensor(value, current()) for value in values)
+    return found[0] if len(found) == 1 else found
 
 
 @cache
