@@ -50,7 +50,7 @@ def loop(op: Loop, t: Tiles) -> Sequence[SSAValue]:
         assert most is not None, op
         made: Operation = RepeatOp(most, region)
     else:
-        made = WhileOp(flag, Region(), region)
+        made = WhileOp(flag, Region(), region, most)
     t.insert(made)
     for state in states:
         t.carry(state, made)

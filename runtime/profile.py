@@ -8,9 +8,9 @@ A compute set takes, one after the other (bulk-synchronous parallel):
     compute = max over tiles of the sum of its vertices, each with what it takes to start one
 
 Exchange phases of neighbouring steps are not merged, for an element that comes home in one may leave in the next. A repeat
-counts its body as often as it runs; of a while, one pass; of branches, the dearest. A call copies its arguments into the
-function's parameters, weights too, and results back, each on its tile where the layouts are the same. Transfers to and
-from the host take no cycles of the tiles; their bytes are in `host_bytes`.
+counts its body as often as it runs; a while as often as it may run, or one pass where that is open; of branches, the dearest
+counts. A call copies its arguments into the function's parameters, weights too, and results back, each on its tile where the
+layouts are the same. Transfers to and from the host take no cycles of the tiles; their bytes are in `host_bytes`.
 """
 
 from __future__ import annotations
@@ -185,8 +185,9 @@ class _Walk:
                     self.block(op.target().body.block, count)
                     self.steps += leaving
                 case WhileOp():
-                    self.block(op.before.block, count)
-                    self.block(op.body.block, count)
+                    turns = op.turns or 1
+                    self.block(op.before.block, count * turns)
+                    self.block(op.body.block, count * turns)
                 case IfOp():
                     self.branches(op, [op.then.block, op.otherwise.block], count)
                 case SwitchOp():

@@ -125,16 +125,26 @@ class RepeatOp(_Block):
 
 @irdl_op_definition
 class WhileOp(_Control):
-    """Runs `before`; while the predicate then holds, runs `body` and `before` again. Source: poplar RepeatWhileTrue."""
+    """Runs `before`; while the predicate then holds, runs `body` and `before` again. Source: poplar RepeatWhileTrue.
+
+    `most`: how often the body can run at most, where that is known; estimates count on it, nothing else does.
+    """
 
     name = "poplar.while"
     predicate = operand_def(TensorType)
+    most = opt_prop_def(IntegerAttr.constr(i64))
     before = region_def("single_block")
     body = region_def("single_block")
-    assembly_format = "$predicate `:` type($predicate) `before` $before `do` $body attr-dict"
+    assembly_format = "$predicate `:` type($predicate) (`most` $most^)? `before` $before `do` $body attr-dict"
 
-    def __init__(self, predicate: SSAValue, before: Region, body: Region):
-        super().__init__(operands=[predicate], regions=[before, body])
+    def __init__(self, predicate: SSAValue, before: Region, body: Region, most: int | None = None):
+        properties = {} if most is None else {"most": IntegerAttr(most, i64)}
+        super().__init__(operands=[predicate], regions=[before, body], properties=properties)
+
+    @property
+    def turns(self) -> int | None:
+        """The most iterations, if there is a bound."""
+        return None if self.most is None else self.most.value.data
 
     def verify_(self) -> None:
         _verify_scalar(self.predicate, (i1,), "the predicate")

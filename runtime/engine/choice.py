@@ -40,5 +40,5 @@ def _points(op: Operation) -> int:
         case CallOp():
             return _block(op.target().body.block)
         case _:
-            turns = op.count.value.data if isinstance(op, RepeatOp) else TURNS if isinstance(op, WhileOp) else 1
+            turns = op.count.value.data if isinstance(op, RepeatOp) else op.turns or TURNS if isinstance(op, WhileOp) else 1
             return turns * sum(_block(block) for region in op.regions for block in region.blocks)

@@ -121,10 +121,12 @@ def test_of_branches_the_dearest_counts_and_the_others_are_named():
     assert [s.label for s in of(VARIABLES + control + switch).steps] == ["conv"]
 
 
-def test_of_a_while_one_pass_counts():
+def test_of_a_while_as_many_passes_count_as_there_may_be_or_one():
     predicate = '%c = poplar.var "c" on [1] : !poplar.tensor<1xi1>\n'
     loop = "poplar.while %c : !poplar.tensor<1xi1> before {" + RELU + "} do {" + REDUCE + "}"
-    assert [s.label for s in of(VARIABLES + predicate + loop).steps] == ["relu", "reduce"]
+    assert [(s.label, s.count) for s in of(VARIABLES + predicate + loop).steps] == [("relu", 1), ("reduce", 1)]
+    bounded = loop.replace(" before", " most 7 before")
+    assert [(s.label, s.count) for s in of(VARIABLES + predicate + bounded).steps] == [("relu", 7), ("reduce", 7)]
 
 
 def test_a_copy_within_a_tile_exchanges_nothing():
