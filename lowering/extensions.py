@@ -27,7 +27,8 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
 from populus.dialects.popart.kernel import Kernel, know, problem
 from populus.dialects.poplar.codelets import register as register_codelet
-from populus.dialects.poplar.target import make_target
+from populus.dialects.poplar.target import Target, is_ours, make_target
+from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.rewriting import Pattern
@@ -49,6 +50,7 @@ class Extension:
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
     codelets: list[TileCode] = field(default_factory=list[TileCode])
     kernels: list[Kernel] = field(default_factory=list[Kernel])
+    targets: list[Target] = field(default_factory=list[Target])
     only: str | None = None  # the target that its kernels were added for, if for one
     patterns: list[type[Pattern[Any]]] = field(default_factory=list["type[Pattern[Any]]"])
 
@@ -164,13 +166,16 @@ def _collected(name: str, module: ModuleType) -> Extension:
     for value in vars(module).values():
         if isinstance(value, Dialect) and value.name not in {*DIALECTS, *SHARED_DIALECTS}:
             extension.dialects.append(value)
+        elif isinstance(value, Target) and not is_ours(value):
+            extension.targets.append(value)
+            register_target(value, name)
         elif isinstance(value, TileCode):
             extension.codelets.append(value)
             register_codelet(value)
         elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
     e = extension
-    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.kernels)):
+    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.kernels, e.targets)):
         raise PopulusError(
             f"{name}: defines no op, dialect, attribute, pass or pattern; an op is a class with @irdl_op_definition and a name"
         )

@@ -88,10 +88,10 @@ def compile(
         raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
     if tiles is not None and tiles < 1:
         raise PopulusError(f"tiles = {tiles}; a machine has at least 1")
-    Spec.of(target, tiles)
     if sample is not None and sample < 1:
         raise PopulusError(f"sample = {sample}; a family has at least 1 vertex to look at")
     loaded = list({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, load))}.values())
+    Spec.of(target, tiles)  # which a file may have brought in
     passes = dict(PASSES)
     for extension in loaded:
         passes.update(extension.passes)

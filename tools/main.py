@@ -15,6 +15,8 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
     "profile": "write where cycles and memory go, as a page and as data; compare two; find the smallest machine",
     "check-op": "run the whole contract of the ops in a file, and print what holds",
     "new-op": "write a file with an op of your own, and its test",
+    "new-target": "write a file with a machine of your own, and its test",
+    "check-compat": "compare the signatures of ops with those kept in a file",
     "docs-op": "print the page of an op, or what ops can state",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
     "train": "train a model on arrays from a file, with checkpoints",

@@ -101,6 +101,26 @@ PRESETS: dict[str, Target] = {
     )
 }
 
+_OWN = dict(PRESETS)
+
+
+def is_ours(target: Target) -> bool:
+    """Whether it is one of the machines above, and not of a file."""
+    return _OWN.get(target.name) is target
+
+
+def register(target: Target, place: str) -> None:
+    """Makes a machine known by its name; again, after its file has changed, in place of what it was.
+
+    Raises PopulusError for the name of a machine that is here already, or that another file defines.
+    """
+    if target.name in _OWN or _PLACES.get(target.name, place) != place:
+        other = "of ours" if target.name in _OWN else f"of {_PLACES[target.name]}"
+        raise PopulusError(f"{place}: target '{target.name}' is one {other}; give yours another name")
+    PRESETS[target.name], _PLACES[target.name] = target, place
+
+
+_PLACES: dict[str, str] = {}  # of machines from files
 _INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
 from itertools import product
+from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import onnx
@@ -381,3 +389,53 @@ def test_C4_a_model_larger_than_its_tiles_runs_by_way_of_memory_outside():
     plain = Pipeline.named("inference").remove("poplar-offload")
     with pytest.raises(PopulusError, match="the model needs .* KiB on tile"):
         populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 6 // 10}", tiles=4, pipeline=plain)
+
+
+def test_C22_a_target_of_one_s_own_is_one_file_that_passes_its_test(tool, tmp_path):
+    status, out, _ = tool("main", "new-target", "Mesh64", "--folder", tmp_path)
+    assert status == 0
+    assert [Path(line).name for line in out.splitlines()] == ["mesh64.py", "test_mesh64.py"]
+    made: dict[str, object] = {"__file__": str(tmp_path / "test_mesh64.py"), "__name__": "test_mesh64"}
+    code = compile((tmp_path / "test_mesh64.py").read_text(), "test_mesh64.py", "exec")
+    exec(code, made)
+    made["test_a_product_runs_on_it"]()
+    assert tool("main", "new-target", "Mesh64", "--folder", tmp_path)[2].endswith("there already; take another name or folder\n")
+    assert "'gc200' is there already" in tool("main", "new-target", "gc200", "--folder", tmp_path)[2]
+    (tmp_path / "other.py").write_text((tmp_path / "mesh64.py").read_text())
+    with pytest.raises(PopulusError, match=r"other.py: target 'mesh64' is one of .*mesh64.py; give yours another name"):
+        extensions.load(tmp_path / "other.py")
+    (tmp_path / "ours.py").write_text((tmp_path / "mesh64.py").read_text().replace('"mesh64"', '"gc200"'))
+    with pytest.raises(PopulusError, match="ours.py: target 'gc200' is one of ours; give yours another name"):
+        extensions.load(tmp_path / "ours.py")
+
+
+def test_C22_the_guide_names_what_a_target_states(root):
+    from dataclasses import fields
+
+    from populus.dialects.poplar.target import Target
+
+    guide = (root / "docs/new-target.md").read_text()
+    assert all(f"`{f.name}`" in guide for f in fields(Target))
+
+
+@pytest.mark.skipif(int(version("setuptools").partition(".")[0]) < 77, reason="pyproject.toml asks for setuptools 77 to build with")
+def test_C21_the_tutorial_runs_from_a_wheel_in_under_a_minute(root, tmp_path):
+    source, site, work = tmp_path / "source", tmp_path / "site", tmp_path / "work"
+    work.mkdir()
+    left_out = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "test", "benchmarks", "Output")
+    shutil.copytree(root, source, symlinks=True, ignore=left_out)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(tmp_path)]
+    built = subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=False, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    start = perf_counter()
+    for command in (
+        ["-c", f"import populus; assert populus.__file__.startswith({str(site)!r})"],
+        ["-m", "populus.tools.main", "new-op", "SmoothStep"],
+        ["-m", "populus.tools.main", "check-op", "smooth_step.py"],
+    ):
+        done = subprocess.run([sys.executable, *command], check=False, cwd=work, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert perf_counter() - start < 60

@@ -400,3 +400,31 @@ def test_F24_two_shapes_are_planned_in_two_ways():
     wide, deep = axes((512, 64), (64, 512)), axes((4, 8192), (8192, 4))
     assert not re.search(r"\bk = \d+ in ", wide)  # each tile has all of the sum
     assert re.search(r"\bk = \d+ in \d+", deep)  # the sum is shared, and partial results are added
+
+
+def test_F17_signatures_are_those_that_were_promised(tool, root):
+    """Whoever adds an attribute without a default, or takes one away, reads it here; what only adds is written with --write."""
+    status, _, errors = tool("main", "check-compat", root / "test/seeds/data/signatures.json")
+    assert (status, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "breaks"),
+    [
+        ("alpha = number", "beta = number()\n    alpha = number", "attribute 'beta' is new and has no default", True),
+        ("alpha = number", "beta = number(1.0)\n    alpha = number", "attribute 'beta' is new", False),
+        ("number(0.01", "number(0.02", "the default of 'alpha' was 1.000000e-02 : f32, and is 2", True),
+        ("high=1", "high=2", "'alpha' allowed float, -1 .. 1, and allows float, -1 .. 2", True),
+        ("f16, f32, f64)", "f16, f32)", "operand 'x' was of f16, f32, f64, and is of f16, f32", True),
+        ('LeakyRelu", 1)', 'LeakyRelu", (1, 2))', "its ONNX identity was", False),
+        ('LeakyRelu", 1)', 'LeakyRelu", 2)', "its ONNX identity was", True),
+        ("acme.leaky_relu", "acme.leaky", "acme.leaky_relu: is gone", True),
+    ],
+)
+def test_F17_changes_of_a_definition_are_classified(old, new, said, breaks, changed, tool, tmp_path):
+    before = tmp_path / "old.json"
+    assert tool("main", "check-compat", before, "--load", changed(), "--write")[0] == 0
+    status, out, errors = tool("main", "check-compat", before, "--load", changed((old, new)))
+    assert status == int(breaks)
+    assert said in out
+    assert ("changes break what was there" in errors) == breaks

@@ -1,0 +1,80 @@
+"""write a file with a machine of your own, and its test: `populus new-target Mesh64` makes mesh64.py and test_mesh64.py"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar.target import PRESETS, is_ours
+
+TARGET = '''"""{stem}: a machine of your own. `populus run MODEL --load {stem}.py --target {stem}` runs a model on a model of it."""
+
+from populus.dialects.poplar.target import IPU_TYPES, KIB, Target
+
+MACHINE = Target(
+    "{stem}",
+    tiles=64,
+    tile_bytes=256 * KIB,
+    clock_hz=1e9,
+    workers=4,  # threads of a tile
+    exchange_bytes=4,  # that a tile receives or sends in a cycle
+    exchange_setup_cycles=30,
+    sync_cycles=150,
+    vector_bytes=8,  # of one vector instruction
+    conv_units=4,  # of the matrix unit, for floats
+    reserved_bytes=4 * KIB,
+    types=IPU_TYPES,  # element types that a tile holds
+)
+'''
+
+TEST = '''"""Programs for {stem} are legal there, fit, and give what the host gives."""
+
+from pathlib import Path
+
+import numpy as np
+
+import populus
+from populus.lowering.legality import illegal
+
+FILE = Path(__file__).with_name("{stem}.py")
+
+
+def test_a_product_runs_on_it() -> None:
+    with populus.Builder() as b:
+        b.output("y", b.op("relu", b.op("matmul", b.input("x", (32, 48)), b.input("w", (48, 16)))[0])[0])
+    program = populus.compile(b.module(), target="{stem}", load=[FILE], engine="strict")
+    inputs = program.signature.random()
+    expected = populus.compile(b.module()).run(inputs)["y"]
+    assert np.allclose(program.run(inputs)["y"], expected, rtol=1e-5, atol=1e-5)
+    assert not illegal(program.module("poplar"), "{stem}")
+    summary = program.profile().summary
+    assert summary["fits"]
+    assert summary["cycles"] > 0
+'''
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `populus new-target`."""
+    parser.add_argument("name", metavar="NAME", help="its name, such as mesh64")
+    parser.add_argument("--folder", default=".", metavar="DIR", help="where to write the files (here)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    stem = args.name.lower()
+    taken = stem in PRESETS and is_ours(PRESETS[stem])
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", stem) or taken:
+        why = "there already" if taken else "no name for a machine; letters and digits are expected, such as mesh64"
+        raise PopulusError(f"'{args.name}' is {why}")
+    folder = Path(args.folder)
+    if not folder.is_dir():
+        raise PopulusError(f"{folder}: no such folder")
+    files = {folder / f"{stem}.py": TARGET, folder / f"test_{stem}.py": TEST}
+    if there := [path for path in files if path.exists()]:
+        raise PopulusError(f"{there[0]}: there already; take another name or folder")
+    for path, text in files.items():
+        path.write_text(text.format(stem=stem))
+        print(path)
+    return 0
