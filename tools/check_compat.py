@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart import POPART
@@ -100,10 +100,10 @@ def _op_changes(old: Signature, new: Signature) -> Iterator[tuple[str, bool]]:
                 yield f"the default of '{name}' was {default}, and is {default_now}", True
             if allowed != allowed_now:
                 yield f"'{name}' allowed {allowed}, and allows {allowed_now}", True
-    if old["onnx"] != new["onnx"]:
-        grows = old["onnx"] is None or (new["onnx"] is not None and old["onnx"][:2] == new["onnx"][:2])
-        kept = grows and (old["onnx"] is None or set(old["onnx"][2]) <= set(new["onnx"][2]))
-        yield f"its ONNX identity was {old['onnx']}, and is {new['onnx']}", not kept
+    was, now = cast("list[Any] | None", old["onnx"]), cast("list[Any] | None", new["onnx"])
+    if was != now:
+        kept = was is None or (now is not None and was[:2] == now[:2] and set(was[2]) <= set(now[2]))
+        yield f"its ONNX identity was {was}, and is {now}", not kept
 
 
 def _values(what: str, old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> Iterator[tuple[str, bool]]:
@@ -124,10 +124,9 @@ def _values(what: str, old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]
 
 def _read(path: str) -> dict[str, Signature]:
     try:
-        found = json.loads(decode(read_bytes(path), path))
-        keys = {"operands", "results", "attributes", "onnx"}
-        if not isinstance(found, dict) or not all(isinstance(s, dict) and keys <= s.keys() for s in found.values()):
+        found = cast("dict[str, Signature]", json.loads(decode(read_bytes(path), path)))
+        if not all({"operands", "results", "attributes", "onnx"} <= s.keys() for s in found.values()):
             raise ValueError("other keys than operands, results, attributes, onnx")
         return found
-    except ValueError as error:
+    except (ValueError, AttributeError) as error:
         raise PopulusError(f"{path}: no signatures of ops: {error}; --write makes such a file") from error
