@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from conftest import Command
 from onnx import helper, numpy_helper
+from ops import Case as OpCase
+from ops import cases as op_cases
 from wheel import LEFT_OUT, Case, cases
 from xdsl.dialects.builtin import bf16
 
@@ -29,6 +31,8 @@ from populus.runtime.engine.native.program import NativeProgram
 from populus.runtime.engine.native.walker import WORKER
 from populus.runtime.session import Session
 
+OPS = list(op_cases())
+TOLERANCES = {1: 0.13, 2: 1e-2, 4: 1e-5, 8: 1e-12}  # by bytes of an element: sums have another order, exp another polynomial
 RUN = [case for case in cases() if case.name not in LEFT_OUT]
 
 
@@ -435,3 +439,20 @@ def test_a_formula_that_reads_across_its_output_gives_the_same_bits(permutation)
     graph = helper.make_graph(nodes, "across", inputs, [helper.make_empty_tensor_value_info("y")], [numpy_helper.from_array(y, "c")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     np.testing.assert_array_equal(populus.compile(model, tiles=4, engine="native").run({"x": x})["y"], x.transpose(permutation) * y)
+
+
+@pytest.mark.parametrize("case", OPS, ids=lambda case: case.id)
+def test_an_op_gives_what_numpy_gives(case: OpCase):
+    program = populus.compile(case.module(), tiles=4, engine="numpy")
+    inputs = program.signature.checked(case.inputs)
+    expected = program.session.run(inputs)
+    found = Session(program.module("poplar"), "native").run(inputs)
+    for name, e in expected.items():
+        if e.dtype.kind in "biuO":
+            np.testing.assert_array_equal(found[name], e)
+            continue
+        tolerance = TOLERANCES[e.dtype.itemsize]
+        # What is summed may cancel, so inputs say what is large too.
+        arrays = [a.astype("f8") for a in (e, *inputs.values()) if a.dtype.kind not in "biuO"]
+        scale = max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in arrays)
+        np.testing.assert_allclose(found[name].astype("f8"), e.astype("f8"), rtol=tolerance, atol=tolerance * scale)
