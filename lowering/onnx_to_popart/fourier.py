@@ -104,6 +104,8 @@ def stft(c: Conversion) -> Output:
     import numpy as np
 
     x, window = c.input(0), c.optional(2)
+    if len(shape(x)) == 2:  # PyTorch's exporter leaves the last dimension of a real signal out
+        x = c.reshape(x, (*shape(x), 1))
     step = int(c.known(1).reshape(-1)[0])
     length = int(c.known(3).reshape(-1)[0]) if c.has(3) else shape(window)[0] if window is not None else shape(x)[1]
     frames = 1 + (shape(x)[1] - length) // step
