@@ -79,7 +79,10 @@ class Team:
     def _started(self) -> list[SimpleQueue[int]]:
         for i in range(1, self.size):
             wake = SimpleQueue[int]()
-            threading.Thread(target=self._serve, args=(wake,), name=f"populus-{i}", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(wake,), name=f"populus-{i}", daemon=True).start()
+            except RuntimeError:  # the system gives no more: those that are there do
+                break
             self._wake.append(wake)
         return self._wake
 

@@ -254,3 +254,11 @@ def test_without_a_name_small_programs_run_on_numpy_and_others_as_machine_code(m
         Session(large, "native")
     with pytest.raises(PopulusError, match="the native engine checks no sample of vertices"):
         Session(large, "native", sample=2)
+
+
+def test_where_no_thread_can_be_started_one_does_all(shared, monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    np.testing.assert_array_equal(Session(parsed(DOUBLED), "native", threads=7).run({"x": X})["y"], 302 * X)
