@@ -439,3 +439,26 @@ def test_C21_the_tutorial_runs_from_a_wheel_in_under_a_minute(root, tmp_path):
         done = subprocess.run([sys.executable, *command], check=False, cwd=work, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert perf_counter() - start < 60
+
+
+def test_C3_a_convolution_and_its_relu_need_one_buffer():
+    from populus.dialects.popart import ConvOp
+    from populus.dialects.poplar import VarOp
+    from populus.lowering.popart_inplace import PopartInplacePass
+
+    with populus.Builder() as b:
+        x, w = b.input("x", (1, 4, 16, 16)), b.input("w", (64, 4, 3, 3))
+        y = b.op(ConvOp, x, w, strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), group=1, name="conv")[0]
+        b.output("y", b.op("relu", y, name="relu")[0])
+    kept = Pipeline(tuple(p for p in Pipeline.named("inference-plain").passes if p.name != "popart-inplace"))
+    kept = kept.insert_before("popart-to-popops", PopartInplacePass(never=("relu",)))
+    programs = [populus.compile(b.module(), target="gc200", tiles=4, pipeline=p) for p in (kept, "inference")]
+    buffers = [[op.label.data for op in p.module("poplar").walk() if isinstance(op, VarOp)] for p in programs]
+    assert len(buffers[0]) == 4
+    assert len(buffers[1]) == 3  # x, w, and one that is the convolution's and then the relu's
+    before, after = (p.profile().summary for p in programs)
+    output = 64 * 16 * 16 * 4 // 4  # bytes of it on each of the tiles
+    assert before["peak_tile_bytes"] >= 2 * output > after["peak_tile_bytes"]
+    assert (before["compute_sets"], after["compute_sets"]) == (2, 1)
+    inputs = programs[0].signature.random()
+    assert programs[0].run(inputs)["y"].tobytes() == programs[1].run(inputs)["y"].tobytes()

@@ -28,6 +28,7 @@ from populus.lowering import extensions
 from populus.lowering.import_onnx import import_onnx
 from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
 from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.lowering.popart_inplace import PopartInplacePass
 from populus.lowering.popart_outline import PopartOutlinePass
 from populus.lowering.popart_seed import PopartSeedPass
 from populus.lowering.program_cache import ProgramCache, signature_module
@@ -678,3 +679,59 @@ def test_P17_the_least_recently_used_go_first(example, tmp_path):
     program, signature = (populus.compile(modules[2], tiles=2).module(level) for level in ("poplar", "popart"))
     ProgramCache(tmp_path, limit=size + 10).put("c" * 64, program, signature_module(signature))
     assert [cached(m, tmp_path)[1] for m in modules[1::-1]] == [True, False]
+
+
+PREFERS = '''
+
+from populus.dialects.popart.base import BinaryOp
+
+
+@irdl_op_definition
+class BlendOp(BinaryOp):
+    """`y = (a + 3 b) / 4`. Source: a test."""
+
+    name = "acme.blend"
+
+    def forward(self, a: Expr, b: Expr) -> Expr:
+        return (a + 3 * b) * 0.25
+
+    def inplace_priority(self):
+        return [(0, FIRST), (1, SECOND)]
+
+
+blend = function_of(BlendOp)
+'''
+
+
+def marked(module):
+    """(the op's name, the operand that it overwrites, its alpha)"""
+    PopartInplacePass().apply(context(), module)
+    return [
+        (op.name, op.attributes["inplace"].value.data, op.properties.get("alpha"))
+        for op in module.walk()
+        if "inplace" in op.attributes and op.name in ("acme.blend", "acme.leaky_relu", "popart.add")
+    ]
+
+
+@pytest.mark.parametrize(("first", "second", "chosen"), [(10, 5, [0]), (5, 10, [1]), (0, 1, [1]), (0, 0, [])])
+def test_P24_the_operand_of_highest_priority_is_overwritten(first, second, chosen, changed):
+    blend = extensions.load(changed(more=PREFERS.replace("FIRST", str(first)).replace("SECOND", str(second)))).module.blend
+    with populus.Builder() as b:
+        x = b.input("x", (8,))
+        b.output("y", blend(b.op("exp", x)[0], b.op("abs", x)[0]))
+    assert [operand for _, operand, _ in marked(b.module())] == chosen
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+    program = populus.compile(b.module(), tiles=2, engine="strict")
+    assert program.run({"x": x})["y"] == pytest.approx((np.exp(x) + 3 * abs(x)) / 4, rel=1e-6)
+
+
+def test_P25_an_op_that_overwrites_is_the_op_with_its_parameters(example):
+    with populus.Builder() as b:
+        x = b.input("x", (8,))
+        a, c = b.op("exp", x)[0], b.op("abs", x)[0]
+        left = b.op("add", a, x)[0]  # the left operand alone is free, and here the right one
+        right = b.op("add", x, c)[0]
+        b.output("y", example.leaky_relu(b.op("mul", left, right)[0], alpha=0.5))
+    found = marked(b.module())
+    assert [(name, operand) for name, operand, _ in found] == [("popart.add", 0), ("popart.add", 1), ("acme.leaky_relu", 0)]
+    assert found[2][2].value.data == 0.5
