@@ -16,4 +16,5 @@ def test_the_models_are_there():
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
 def test_every_gradient_is_that_of_torch(path: Path):
-    assert problems(path) == []
+    """What the older exporter wrote, on tiles; what the newer one wrote, by the library calls, to spare CI the time."""
+    assert problems(path, level="poplar" if "-script-" in path.stem else "popops", engine="numpy") == []
