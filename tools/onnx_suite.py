@@ -30,6 +30,7 @@ from populus.api import Program
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import CopyOp, ExecuteOp, HostCallOp
 from populus.onnx_backend import Backend, Prepared
+from populus.tools.operators import operators
 
 CASES = 2033  # of onnx 1.23
 PASSING = ("folded", "host")  # beside those that simply pass
@@ -276,6 +277,15 @@ A case counts for the operator that it is about, its function written out includ
 | operator | opset | cases | pass | of which folded | with the host | why the others do not |
 |---|---|---|---|---|---|---|
 {rows}
+
+## Every operator, every version
+
+A model of any opset from 1 to 28 is read; the rule of an operator asks for the version where they differ. `com.microsoft` is in
+[models](models.md), gradients are in [gradients](gradients.md). Every level from `popart` down runs all of these.
+
+| operator | versions | where | element types that tiles do not hold |
+|---|---|---|---|
+{operators()}
 """
 
 

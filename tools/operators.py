@@ -1,0 +1,78 @@
+"""Every operator of ONNX's domains at every version: how it comes to tiles, and which of its element types do not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, cast
+
+from onnx.defs import OpSchema, get_all_schemas_with_history
+
+from populus.dialects.element_types import is_known
+from populus.dialects.onnx.types import element_numbered
+from populus.lowering.onnx_host import FUNCTIONS, MOVING
+from populus.lowering.onnx_structure import RULES as RESOLVED
+from populus.lowering.onnx_to_popart import RULES
+
+# Those that no table has: what they are is known when a model is read, or when shapes are.
+FOLDED = ("Constant", "Shape", "Size")
+WHY_NOT: Mapping[str, str] = {
+    "ai.onnx.ml.CastMap": "its input is a map; maps can only be given back",
+    "ai.onnx.ml.DictVectorizer": "its input is a map; maps can only be given back",
+}
+
+
+def operators() -> str:
+    """The table, a row for each operator."""
+    found: dict[str, list[OpSchema]] = defaultdict(list)
+    for schema in get_all_schemas_with_history():
+        found[f"{schema.domain}.{schema.name}".removeprefix(".")].append(schema)
+    rows = [_row(name, sorted(found[name], key=lambda s: s.since_version)) for name in sorted(found, key=str.lower)]
+    return "\n".join(rows)
+
+
+def _row(name: str, schemas: list[OpSchema]) -> str:
+    versions = ", ".join(str(s.since_version) for s in schemas)
+    return f"| {name} | {versions} | {_how(name, schemas)} | {', '.join(_not_held(name, schemas[-1]))} |"
+
+
+def _how(name: str, schemas: list[OpSchema]) -> str:
+    any_schemas = cast("list[Any]", schemas)  # the stub of onnx lacks these two
+    functions = [s.since_version for s in any_schemas if s.has_function or s.has_context_dependent_function]
+    if name in FUNCTIONS:
+        return f"host: `{FUNCTIONS[name]}`"
+    if name in FOLDED:
+        return "known when compiling"
+    if name in RULES and name in RESOLVED:
+        return "tiles; while compiling where its structure is known"
+    if name in RULES:
+        return "tiles"
+    if name in RESOLVED and functions:
+        return "tiles, by ONNX's function; with graphs written out while compiling"
+    if name in RESOLVED:
+        return "while compiling; what is left of it on tiles"
+    if functions:
+        return "tiles, by ONNX's function"
+    return f"no: {WHY_NOT[name]}"
+
+
+def _not_held(name: str, schema: OpSchema) -> list[str]:
+    """The element types of the newest version that no tile holds, spelled as ONNX does."""
+    types = {t for c in schema.type_constraints for t in c.allowed_type_strs} | {p.type_str for p in (*schema.inputs, *schema.outputs)}
+    found: set[str] = set()
+    handled = {*MOVING, *FUNCTIONS, *RESOLVED, "Cast", "CastLike"}
+    for text in types:
+        inner = text.rpartition("tensor(")[2].rstrip(")")
+        if inner == "string" and (name in handled or name.removeprefix("ai.onnx.ml.") in MOVING or name.endswith("Classifier")):
+            continue  # as handles
+        if (number := _NUMBERS.get(inner)) is not None and not _held(number):
+            found.add(inner)
+    return sorted(found)
+
+
+def _held(number: int) -> bool:
+    element = element_numbered(number)
+    return element is not None and is_known(element)
+
+
+_NUMBERS = {"complex64": 14, "complex128": 15, "float6e2m3": 27, "float6e3m2": 28, "string": 8}
