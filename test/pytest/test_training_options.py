@@ -283,6 +283,29 @@ def test_dropout_draws_anew_in_each_step_and_the_same_in_each_run(options):
     np.testing.assert_allclose(session.evaluate(session.samples(arrays))["loss"], expected, rtol=1e-12)  # nothing is dropped
 
 
+def test_interrupted_training_goes_on_to_the_bit_with_all_that_changes_from_step_to_step(tmp_path):
+    """The seed of what is dropped, the loss scale and its age, sums of batches, running statistics."""
+    model = dropping(15)
+    model.graph.node[0].input[0] = "n"
+    model.graph.node.insert(
+        0, helper.make_node("BatchNormalization", ["x", "one", "one", "m", "v"], ["n", "", ""], name="norm", training_mode=1)
+    )
+    model.graph.initializer.extend([numpy_helper.from_array(np.ones(6), name) for name in ("one", "m", "v")])
+    options: dict[str, Any] = {"batch": 4, "accumulate": 2, "epochs": 4, "loss_scale": "auto", "parameters": ["w"], **FAST}
+
+    def stop(p: Any) -> None:
+        if p.step + (p.epoch - 1) * p.steps == 7:
+            raise InterruptedError
+
+    whole = train(model, data(), **options)
+    with pytest.raises(InterruptedError):
+        train(model, data(), checkpoint=tmp_path, every=1, report=stop, **options)
+    again = train(model, data(), checkpoint=tmp_path, **options)
+    assert again.losses == whole.losses
+    assert again.scale == whole.scale
+    assert all(np.array_equal(again.weights[n], whole.weights[n]) for n in ("w", "m", "v"))
+
+
 def test_dropout_keeps_the_mean():
     session = TrainingSession(dropping(), loss="absolute_error", optimizer="sgd", batch=4096, hyper={"lr": 0.0}, parameters=["w"], **FAST)
     session.weights = {"w": np.ones((3, 6))}
