@@ -307,6 +307,16 @@ class Program:
         """The outputs by name. Raises PopulusError for inputs that are not the model's."""
         return self.run_at(self.level, inputs)
 
+    def spread(self, inputs: Mapping[str, Any], orders: int = 20) -> dict[str, float]:
+        """How far each output could be if sums were made in other orders: the largest difference, relative to its largest element.
+
+        The program itself has one order, and gives the same bits whatever the machine does first.
+        """
+        from populus.runtime.orders import results_in_orders, spread
+
+        arrays = self.signature.checked(inputs)
+        return spread(list(results_in_orders(self.module("popops"), arrays, list(self.signature.outputs), range(orders))))
+
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """The outputs as another level computes them. At `onnx` that is ONNX's own reference, an oracle to compare with.
 

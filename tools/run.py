@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--level", default="poplar", choices=list(LEVELS), help="the level at which to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
     add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program there")
+    add("--shuffle-orders", type=int, metavar="N", help="print how far N other orders of the sums would be from each other")
     add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
 
 
@@ -102,6 +103,11 @@ def execute(args: argparse.Namespace) -> int:
         outputs = plain_arrays(program.run(inputs))
     ran = perf_counter()
     console.print(outputs_table(outputs))
+    if args.shuffle_orders is not None:
+        if args.shuffle_orders < 2:
+            raise PopulusError(f"--shuffle-orders {args.shuffle_orders}; at least 2 are compared")
+        for name, far in program.spread(inputs, args.shuffle_orders).items():
+            console.print(f"{name}: {args.shuffle_orders} orders of its sums are within {far:.2g} of its largest element", markup=False)
     for line in program.kernels():
         console.print(line, style="dim", markup=False)
     if args.level == "poplar" and program.session.fallbacks:

@@ -428,3 +428,21 @@ def test_F17_changes_of_a_definition_are_classified(old, new, said, breaks, chan
     assert status == int(breaks)
     assert said in out
     assert ("changes break what was there" in errors) == breaks
+
+
+def test_F28_the_program_s_order_is_one_and_the_spread_of_others_is_reported(tool, tmp_path):
+    with populus.Builder() as b:
+        x = b.input("x", (37, 41))
+        b.output("sum", b.op("reduce_sum", b.op("exp", x)[0], axes=(0, 1))[0])
+        b.output("largest", b.op("reduce_max", x, axes=(0, 1))[0])
+    program = populus.compile(b.module(), tiles=16)
+    x = np.random.default_rng(0).normal(size=(37, 41)).astype(np.float32)
+    sums = {Session(program.module("poplar"), engine="strict", seed=seed).run({"x": x})["sum"].tobytes() for seed in range(20)}
+    assert len(sums) == 1  # as it always is: sums are made in the order that the program states
+    spread = program.spread({"x": x})
+    assert 0 < spread["sum"] < 1e-5  # other orders differ by their rounding
+    assert spread["largest"] == 0
+    (tmp_path / "m.mlir").write_text(str(b.module()))
+    status, out, _ = tool("main", "run", tmp_path / "m.mlir", "--shuffle-orders", "5")
+    assert status == 0
+    assert "largest: 5 orders of its sums are within 0 of its largest element" in out
