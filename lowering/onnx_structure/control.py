@@ -23,6 +23,7 @@ from populus.dialects.ops import attribute
 from populus.lowering.onnx_structure.place import OPSET, Place, Rules
 
 LONGEST_LOOP = 10_000  # iterations that a loop is written out for
+ENDLESS = (1 << 31) - 1  # iterations that tiles count; a number above it is no bound
 
 
 def _if(p: Place) -> bool:
@@ -82,25 +83,26 @@ def _loop(p: Place) -> bool:
 
     most = p.known(0) if p.has(0) else None
     go = p.known(1) if p.has(1) else np.array(True)
-    limit = None if most is None else int(most.reshape(-1)[0])
+    limit = None if most is None else max(int(most.reshape(-1)[0]), 0)
     body = p.op.region("body")
     begins = None if go is None else bool(go.reshape(-1)[0])
     counted = begins is not None and _goes_on(body)
     if begins is False:
         limit, counted = 0, True
+    bound = None if limit is not None and limit > ENDLESS else limit  # torch's number for a `while` is no bound
     if begins is None or (p.has(0) and limit is None):
-        return _kept_loop(p, limit, counted)
+        return _kept_loop(p, bound, counted)
     if any(v in p.walk.lists for v in p.inputs if v is not None):
         return _written_out(p, limit, begins)
     if counted:
-        if limit is None:
+        if limit is None or bound is None:
             raise PopulusError("it has neither a number of iterations nor a condition that ends it")
         if limit and limit * _ops(body) <= p.walk.write_out:
             return _written_out(p, limit, True)
         return p.either(lambda: _kept_loop(p, limit, counted), lambda: _written_out(p, limit, True))
     # A condition that the body computes may follow from what is known, which only writing it out shows.
     return p.either(
-        lambda: p.either(lambda: _written_out(p, limit, begins, p.walk.write_out), lambda: _kept_loop(p, limit, counted), reason=1),
+        lambda: p.either(lambda: _written_out(p, limit, begins, p.walk.write_out), lambda: _kept_loop(p, bound, counted), reason=1),
         lambda: _written_out(p, limit, begins),
     )
 

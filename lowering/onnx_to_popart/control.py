@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart, shapes
 from populus.dialects.control import INDEX
-from populus.dialects.data import ConstantOp
+from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.onnx.schema import OnnxOp
 from populus.lowering.onnx_bounded import Bound
@@ -133,7 +133,8 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
     trips = c.op.attributes.get("trips")
     most = trips.value.data if isinstance(trips, IntegerAttr) else None
     always = "counted" in c.op.attributes
-    limit = c.reshape(c.input(0), ()) if most is None and c.has(0) else None
+    runtime = most is None and c.has(0) and constant_value(c.input(0)) is None  # a known number without `trips` is no bound
+    limit = c.reshape(c.input(0), ()) if runtime else None
     states = [v for v in c.inputs[2:] if v is not None]
     collects = [i for i in range(len(states), len(c.op.outputs)) if c.used(i)]
     go = None

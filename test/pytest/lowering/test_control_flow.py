@@ -107,6 +107,13 @@ MODELS: dict[str, ModelProto] = {
         [sum_loop("n", BELOW)], [XIN], [Y, YS], {"n": np.int64(40), "limit": np.float32(30)}
     ),
     "ends by its condition alone": model([sum_loop("", BELOW)], [XIN], [Y], {"limit": np.float32(30)}),
+    "a while as torch writes it": model(
+        [sum_loop("n", BELOW, cond="yes")], [XIN], [Y], {"n": np.int64(2**63 - 1), "yes": np.array(True), "limit": np.float32(30)}
+    ),
+    "a while that x lets begin": model(
+        [node("ReduceL1", ["x"], ["size0"], keepdims=0), node("Less", ["size0", "limit"], ["begin"]), sum_loop("n", BELOW, cond="begin")],
+        [XIN], [Y], {"n": np.int64(2**63 - 1), "limit": np.float32(30)},
+    ),
     "as often as an input says": model([sum_loop("n")], [XIN, ("n", I, [])], [Y]),
     "begins if an input says so": model(
         [sum_loop("n", BELOW, cond="begin")], [XIN, ("n", I, []), ("begin", B, [])], [Y], {"limit": np.float32(30)}
