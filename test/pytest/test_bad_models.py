@@ -1,0 +1,128 @@
+"""Models and inputs that are wrong: one line that names node and reason, and what was there before stays usable."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+import populus
+from populus import onnx_backend
+from populus.dialects.diagnostics import PopulusError
+
+V = helper.make_tensor_value_info
+
+
+def model(nodes, inputs, outputs):
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 21)])
+
+
+def floats(name, *shape):
+    return V(name, T.FLOAT, list(shape))
+
+
+GOOD = model([helper.make_node("Neg", ["x"], ["y"], "good")], [floats("x", 2)], [floats("y", 2)])
+SEQUENCE = helper.make_tensor_sequence_value_info("s", T.FLOAT, None)
+NODES = {
+    "an attribute that the op has not": (
+        helper.make_node("Neg", ["x"], ["y"], "bad", alpha=1.0),
+        [floats("x", 2)],
+        "'bad': Neg: Neg-13 has no attribute 'alpha'",
+    ),
+    "an attribute of another kind": (
+        helper.make_node("Concat", ["x"], ["y"], "bad", axis=1.5),
+        [floats("x", 2)],
+        "'bad': Concat: .*'axis' is of type FLOAT; INT is expected",
+    ),
+    "an attribute that is missing": (
+        helper.make_node("Concat", ["x"], ["y"], "bad"),
+        [floats("x", 2)],
+        "'bad': Concat: Concat-13 needs the attribute 'axis'",
+    ),
+    "an op that there is not": (helper.make_node("Negate", ["x"], ["y"], "bad"), [floats("x", 2)], "'bad': Negate: .*Negate"),
+    "a value that nothing gives": (
+        helper.make_node("Neg", ["z"], ["y"], "bad"),
+        [floats("x", 2)],
+        "'bad': Neg: it reads 'z', which no input, initializer or earlier node gives",
+    ),
+    "an input that is missing": (helper.make_node("Add", ["x"], ["y"], "bad"), [floats("x", 2)], "'bad': Add: .*input"),
+    "a type that the op does not take": (
+        helper.make_node("Add", ["x", "x"], ["y"], "bad"),
+        [V("x", T.BOOL, [2])],
+        "'bad': Add-14: .*bool",
+    ),
+    "two types where one is expected": (
+        helper.make_node("Add", ["x", "i"], ["y"], "bad"),
+        [floats("x", 2), V("i", T.INT64, [2])],
+        "'bad': Add-14: ",
+    ),
+    "shapes that do not fit": (
+        helper.make_node("MatMul", ["x", "w"], ["y"], "bad"),
+        [floats("x", 2, 3), floats("w", 4, 5)],
+        "'bad': MatMul-13: .*its inputs are tensor<2x3xf32>, tensor<4x5xf32>",
+    ),
+    "a sequence where a tensor is expected": (helper.make_node("Neg", ["s"], ["y"], "bad"), [SEQUENCE], "'bad': Neg-13: "),
+    "a tensor where a sequence is expected": (
+        helper.make_node("SequenceLength", ["x"], ["y"], "bad"),
+        [floats("x", 2)],
+        "'bad': SequenceLength-11: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NODES)
+def test_a_wrong_node_is_refused_in_one_line_that_names_it(what):
+    node, inputs, said = NODES[what]
+    good = populus.compile(GOOD)
+    wrong = model([node], inputs, [V("y", T.FLOAT, None)])
+    given = {i.name: [np.zeros(2, np.float32)] if i.type.HasField("sequence_type") else _zeros(i) for i in inputs}
+    with pytest.raises(PopulusError, match=said) as error:
+        onnx_backend.run_model(wrong, given)
+    assert "\n" not in str(error.value)
+    assert good.run({"x": np.ones(2, np.float32)})["y"].tolist() == [-1, -1]
+
+
+def _zeros(info):
+    type = info.type.tensor_type
+    return np.zeros([d.dim_value for d in type.shape.dim], helper.tensor_dtype_to_np_dtype(type.elem_type))
+
+
+def test_shapes_found_inconsistent_when_run_are_refused_and_the_program_stays_usable():
+    add = model([helper.make_node("Add", ["x", "y"], ["z"], "sum")], [floats("x", "n"), floats("y", "m")], [floats("z", None)])
+    prepared = onnx_backend.prepare(add)
+    program = populus.compile(add)
+    three, four = np.ones(3, np.float32), np.ones(4, np.float32)
+    for _ in range(2):
+        with pytest.raises(PopulusError, match="'sum': Add-14: Incompatible dimensions; its inputs are tensor<3xf32>, tensor<4xf32>"):
+            prepared.run([three, four])
+        with pytest.raises(PopulusError, match="'sum': Add-14: Incompatible dimensions; its inputs are tensor<3xf32>, tensor<4xf32>"):
+            program.run({"x": three, "y": four})
+        assert prepared.run([four, four])[0].tolist() == [2] * 4
+        assert program.run({"x": four, "y": four})["z"].tolist() == [2] * 4
+
+
+def test_an_index_outside_is_refused_when_it_arrives_and_the_program_stays_usable():
+    gather = model([helper.make_node("Gather", ["x", "i"], ["y"], "pick")], [floats("x", 3), V("i", T.INT64, [1])], [floats("y", 1)])
+    for engine in ("numpy", "strict", "native"):
+        program = populus.compile(gather, tiles=4, engine=engine)
+        x = np.arange(3, dtype=np.float32)
+        with pytest.raises(PopulusError, match="'pick': .*3"):
+            program.run({"x": x, "i": np.array([3])})
+        assert program.run({"x": x, "i": np.array([-1])})["y"] == 2
+
+
+def test_a_sequence_of_the_wrong_type_is_refused_and_the_model_stays_usable():
+    at = model(
+        [helper.make_node("SequenceAt", ["s", "i"], ["y"], "at")], [SEQUENCE, V("i", T.INT64, [])], [floats("y", None)]
+    )  # fmt: skip
+    prepared = onnx_backend.prepare(at)
+    good = [np.ones(2, np.float32), np.zeros(3, np.float32)]
+    for wrong, said in [
+        ([[np.ones(2, np.int64)], np.array(0)], "int64"),
+        ([[None], np.array(0)], "input 's' has an element that is no array"),
+        ([None, np.array(0)], "input 's' is missing; it is a sequence"),
+    ]:
+        with pytest.raises(PopulusError, match=said):
+            prepared.run(wrong)
+        assert prepared.run([good, np.array(1)])[0].tolist() == [0, 0, 0]
