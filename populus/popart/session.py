@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from populus.api import Program, compile
 from populus.dialects.diagnostics import PopulusError, did_you_mean
@@ -16,18 +16,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnchorReturnType:
-    """Which steps of a batch a tensor is fetched from. A session runs one step at a time, so `All` and `Final` are one."""
+    """Which batches of a step a tensor is fetched from: `All`, `Final`, every `n`th (`EveryN`), or the `Sum` of all. Source: PopART."""
 
     name: str = "All"
+    n: int = 1
+
+    def __post_init__(self) -> None:
+        kinds = ("All", "EveryN", "Final", "Sum")
+        if self.name not in kinds:
+            raise PopulusError(f"there is no AnchorReturnType '{self.name}'{did_you_mean(self.name, kinds)}")
+        if self.n < 1 or (self.name != "EveryN" and self.n != 1):
+            raise PopulusError(
+                f"AnchorReturnType('{self.name}', {self.n}): n is for EveryN, from 1 on"
+            )
+
+    def fetches(self, batch: int, batches: int) -> bool:
+        """Whether the host gets the tensor behind this batch."""
+        return batch == batches - 1 if self.name in ("Final", "Sum") else (batch + 1) % self.n == 0
+
+    def shape(self, shape: tuple[int, ...], batches: int) -> tuple[int, ...]:
+        """Of the array that a step fills."""
+        return shape if batches == 1 or self.name in ("Final", "Sum") else (batches // self.n, *shape)
 
 
 class DataFlow:
-    """How many batches a step has (1), and the tensors that are fetched."""
+    """How many batches a step has, and the tensors that are fetched, each with how often. Of several batches, inputs have them first."""
 
     def __init__(self, batchesPerStep: int, anchors: Mapping[str, AnchorReturnType] | Iterable[str]):
-        if batchesPerStep != 1:
-            raise PopulusError(f"batchesPerStep = {batchesPerStep}; a step has 1 batch here, so call run for each")
-        self.anchors = list(anchors)
+        if batchesPerStep < 1:
+            raise PopulusError(f"batchesPerStep = {batchesPerStep}; a step has at least 1")
+        self.batches = batchesPerStep
+        kinds = cast("Mapping[str, AnchorReturnType]", anchors) if isinstance(anchors, Mapping) else {}
+        self.anchors = {name: kinds.get(name, AnchorReturnType()) for name in anchors}
 
 
 @dataclass(frozen=True)
@@ -76,7 +96,9 @@ class InferenceSession:
         outputs = [o.name for o in self._model.graph.output]
         if strange := [a for a in dataFlow.anchors if a not in outputs]:
             raise PopulusError(f"'{strange[0]}' is no output of the model{did_you_mean(strange[0], outputs)}; addOutputTensor makes it one")
-        self._anchors, self._device = dataFlow.anchors, deviceInfo
+        self._anchors, self._batches, self._device = dataFlow.anchors, dataFlow.batches, deviceInfo
+        self.fetched_bytes = 0
+        """What the host has got, of all steps: fewer where anchors are fetched less often."""
         self._program: Program | None = None
 
     def prepareDevice(self) -> None:
@@ -97,12 +119,25 @@ class InferenceSession:
         from populus.dialects.element_types import dtype_of, shape_of
 
         types = self.program.signature.outputs
-        return {a: np.zeros(shape_of(types[a]), dtype_of(types[a].element_type)) for a in self._anchors}
+        shapes = {a: of.shape(shape_of(types[a]), self._batches) for a, of in self._anchors.items()}
+        return {a: np.zeros(shapes[a], dtype_of(types[a].element_type)) for a in self._anchors}
 
     def run(self, stepio: PyStepIO) -> None:
-        """One step: reads the inputs, fills the outputs."""
+        """One step: reads the inputs, fills the outputs. Raises PopulusError for inputs that are not of as many batches."""
         import numpy as np
 
-        outputs = self.program.run({name: np.asarray(a) for name, a in stepio.inputs.items()})
-        for name, array in stepio.outputs.items():
-            np.copyto(array, outputs[name])
+        inputs = {name: np.asarray(a) for name, a in stepio.inputs.items()}
+        for name, a in inputs.items():
+            if self._batches > 1 and (a.ndim == 0 or len(a) != self._batches):
+                raise PopulusError(f"input '{name}' has shape {list(a.shape)}; {self._batches} batches are expected as its first dimension")
+        sums: dict[str, NDArray[Any]] = {}
+        for batch in range(self._batches):
+            outputs = self.program.run({n: a if self._batches == 1 else a[batch] for n, a in inputs.items()})
+            for name, array in stepio.outputs.items():
+                of = self._anchors[name]
+                found = outputs[name]
+                if of.name == "Sum":
+                    found = sums[name] = found + sums[name] if name in sums else found
+                if of.fetches(batch, self._batches):
+                    np.copyto(array if array.shape == found.shape else array[batch // of.n], found)
+                    self.fetched_bytes += found.nbytes

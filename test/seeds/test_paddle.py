@@ -446,3 +446,32 @@ def test_F28_the_program_s_order_is_one_and_the_spread_of_others_is_reported(too
     status, out, _ = tool("main", "run", tmp_path / "m.mlir", "--shuffle-orders", "5")
     assert status == 0
     assert "largest: 5 orders of its sums are within 0 of its largest element" in out
+
+
+def test_F26_anchors_are_fetched_as_often_as_is_asked_for(example):
+    from populus import popart
+
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [3]))
+    (y,) = builder.customOp(opName="LeakyRelu", opVersion=1, domain="com.acme", inputs=[x], attributes={"alpha": 0.5})
+    builder.addOutputTensor(y)
+    batches = np.arange(-6, 6, dtype=np.float32).reshape(4, 3)
+    expected = np.where(batches >= 0, batches, batches / 2)
+    cases = {
+        ("All", 1): (expected, 48),
+        ("EveryN", 2): (expected[1::2], 24),
+        ("Final", 1): (expected[3], 12),
+        ("Sum", 1): (expected.sum(0), 12),
+    }
+    for (kind, n), (values, fetched) in cases.items():
+        flow = popart.DataFlow(4, {y: popart.AnchorReturnType(kind, n)})
+        session = popart.InferenceSession(builder.getModelProto(), flow, popart.DeviceManager().createCpuDevice())
+        session.prepareDevice()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({x: batches}, anchors))
+        assert anchors[y].tolist() == values.tolist()
+        assert session.fetched_bytes == fetched
+    with pytest.raises(PopulusError, match=r"has shape \[3\]; 4 batches are expected"):
+        session.run(popart.PyStepIO({x: batches[0]}, anchors))
+    with pytest.raises(PopulusError, match="there is no AnchorReturnType 'Last'; there are"):
+        popart.AnchorReturnType("Last")
