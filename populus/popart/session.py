@@ -46,8 +46,10 @@ class DataFlow:
         if batchesPerStep < 1:
             raise PopulusError(f"batchesPerStep = {batchesPerStep}; a step has at least 1")
         self.batches = batchesPerStep
-        kinds = cast("Mapping[str, AnchorReturnType]", anchors) if isinstance(anchors, Mapping) else {}
-        self.anchors = {name: kinds.get(name, AnchorReturnType()) for name in anchors}
+        kinds: dict[str, AnchorReturnType] = {}
+        if isinstance(anchors, Mapping):
+            kinds.update(cast("Mapping[str, AnchorReturnType]", anchors))
+        self.anchors: dict[str, AnchorReturnType] = {name: kinds.get(name, AnchorReturnType()) for name in anchors}
 
 
 @dataclass(frozen=True)
