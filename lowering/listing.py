@@ -112,8 +112,10 @@ class Listing:
     # -- costs
 
     def copied(self, stretches: Sequence[Stretch]) -> float:
-        """What a call copies: the square roots of the bytes of its arguments and results."""
+        """What a call copies: the square roots of the bytes of its arguments and results. Infinite where nothing reads a result."""
         arguments, _, results = self.interface(stretches)
+        if not results:
+            return math.inf
         ops = self.of(stretches[0])
         return sum(math.sqrt(_bytes(v)) for v in (*(values[0] for values in arguments), *(ops[t].results[j] for t, j in results)))
 

@@ -47,3 +47,12 @@ func.func @main(%x : tensor<64xf32>, %z : tensor<64xf32>) -> (tensor<64xf32>, te
   %d = popart.abs %c : tensor<64xf32>
   func.return %b, %d : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// What nothing reads.
+func.func @main(%x : tensor<4x4xf32>, %w : tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = popart.matmul %x, %w : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b = popart.matmul %w, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  func.return %x : tensor<4x4xf32>
+}
