@@ -76,6 +76,11 @@ def test_what_the_host_does_is_listed_and_refused_without_it():
         PopulusError, match=r"the model needs the host, which is not to compute: text.concat of 'join', strings of .* and 1 more"
     ):
         populus.compile(MIXED, host=False)
+    class Alone(onnx_backend.Backend):
+        host = False
+
+    with pytest.raises(onnx_backend.UnsupportedError, match="the model needs the host, which is not to compute"):
+        Alone.run_model(MIXED, [objects(["a", "b", "c"])])
     assert [(r.op_type, r.status, r.reason) for r in inventory(MIXED)] == [
         ("StringConcat", "host", "text.concat"),
         ("Concat", "tile", ""),
