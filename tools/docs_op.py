@@ -25,10 +25,14 @@ CONSTANTS = {  # what a class states rather than does
     "OVERRIDES": "it takes the place of an op of ONNX's own domain",
     "INTERNAL": "passes alone make it; a model that names it is refused",
     "NOT_HASHED": "names of attributes that change nothing of what is computed",
+    "SEED": "which operand is the seed of its random numbers",
+    "OUTLINE_VALUE": "what it is worth to have it in a function that is called",
+    "OUTLINE_IGNORES": "names of attributes in which ops may differ that are outlined together",
     "EXAMPLES": "operand shapes and attributes with which `populus check-op` tries it",
 }
-METHODS = {
-    **dict.fromkeys(("infer", "lower", "evaluate", "gradient", "aliases"), PopartOp),
+_STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_")]
+METHODS: dict[str, type[PopartOp]] = {
+    **dict.fromkeys(("infer", *_STATED), PopartOp),
     **dict.fromkeys(("formula", "derivatives"), ElementwiseOp),
 }
 SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "NOT_HASHED"}  # a file without any of these asks no op
