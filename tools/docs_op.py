@@ -32,10 +32,10 @@ CONSTANTS = {  # what a class states rather than does
 }
 _STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_")]
 METHODS: dict[str, type[PopartOp]] = {
-    **dict.fromkeys(("infer", *_STATED), PopartOp),
+    **dict.fromkeys(("infer", "aliases", *_STATED), PopartOp),
     **dict.fromkeys(("formula", "derivatives"), ElementwiseOp),
 }
-SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "NOT_HASHED"}  # a file without any of these asks no op
+SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "Definition", "NOT_HASHED"}  # a file without any of these asks no op
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
