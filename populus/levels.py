@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.diagnostics import PopulusError, parts_of
+from populus.dialects.poplar.compute import ExecuteOp
+from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
 
 if TYPE_CHECKING:
@@ -103,9 +106,13 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
                 merged.update(_places(op.location))  # what bears its name is what it carries, at some time
 
         def written(step: Operation, made: Written) -> None:
-            for _, array in made:
-                keep(step, array)
-            seen.add(step)
+            makers = [f for f in step.families() for _ in f.written()] if isinstance(step, ExecuteOp) else [step] * len(made)
+            for i, ((value, array), maker) in enumerate(zip(made, makers, strict=True)):
+                if any(_meet(value, later) for later, _ in made[i + 1 :]):  # a family went on in its memory
+                    merged.update(_places(maker.location))
+                else:
+                    keep(maker, array)
+            seen.update(makers)
 
         outputs = program.session.run(inputs, written)
     else:
@@ -145,6 +152,11 @@ def _has_model(program: Program) -> bool:
 
     model = program.source.model
     return not isinstance(model, ModuleOp) and not (isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".mlir"))
+
+
+def _meet(a: SSAValue, b: SSAValue) -> bool:
+    """Whether two views may have memory in common."""
+    return storage_of(a) is storage_of(b) and not disjoint(view_of(a), view_of(b))
 
 
 def _output(name: str) -> str:

@@ -471,7 +471,7 @@ def test_F26_anchors_are_fetched_as_often_as_is_asked_for(example):
         session.run(popart.PyStepIO({x: batches}, anchors))
         assert anchors[y].tolist() == values.tolist()
         assert session.fetched_bytes == fetched
-    with pytest.raises(PopulusError, match=r"has shape \[3\]; 4 batches are expected"):
-        session.run(popart.PyStepIO({x: batches[0]}, anchors))
+        with pytest.raises(PopulusError, match=r"has shape \[3\]; 4 batches are expected"):
+            session.run(popart.PyStepIO({x: batches[0]}, anchors))
     with pytest.raises(PopulusError, match="there is no AnchorReturnType 'Last'; there are"):
         popart.AnchorReturnType("Last")
