@@ -1,9 +1,12 @@
 """Sequences whose elements are known: positions, insertions and joins are decided while compiling.
 
-A position that only the running model knows, among elements of one type, becomes a selection.
+A position that only the running model knows, among elements of one type, becomes a selection,
+and the running model refuses one that there is not.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
@@ -53,19 +56,35 @@ def _at(p: Place) -> bool:
     if position is not None:
         return p.gives(there(elements[position]))
     chosen, *others = alike(elements)
+    if not others:
+        return p.gives(_only(p, chosen, p.input(1)))
     index = _from_front(p, p.input(1), len(elements))
     for i, other in enumerate(others, 1):
         chosen = p.make("Where", p.make("Equal", index, _like(p, i, index)), other, chosen)
     return p.gives(chosen)
 
 
+def _only(p: Place, value: SSAValue, index: SSAValue) -> SSAValue:
+    """The value; the running model refuses an index outside of a sequence of one."""
+    return p.make("Gather", p.make("Unsqueeze", value, p.ints(0)), index, axis=0)
+
+
 def _from_front(p: Place, position: SSAValue, length: int) -> SSAValue:
-    """A position that is known when the model runs, counted from the front."""
+    """A position that is known when the model runs, counted from the front; the running model refuses one outside -length .. length."""
+    # picked from the positions that there are, as picking is what fails where the index does not fit
+    return p.make("Gather", _like(p, range(length), position), position, axis=0)
+
+
+def _place(p: Place, position: SSAValue, length: int) -> SSAValue:
+    """The same of where an element is inserted, which may be behind the last one: -length .. length + 1."""
     behind = p.make("Less", position, _like(p, 0, position))
-    return p.make("Where", behind, p.make("Add", position, _like(p, length, position)), position)
+    counted = p.make("Where", behind, p.make("Add", position, _like(p, length, position)), position)
+    # what is still negative would be counted from the end again
+    still = p.make("Less", counted, _like(p, 0, position))
+    return _from_front(p, p.make("Where", still, p.make("Sub", counted, _like(p, length + 1, position)), counted), length + 1)
 
 
-def _like(p: Place, value: int, other: SSAValue) -> SSAValue:
+def _like(p: Place, value: int | Sequence[int], other: SSAValue) -> SSAValue:
     import numpy as np
 
     return p.constant(np.array(value, dtype_of(element_type_of(other.type))))
@@ -85,7 +104,9 @@ def _insert(p: Place) -> bool:
         listed.insert(position, new)
         return p.gives(tuple(listed))
     values = alike([*elements, new])[:-1]
-    index = _from_front(p, p.input(2), length)
+    index = _place(p, p.input(2), length)
+    if not length:
+        return p.gives((_only(p, new, index),))
     result: list[SSAValue] = []
     for i in range(length + 1):
         here = new if i == length else values[i]

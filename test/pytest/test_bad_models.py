@@ -126,3 +126,46 @@ def test_a_sequence_of_the_wrong_type_is_refused_and_the_model_stays_usable():
         with pytest.raises(PopulusError, match=said):
             prepared.run(wrong)
         assert prepared.run([good, np.array(1)])[0].tolist() == [0, 0, 0]
+
+
+def _edited(op, length):
+    """A sequence of x0, x1, .. and one op on it whose position is computed when the model runs; what it holds then, joined."""
+    nodes = [helper.make_node("ReduceMax", ["p"], ["i"], keepdims=0)]
+    elements = [f"x{k}" for k in range(length)]
+    nodes.append(helper.make_node("SequenceConstruct", elements, ["s"]) if length else helper.make_node("SequenceEmpty", [], ["s"]))
+    if op == "SequenceAt":
+        nodes.append(helper.make_node(op, ["s", "i"], ["y"], "edit"))
+    else:
+        nodes.append(helper.make_node(op, ["s", *(["new"] if op == "SequenceInsert" else []), "i"], ["e"], "edit"))
+        nodes.append(helper.make_node("ConcatFromSequence", ["e"], ["y"], axis=0))
+    inputs = [*(floats(name, 1) for name in elements), V("p", T.INT64, [2])]
+    return model(nodes, [*inputs, *([floats("new", 1)] if op == "SequenceInsert" else [])], [floats("y", None)])
+
+
+EDITS = {
+    ("SequenceAt", 3): lambda s, i: [s[i]],
+    ("SequenceAt", 1): lambda s, i: [s[i]],
+    ("SequenceErase", 3): lambda s, i: [v for k, v in enumerate(s) if k != i % 3],
+    ("SequenceInsert", 2): lambda s, i: [*s[:i], 9, *s[i:]],
+    ("SequenceInsert", 0): lambda s, i: [9],
+}
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize(("op", "length"), EDITS)
+def test_a_position_outside_of_a_sequence_is_refused_when_it_is_known(op, length, engine):
+    program = populus.compile(_edited(op, length), tiles=2, engine=engine)
+    listed = [float(k) for k in range(length)]
+    feed = {f"x{k}": np.array([v], np.float32) for k, v in enumerate(listed)}
+    if op == "SequenceInsert":
+        feed["new"] = np.array([9], np.float32)
+    end = length + (op == "SequenceInsert")
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    for i in [least, *range(-length - 2, end + 3), most]:
+        given = {**feed, "p": np.array([i, least])}
+        if -length <= i < end:
+            assert program.run(given)["y"].tolist() == EDITS[op, length](listed, i), i
+        else:
+            with pytest.raises(PopulusError, match=f"'edit'.*index -?\\d+ is outside 0\\.\\.{end}") as error:
+                program.run(given)
+            assert "\n" not in str(error.value)
