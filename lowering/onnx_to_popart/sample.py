@@ -1,4 +1,4 @@
-"""Images read between their elements: GridSample, RoiAlign, DeformConv."""
+"""Images read between their elements: AffineGrid, GridSample, RoiAlign, DeformConv."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from xdsl.dialects.builtin import f32, i64
+from xdsl.dialects.builtin import f32, f64, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
@@ -87,6 +87,32 @@ def bounded(taps: list[Tap], n: int, padding: str, low: float, high: float) -> l
             index = index.max(0).floor()
         found.append((index.max(0).min(n - 1), weight))
     return found
+
+
+def affine_grid(c: Conversion) -> Output:
+    """`y[n, d, h, w, i] = theta[n, i, :] . (w, h, d, 1)`, where w, h and d go from edge to edge of -1 .. 1. Without d for images.
+
+    Without `align_corners` the first and last stand half a step inside. A dimension of one element is at -1 with it.
+    Source: ONNX AffineGrid-20, whose function fails for one image.
+    """
+    import numpy as np
+
+    n, _, *size = (int(v) for v in c.known(1))
+    kind, rank, align = element(c.input(0)), len(size), bool(c.get("align_corners"))
+    if shape(c.input(0)) != (n, rank, rank + 1):
+        raise PopulusError(f"theta is {list(shape(c.input(0)))}, the size {[n, *size]}; {[n, rank, rank + 1]} is expected")
+    wide = kind if kind == f64 else f32
+    theta = c.reshape(c.cast(c.input(0), wide), (n, *(1,) * rank, rank, rank + 1))
+
+    def column(k: int) -> Term:
+        return Term(c, c.reshape(sliced(c, theta, {rank + 2: (k, k + 1, 1)}), (n, *(1,) * rank, rank)))
+
+    y = column(rank)
+    for k, extent in enumerate(reversed(size)):  # theta has the last dimension first
+        step = 2 / max(extent - 1, 1) if align else 2 / max(extent, 1)
+        places = (np.arange(extent) * step + (-1 if align else step / 2 - 1)).astype(dtype_of(wide))
+        y = y + column(k) * Term(c, c.constant(places.reshape(*(-1 if d == rank - 1 - k else 1 for d in range(rank)), 1)))
+    return c.cast(y.value, kind)
 
 
 def grid_sample(c: Conversion) -> Output:
@@ -200,4 +226,4 @@ def deform_conv(c: Conversion) -> Output:
     return y if bias is None else c.insert(popart.AddOp(y, c.reshape(bias, (1, shape(w)[0], *(1,) * rank))))
 
 
-RULES: Rules = {"DeformConv": deform_conv, "GridSample": grid_sample, "RoiAlign": roi_align}
+RULES: Rules = {"AffineGrid": affine_grid, "DeformConv": deform_conv, "GridSample": grid_sample, "RoiAlign": roi_align}

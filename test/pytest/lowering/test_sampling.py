@@ -50,3 +50,25 @@ def test_a_grid_on_the_elements_gives_the_elements(n, mode):
     at = ((2 * np.arange(n) + 1) / n - 1).astype(F)
     grid = np.stack(np.meshgrid(at, at), -1)[None]
     np.testing.assert_allclose(run(make_node("GridSample", ["x", "g"], ["y"], padding_mode=mode), x, grid), x, atol=1e-5)
+
+
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "size", [[1, 1, 2, 3], [2, 3, 4, 5], [1, 2, 1, 3], [2, 1, 0, 3], [1, 2, 3, 4, 5], [2, 1, 1, 2, 3], [0, 1, 2, 3]], ids=str
+)
+def test_an_affine_grid_is_theta_times_where_each_element_stands(size, kind, align):
+    n, _, *extents = size
+    rank = len(extents)
+    theta = np.random.default_rng(5).normal(size=(n, rank, rank + 1)).astype(kind)
+    stands = [np.linspace(-1, 1, e) if align else (2 * np.arange(e) + 1) / max(e, 1) - 1 for e in extents]
+    at = np.stack([*reversed(np.meshgrid(*stands, indexing="ij")), np.ones(extents)], -1)
+    expected = np.einsum("nij,...j->n...i", theta.astype(float), at)
+    found = run(make_node("AffineGrid", ["theta", "size"], ["y"], align_corners=align), theta, np.array(size))
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * np.finfo(kind).eps)
+
+
+def test_a_theta_that_does_not_fit_the_size_of_an_affine_grid_is_refused():
+    with pytest.raises(PopulusError, match=r"theta is \[1, 2, 3\], the size \[2, 4, 4\]; \[2, 2, 3\] is expected"):
+        run(make_node("AffineGrid", ["theta", "size"], ["y"], "grid"), np.zeros((1, 2, 3), F), np.array([2, 1, 4, 4]))
