@@ -18,6 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.attributes import plain
+from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.ops import Plain
 from populus.dialects.popart.base import PopartOp
@@ -57,6 +58,24 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
     if chosen.INTERNAL:
         raise PopulusError(f"{chosen.name} is internal: passes make it, such as for a gradient, and a model does not; leave the node out")
     return build(chosen, op.inputs, op.node_attributes.data)
+
+
+def overriding(op: OnnxOp, customs: Customs) -> type[PopartOp] | None:
+    """The class of a user that takes the place of an op of ONNX's own; None where there is none for this version."""
+    versions = customs.get((op.DOMAIN, op.OP_TYPE), {})
+    fitting = [v for v in versions if v <= op.VERSION]
+    return versions[max(fitting)] if fitting else None
+
+
+def build_overriding(kind: type[PopartOp], op: OnnxOp) -> Operation:
+    """The op of a class of `overriding`. Not inserted anywhere. Raises PopulusError if they do not fit each other."""
+    if any(region.blocks for region in op.regions):
+        raise PopulusError(f"{kind.name} takes the place of {op.OP_TYPE}, which holds graphs; only ops without can be replaced")
+    own = build(kind, op.inputs, {k: v for k, v in op.properties.items() if k not in SEGMENTS})
+    if len(own.results) < len(op.outputs):
+        raise PopulusError(f"{kind.name} takes the place of {op.OP_TYPE}, which has {len(op.outputs)} results here, not {len(own.results)}")
+    own.location = op.location
+    return own
 
 
 def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: Mapping[str, Attribute]) -> Operation:

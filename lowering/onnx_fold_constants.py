@@ -22,7 +22,7 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static, unknown
 from populus.dialects.texts import KEY
 from populus.lowering.onnx_bounded import is_marked
-from populus.lowering.onnx_custom import custom_ops
+from populus.lowering.onnx_custom import Customs, custom_ops, overriding
 from populus.lowering.onnx_host import handled, is_text
 from populus.lowering.onnx_inference import Inference, erase_unused, placed
 from populus.lowering.onnx_structure import is_control
@@ -82,7 +82,7 @@ def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
         return arrays
     if not given or any(a is None for a in given):
         return None
-    return evaluate_constant(op)
+    return evaluate_constant(op, inference.customs)
 
 
 def _bytes(value: SSAValue) -> int:
@@ -92,16 +92,18 @@ def _bytes(value: SSAValue) -> int:
     return elements * size_in_bytes(getattr(value.type, "element_type"))  # noqa: B009, checked above
 
 
-def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]] | None:
+def evaluate_constant(op: OnnxOp, customs: Customs, given: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]] | None:
     """An op of constants, computed as the op that it becomes: converted in a function of its own and interpreted.
 
-    `given`: the values of its operands, where they are no constants of the module.
+    `customs`: ops that may take its place. `given`: the values of its operands, where they are no constants of the module.
     None if it cannot be converted (then `onnx-to-popart` says why) or draws random numbers.
     """
     from populus.lowering.onnx_to_popart import Converter
     from populus.runtime.interpreter import run_function
 
     if not op.has_trait(Pure) or any(is_text(v) for v in (*op.operands, *op.results)):
+        return None
+    if (own := overriding(op, customs)) is not None and own.SEED is not None:
         return None
     block = Block()
     mapper: dict[SSAValue, SSAValue] = {}
@@ -122,7 +124,7 @@ def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -
         function.attributes[KEY] = home.attributes[KEY]
     module = ModuleOp([function])
     try:
-        Converter({}).function(function)
+        Converter(customs).function(function)
         found = list(run_function(module, {}, function="folded").values())
     except (PopulusError, VerifyException):
         return None
@@ -131,7 +133,7 @@ def evaluate_constant(op: OnnxOp, given: Sequence[NDArray[Any]] | None = None) -
     return found
 
 
-def converted_shapes(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[tuple[int, ...]]:
+def converted_shapes(op: OnnxOp, customs: Customs, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[tuple[int, ...]]:
     """The shapes of an op's results, from the ops that it becomes. Raises PopulusError if it cannot be converted."""
     from populus.lowering.onnx_to_popart import Converter
 
@@ -146,7 +148,7 @@ def converted_shapes(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None
     for result in list(copy.results):
         Rewriter.replace_value_with_new_type(result, unknown)
     block.add_op(end := ReturnOp(*copy.results))
-    Converter({}).operation(copy, typed=False)
+    Converter(customs).operation(copy, typed=False)
     return [shape_of(v.type) for v in end.operands]
 
 

@@ -20,13 +20,15 @@ from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.lowering.onnx_bounded import REFUSED, Bound, mark, passed_on
 from populus.lowering.onnx_bounds import bound_axes, largest_types
-from populus.lowering.onnx_custom import Customs, build_custom
+from populus.lowering.onnx_custom import Customs, build_custom, build_overriding, overriding
 from populus.lowering.onnx_host import MOVING, host_results
 from populus.lowering.onnx_shape_arithmetic import evaluate
 from populus.lowering.onnx_structure import Elements, is_control, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from populus.dialects.popart.base import PopartOp
 
 WRITE_OUT = 128  # ops that the iterations of a loop may make, to be written out in a row
 KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
@@ -104,7 +106,7 @@ class Inference:
             if array is None:
                 return None
             given.append(array)
-        results = evaluate_constant(op, given)
+        results = evaluate_constant(op, self.customs, given)
         if results is None:
             return None
         self.values.update({r: a for r, a in zip(op.results, results) if a.size <= KNOWN_ELEMENTS})
@@ -141,6 +143,8 @@ class Inference:
             types = [r.type for r in built.results]
             built.erase()
             self.assign(op, types)
+        elif isinstance(op, OnnxOp) and (own := overriding(op, self.customs)) is not None:
+            self.overridden(op, own)
         elif isinstance(op, OnnxOp):
             if resolve(op, self):
                 self.resolved.append(op)
@@ -163,9 +167,22 @@ class Inference:
             else:
                 self.assign(op, self.inferred(op))
 
+    def overridden(self, op: OnnxOp, own: type[PopartOp]) -> None:
+        """An op whose place a user's op takes: types and values are those of the user's."""
+        from populus.lowering.onnx_fold_constants import evaluate_constant
+
+        built = build_overriding(own, op)
+        types = [r.type for r, o in zip(built.results, op.outputs) if o is not None]
+        built.erase()
+        self.assign(op, types)
+        given = [self.known(v) for v in op.operands]
+        if given and all(a is not None for a in given):
+            arrays = evaluate_constant(op, self.customs, [a for a in given if a is not None])
+            self.values.update({r: a for r, a in zip(op.results, arrays or []) if a.size <= KNOWN_ELEMENTS})
+
     def partly_valid(self, op: Operation) -> None:
         """An op that reads what the data may leave valid in part only."""
-        if not isinstance(op, OnnxOp) or is_control(op):
+        if not isinstance(op, OnnxOp) or is_control(op) or overriding(op, self.customs) is not None:
             raise PopulusError(REFUSED.format(op.OP_TYPE if isinstance(op, OnnxOp) else "an op of another domain"))
         bounds = {i: self.bounded[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounded}
         self.assign(op, self.inferred(op))
@@ -180,6 +197,8 @@ class Inference:
         """The values of the results, if they follow from what is known."""
         import numpy as np
 
+        if overriding(op, self.customs) is not None:
+            return None
         first = as_tensor(op.operands[0].type) if op.operands else None
         if not op.DOMAIN and op.OP_TYPE in ("Shape", "Size") and first is not None and is_static(first):
             shape = first.get_shape()
@@ -207,7 +226,7 @@ class Inference:
             from populus.lowering.onnx_fold_constants import converted_shapes
 
             # ONNX states no shapes for most of this domain: those of what they become are theirs.
-            shapes = converted_shapes(op, self.known)
+            shapes = converted_shapes(op, self.customs, self.known)
             merged = list[Attribute](tensor(shape, _element(t, op)) for shape, t in zip(shapes, merged))
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):

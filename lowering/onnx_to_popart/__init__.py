@@ -22,13 +22,13 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body, newest_opset
-from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
+from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
 from populus.lowering.import_onnx.build import Builder as NodeBuilder
 from populus.lowering.import_onnx.build import Scope, standard
 from populus.lowering.onnx_bounded import MEASURES, Bound, passed_on
-from populus.lowering.onnx_custom import Customs, build, build_custom, custom_ops
+from populus.lowering.onnx_custom import Customs, build_custom, build_overriding, custom_ops, overriding
 from populus.lowering.onnx_inference import Inference, erase_unused, placed
 from populus.lowering.onnx_structure import is_control
 from populus.lowering.onnx_to_popart import (
@@ -177,8 +177,8 @@ class Converter:
         op = c.op
         if is_control(op):
             return control.RULES[op.OP_TYPE](c, self.block)
-        if (own := self.overriding(op)) is not None:
-            return list(c.builder.insert(own).results)
+        if (own := overriding(op, self.customs)) is not None:
+            return list(c.builder.insert(build_overriding(own, op)).results)
         arrays = self.inference.arrays(op)
         if arrays is not None:
             made = [c.builder.insert(constant(a)) for a in arrays]
@@ -190,15 +190,6 @@ class Converter:
             outputs = rule(c)
             return outputs if isinstance(outputs, list) else [outputs]
         return self.expanded(op)
-
-    def overriding(self, op: OnnxOp) -> Operation | None:
-        """The op of a user that takes the place of ONNX's own; None where there is none for this version."""
-        versions = self.customs.get((op.DOMAIN, op.OP_TYPE), {})
-        if not (fitting := [v for v in versions if v <= op.VERSION]):
-            return None
-        own = build(versions[max(fitting)], op.inputs, {k: v for k, v in op.properties.items() if k not in SEGMENTS})
-        own.location = op.location
-        return own
 
     def expanded(self, op: OnnxOp) -> list[Output]:
         """The op as the function of other ops that ONNX states it to be."""

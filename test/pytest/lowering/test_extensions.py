@@ -176,6 +176,67 @@ def test_an_op_of_onnx_s_own_is_overridden_when_that_is_said(tmp_path):
     assert populus.compile(model("", 20, alpha=0.5), load=[path]).run({"x": X})["y"][0, 0] == -1.5
 
 
+NEGATED = '''
+
+@irdl_op_definition
+class NegatedOp(UnaryOp):
+    """`y = -x`, where ONNX says otherwise."""
+
+    name = "acme.negated"
+    ONNX: ClassVar = ("", "{kind}", {version})
+    OVERRIDES: ClassVar = True
+    T: ClassVar = tensors("T", f32, i64)
+    x = operand_def(T)
+    y = result_def(T)
+
+    def forward(self, x: Expr) -> Expr:
+        return -x
+'''
+
+
+def overridden(tmp_path, kind, version):
+    """A file with an op of -x that takes the place of one of ONNX's."""
+    path = changed(tmp_path, ("import f16, f32, f64", "import f16, f32, f64, i64"), name=f"{kind.lower()}.py")
+    path.write_text(path.read_text() + NEGATED.format(kind=kind, version=version))
+    return path
+
+
+@pytest.mark.parametrize(("kind", "version"), [("Relu", 14), ("Abs", 13), ("Identity", 19), ("Floor", 13)])
+def test_an_overriding_op_is_taken_where_its_operands_are_constants(kind, version, tmp_path):
+    """Where the node would be folded: by what it becomes, or by the arithmetic of shapes."""
+    shaped = helper.make_tensor_value_info
+    nodes = [helper.make_node(kind, ["c"], ["d"], name="n"), helper.make_node("Add", ["x", "d"], ["y"])]
+    c = helper.make_tensor("c", T.FLOAT, [2], [2, -3])
+    made = helper.make_graph(nodes, "g", [shaped("x", T.FLOAT, [2])], [shaped("y", T.FLOAT, [2])], [c])
+    m = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    program = populus.compile(m, load=[overridden(tmp_path, kind, version)])
+    assert program.run({"x": np.zeros(2, np.float32)})["y"].tolist() == [-2, 3]
+    assert program.run_at("popart", {"x": np.zeros(2, np.float32)})["y"].tolist() == [-2, 3]
+
+
+def test_an_overriding_op_is_taken_where_a_shape_follows_from_it(tmp_path):
+    shaped = helper.make_tensor_value_info
+    nodes = [helper.make_node("Abs", ["c"], ["d"], name="n"), helper.make_node("Reshape", ["x", "d"], ["y"])]
+    c = helper.make_tensor("c", T.INT64, [2], [1, -2])
+    made = helper.make_graph(nodes, "g", [shaped("x", T.FLOAT, [2, 3])], [shaped("y", T.FLOAT, ["a", "b"])], [c])
+    m = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    assert populus.compile(m, load=[overridden(tmp_path, "Abs", 13)]).run({"x": X})["y"].shape == (3, 2)
+    with pytest.raises(PopulusError):  # ONNX's is [1, 2], which 6 elements do not fit
+        populus.compile(m)
+
+
+def test_an_op_that_holds_graphs_is_not_overridden(tmp_path):
+    shaped = helper.make_tensor_value_info
+    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["z"])], "b", [], [shaped("z", T.FLOAT, [2])])
+    node = helper.make_node("If", ["c"], ["y"], name="n", then_branch=branch, else_branch=branch)
+    inputs = [shaped("x", T.FLOAT, [2]), shaped("c", T.BOOL, [])]
+    m = helper.make_model(
+        helper.make_graph([node], "g", inputs, [shaped("y", T.FLOAT, [2])]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+    )
+    with pytest.raises(PopulusError, match="'n': If.*: acme.negated takes the place of If, which holds graphs; only ops without can be"):
+        populus.compile(m, load=[overridden(tmp_path, "If", 19)])
+
+
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
