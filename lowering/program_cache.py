@@ -22,7 +22,6 @@ from tempfile import mkstemp
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Region
 from xdsl.utils.exceptions import ParseError, VerifyException
 
@@ -152,6 +151,8 @@ def package_hash() -> str:
 
 def signature_module(module: ModuleOp) -> ModuleOp:
     """A module whose `@main` has the arguments, results and attributes of this module's, and nothing between them."""
+    from xdsl.dialects.test import TestOp  # brings in register allocation, which is 20 ms
+
     main = main_of(module)
     last = main.body.block.last_op
     assert isinstance(last, ReturnOp), last

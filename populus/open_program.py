@@ -99,9 +99,9 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
         path = Path(model)  # pyright: ignore[reportArgumentType], a path by the line above
         if path.suffix != ".onnx" or not path.exists():
             return {}
-        from populus.lowering.import_onnx.read import read_model
+        from populus.lowering.import_onnx.stripped import read_stripped
 
-        proto = read_model(path)
+        proto = read_stripped(path)
     else:
         return {}
     initial = {i.name for i in proto.graph.initializer} | {i.values.name for i in proto.graph.sparse_initializer}

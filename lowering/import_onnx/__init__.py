@@ -17,8 +17,8 @@ from xdsl.ir import Attribute, Block, Region
 from populus.dialects.diagnostics import PopulusError, named
 from populus.dialects.onnx.types import as_tensor, from_proto
 from populus.lowering.import_onnx.build import Builder, Scope, hint, standard
-from populus.lowering.import_onnx.read import read_model, read_tensor
-from populus.lowering.import_onnx.stripped import stripped
+from populus.lowering.import_onnx.read import read_tensor
+from populus.lowering.import_onnx.stripped import read_stripped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ def import_onnx(
         place, folder, proto = model.graph.name or "model", None, model
     else:
         place, folder = os.fspath(model), Path(model).parent
-        proto = stripped(Path(model)) or read_model(model)
+        proto = read_stripped(model)
     try:
         return _module(proto, folder, dims, customs, values)
     except PopulusError as error:

@@ -7,8 +7,11 @@ initializers are looked at. What is not as expected is left to the ordinary read
 from __future__ import annotations
 
 import mmap
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from populus.lowering.import_onnx.read import read_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -20,6 +23,11 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
 
 class _Odd(Exception):
     """The bytes are not what a model's are."""
+
+
+def read_stripped(path: str | os.PathLike[str]) -> ModelProto:
+    """The model of a file, whose large initializers stay there where they can. Raises PopulusError as `read_model`."""
+    return stripped(Path(path)) or read_model(path)
 
 
 def stripped(path: Path) -> ModelProto | None:

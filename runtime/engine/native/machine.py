@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 VARIABLE = "POPULUS_NATIVE_CPU"  # a CPU by LLVM's name, such as x86-64 or haswell, instead of the one at hand
@@ -28,7 +28,7 @@ class Machine:
     features: str
     llvmlite: str
 
-    @property
+    @cached_property
     def enabled(self) -> frozenset[str]:
         return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
 
