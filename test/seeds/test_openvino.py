@@ -381,3 +381,42 @@ def test_V21_what_two_read_is_reordered_once(changed):
     x = G.normal(size=(2, 8, 3, 3)).astype(np.float32)
     found = program.run({"x": x})
     assert found["l"].tobytes() == found["r"].tobytes()
+
+
+def open_batch(kind, domain="com.acme", version=1, **attributes):
+    """A model of one node, whose first dimension is any."""
+    from onnx import TensorProto, helper
+
+    node = helper.make_node(kind, ["x"], ["y"], name="n", domain=domain, **attributes)
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", 3, 2, 2]) for n in "xy"]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(domain, version)]
+    return helper.make_model(helper.make_graph([node], "g", infos[:1], infos[1:]), opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("kernel", ["both", "blocked"])
+def test_V13_one_program_takes_batches_of_any_size_and_compiles_each_size_once(kernel, changed, monkeypatch):
+    lowered, compiled = populus.api.Program._lowered, []
+
+    def counted(*args, **kwargs):
+        compiled.append(args)
+        return lowered(*args, **kwargs)
+
+    monkeypatch.setattr(populus.api.Program, "_lowered", counted)
+    force = [f"acme.leaky_relu:{kernel}"]
+    program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[changed(more=KERNELS)], tiles=4, force_kernels=force)
+    assert not compiled  # there is nothing to compile before a batch is there
+    for batch, times in ((2, 1), (5, 2), (2, 2), (5, 2), (1, 3)):
+        x = np.random.default_rng(batch).normal(size=(batch, 3, 2, 2)).astype(np.float32)
+        assert program.run({"x": x})["y"].tolist() == np.where(x >= 0, x, np.float32(0.5) * x).tolist()
+        assert len(compiled) == times
+    for batch in (2, 5):
+        assert [line for line in program.sized(batch=batch).kernels() if f"acme.leaky_relu: {kernel}: " in line]
+
+
+def test_V13_only_a_dimension_that_the_model_leaves_open_may_change(changed):
+    program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[changed(more=KERNELS)], tiles=4)
+    with pytest.raises(PopulusError, match=r"input 'x' has shape \[2, 4, 2, 2\], expected \[2, 3, 2, 2\]"):
+        program.run({"x": np.zeros((2, 4, 2, 2), np.float32)})
+    with pytest.raises(PopulusError, match=r"input 'x' has shape \[2, 3\], expected \[2, 3, 2, 2\]"):
+        program.run({"x": np.zeros((2, 3), np.float32)})
+    assert program.run({"x": np.zeros((2, 3, 2, 2), np.float32)})["y"].shape == (2, 3, 2, 2)

@@ -23,6 +23,7 @@ from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
 from populus.dialects.table import context
 from populus.lowering import extensions
+from populus.lowering.pipeline import Pipeline
 from populus.op_page import formulas, page
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
@@ -475,3 +476,83 @@ def test_F26_anchors_are_fetched_as_often_as_is_asked_for(example):
             session.run(popart.PyStepIO({x: batches[0]}, anchors))
     with pytest.raises(PopulusError, match="there is no AnchorReturnType 'Last'; there are"):
         popart.AnchorReturnType("Last")
+
+
+def looked_up(passes: str, element: str = "float64", tied: bool = False):
+    """Rows of `table` [6, 3] by `indices` [4], times `c` and summed, behind passes; where `tied`, something else reads the table too."""
+    with populus.Builder() as b:
+        table, indices, c = b.input("table", (6, 3), element), b.input("indices", (4,), "int64"), b.input("c", (4, 3), element)
+        rows = b.op("mul", b.op("gather", table, indices, axis=0)[0], c)[0]
+        if tied:
+            rows = b.op("concat", rows, b.op("relu", table)[0], axis=0)[0]
+        b.output("loss", b.op("reduce_sum", rows, axes=(0, 1), keep=False)[0])
+    module = b.module()
+    Pipeline.from_text(passes).run(context(), module)
+    return module
+
+
+SPARSE = "popart-autodiff{loss=loss sparse=table}"
+TWICE = np.array([4, 1, 4, -2])  # -2 is 4 too
+C = np.arange(1, 13, dtype=np.float64).reshape(4, 3)
+
+
+@pytest.mark.parametrize("element", ["float32", "float64"])
+def test_F12_a_gradient_is_of_all_elements_or_of_rows_and_their_numbers(element):
+    inputs = {"table": np.zeros((6, 3), element), "indices": TWICE, "c": C.astype(element)}
+    dense, sparse = (run_function(looked_up(f"popart-autodiff{{loss=loss {which}=table}}", element), inputs) for which in ("wrt", "sparse"))
+    assert list(dense) == ["loss", "Gradient___table"]
+    assert list(sparse) == ["loss", "Rows___table", "Gradient___table"]
+    rows, values = sparse["Rows___table"], sparse["Gradient___table"]
+    assert (rows.tolist(), rows.dtype) == ([4, 1, 4, 4], np.int64)
+    assert values.tolist() == C.tolist()  # one for each time that a row was looked up
+    assert values.dtype == dense["Gradient___table"].dtype == np.dtype(element)
+    summed = np.zeros((6, 3), element)
+    np.add.at(summed, rows, values)
+    assert summed.tolist() == dense["Gradient___table"].tolist()
+
+
+def test_F13_what_is_dense_has_no_gradient_of_rows():
+    with pytest.raises(PopulusError, match="'table' is read by popart.relu too, not only looked up by rows, so its gradient is not sparse"):
+        looked_up(SPARSE, tied=True)
+    with pytest.raises(PopulusError, match="nothing looks up rows of 'c', so its gradient|'c' is read by popart.mul too"):
+        looked_up("popart-autodiff{loss=loss sparse=c}")
+
+
+def test_F13_what_wants_all_elements_refuses_a_gradient_of_rows():
+    with pytest.raises(PopulusError, match="lamb scales by the norm of a whole weight, so the rows of 'table' cannot move alone"):
+        looked_up(f"{SPARSE}, popart-optimize{{optimizer=lamb}}")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_F14_what_rows_become_part_of_has_the_full_shape(optimizer):
+    signature = populus.compile(looked_up(f"{SPARSE}, popart-optimize{{optimizer={optimizer}}}"), level="popart").signature
+    for name, type in signature.outputs.items():
+        if name != "loss" and not name.endswith("___step"):
+            assert (name, shape_of(type)) == (name, (6, 3))
+
+
+@pytest.mark.parametrize("level", ["popart", "poplar"])
+def test_F19_rows_that_are_there_twice_are_one_before_parameter_and_velocity_move(level):
+    program = populus.compile(looked_up(f"{SPARSE}, popart-optimize{{optimizer=momentum}}"), tiles=4, level=level)
+    g = np.random.default_rng(19)
+    table, velocity = g.normal(size=(6, 3)), g.normal(size=(6, 3))
+    hyper = {"rate": 0.5, "decay": 0.1, "momentum": 0.9, "damping": 0.0}
+    state = {"State___table___velocity": velocity, "State___table___step": np.array(1.0)}
+    scalars = {f"Hyper___{n}": np.array(v) for n, v in hyper.items()}
+    found = program.run({"table": table, "indices": TWICE, "c": C, **state, **scalars})
+    expected, moved = table.copy(), velocity.copy()
+    for row, gradient in {4: C[0] + C[2] + C[3], 1: C[1]}.items():
+        moved[row] = 0.9 * velocity[row] + gradient + 0.1 * table[row]
+        expected[row] -= 0.5 * moved[row]
+    np.testing.assert_allclose(found["Updated___table"], expected, rtol=1e-12)
+    np.testing.assert_allclose(found["State___table___velocity"], moved, rtol=1e-12)
+    others = [0, 2, 3, 5]
+    assert found["Updated___table"][others].tobytes() == table[others].tobytes()
+    assert found["State___table___velocity"][others].tobytes() == velocity[others].tobytes()
+
+
+def test_F19_a_step_by_rows_is_the_dense_one():
+    step = "popart-autodiff{{loss=loss {}=table}}, popart-optimize{{optimizer=sgd}}"
+    inputs = {"table": C[:2].repeat(3, 0), "indices": TWICE, "c": C, "Hyper___rate": np.array(0.5), "Hyper___decay": np.array(0.0)}
+    dense, sparse = (run_function(looked_up(step.format(which)), inputs)["Updated___table"] for which in ("wrt", "sparse"))
+    np.testing.assert_allclose(sparse, dense, rtol=1e-12)
