@@ -5,7 +5,7 @@
     outputs = prepared.run([x, y])
 
 Shapes, sequences and optionals are those of the inputs that arrive, and inputs that decide shapes are part of the program too:
-a program is compiled for each combination when it is first run, and kept. `POPULUS_ENGINE` names the engine (`numpy`, `strict`).
+a program is compiled for each combination when it is first run, and kept. `POPULUS_ENGINE` names the engine (`numpy`, `strict`, `native`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Backend(OnnxBackend):
     target: ClassVar[str] = "host"
     tiles: ClassVar[int | None] = 16
     host: ClassVar[bool] = True  # False refuses what needs the host, strings and images
-    engine: ClassVar[str | None] = None  # None: what POPULUS_ENGINE says, or numpy
+    engine: ClassVar[str | None] = None  # None: what POPULUS_ENGINE says, or auto
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:

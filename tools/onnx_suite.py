@@ -7,6 +7,7 @@ every dimension of every input is a name that gets its size when the case runs; 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -26,7 +27,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TypeProto, defs
 from onnx.backend.test.runner import Runner
 
-from populus.api import Program
+from populus.api import ENGINES, Program
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import CopyOp, ExecuteOp, HostCallOp
 from populus.onnx_backend import Backend, Prepared
@@ -310,19 +311,24 @@ def _version(case: Case) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the cases whose name matches, prints what does not pass, and with --write records all."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    write = "--write" in arguments
-    patterns = [a for a in arguments if not a.startswith("--")]
-    names = [name for name in cases() if all(re.search(p, name) for p in patterns)]
+    parser = argparse.ArgumentParser(prog="python -m populus.tools.onnx_suite", description="ONNX's backend suite, case by case.")
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only cases in whose name each of these is found")
+    parser.add_argument("--write", action="store_true", help="record the outcomes of all cases, and write the page of coverage")
+    parser.add_argument("--symbolic", action="store_true", help="with a name in place of every dimension of every input")
+    parser.add_argument("--engine", choices=ENGINES, help="the engine; without it, what programs run on by default")
+    args = parser.parse_args(arguments)
+    if args.engine is not None:
+        os.environ["POPULUS_ENGINE"] = args.engine  # read in each process
+    names = [name for name in cases() if all(re.search(p, name) for p in args.patterns)]
     start = time.perf_counter()
-    found = outcomes(names, "--symbolic" in arguments)
+    found = outcomes(names, args.symbolic)
     for name, o in found.items():
         if o.status not in ("passed", *PASSING):
             print(f"{name}: {o.status}: {o.reason}")
     print(f"{dict(Counter(o.status for o in found.values()))} in {time.perf_counter() - start:.0f} s")
-    if write and not patterns and "--symbolic" in arguments:
+    if args.write and not args.patterns and args.symbolic:
         SYMBOLIC.write_text(record({name: o for name, o in found.items() if o.status not in ("passed", *PASSING)}))
-    elif write and not patterns:
+    elif args.write and not args.patterns:
         RECORD.write_text(record(found))
         PAGE.write_text(page({name: o for name, o in found.items() if o.status != "passed"}))
     return 0

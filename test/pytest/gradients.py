@@ -160,9 +160,8 @@ def check(op: str, case: str, model: onnx.ModelProto, values: Sequence[Array | N
             found = Outcome(op, case, _problem(made, inputs, outputs, *((1e-6, 1e-5) if type == TensorProto.DOUBLE else (2e-3, 2e-2))))
         except PopulusError as error:
             found = Outcome(op, case, str(error))
-        except onnx.checker.ValidationError as error:
-            found = Outcome(op, case, str(error))
-            continue
+            if type == TensorProto.DOUBLE and re.search("(unsupported|inconsistent) type", str(error)):
+                continue
         return found
     return found
 
