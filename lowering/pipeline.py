@@ -199,11 +199,12 @@ class Pipeline:
         dumper = _Dumper(Path(dump)) if dump is not None else None
         if dumper is not None:
             dumper.write("input", module)
-        with _no_garbage_collection():
+        with no_garbage_collection():
+            ops = _count(module) if timings is not None else 0
             for i, p in enumerate(self.passes):
                 if progress is not None:
                     progress(i, p.name)
-                ops_before = _count(module) if timings is not None else 0
+                ops_before = ops
                 hash_before = content_hash(module) if statistics else ""
                 start = perf_counter()
                 with _named(p.name):
@@ -213,7 +214,8 @@ class Pipeline:
                         verify(module)
                 if timings is not None:
                     changed = content_hash(module) != hash_before if statistics else None
-                    timings.append(Timing(p.name, seconds, ops_before, _count(module), changed))
+                    ops = _count(module)
+                    timings.append(Timing(p.name, seconds, ops_before, ops, changed))
                 if dumper is not None:
                     dumper.write(p.name, module)
 
@@ -259,7 +261,7 @@ def _check_phase(name: str) -> None:
 
 
 @contextmanager
-def _no_garbage_collection() -> Generator[None, None, None]:
+def no_garbage_collection() -> Generator[None, None, None]:
     """IR is full of cycles that live until the end: collecting meanwhile costs a fifth of the time and finds little."""
     enabled = gc.isenabled()
     gc.disable()

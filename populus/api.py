@@ -28,7 +28,7 @@ from populus.lowering import extensions
 from populus.lowering.files import in_file, read_module
 from populus.lowering.passes import PASSES
 from populus.lowering.phases import LEVELS
-from populus.lowering.pipeline import Pipeline, Timing
+from populus.lowering.pipeline import Pipeline, Timing, no_garbage_collection
 from populus.lowering.popart_select_kernels import PopartSelectKernelsPass, report
 from populus.lowering.program_cache import ProgramCache, key_of, signature_module
 
@@ -123,7 +123,8 @@ def compile(
 
 def _built(program: Program, host: bool, progress: Callable[[int, str], None] | None) -> Program:
     """The program, compiled. Raises PopulusError, also where it needs the host and may not."""
-    program.build(progress)
+    with no_garbage_collection():
+        program.build(progress)
     if not host and (needs := program.host_calls):
         more = f" and {len(needs) - 3} more" if len(needs) > 3 else ""
         raise PopulusError(f"the model needs the host, which is not to compute: {', '.join(needs[:3])}{more}")

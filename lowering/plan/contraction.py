@@ -95,7 +95,8 @@ def stages(depth: Any, outputs: int, target: Target) -> Any:
 def part_counts(grains: int) -> Counts:
     """Part counts that differ in their largest part, fewest parts for each: about 2 sqrt(grains) of them."""
     k = np.arange(1, grains + 1)
-    return np.unique(-(-grains // -(-grains // k)))
+    parts = -(-grains // -(-grains // k))
+    return parts[np.diff(parts, prepend=0) > 0]
 
 
 @dataclass(frozen=True)
@@ -245,13 +246,13 @@ def _promising(found: _Candidates) -> _Candidates:
     return found
 
 
-def _spaced(counts: Counts) -> Counts:
+def _spaced(counts: Counts) -> list[int]:
     """Some of the counts, each at least 1.5 times the one before."""
     kept = [int(counts[0])]
     for count in counts[1:]:
         if count >= 1.5 * kept[-1]:
             kept.append(int(count))
-    return np.array(kept)
+    return kept
 
 
 def _share(n: int, parts: Counts) -> Counts:
@@ -283,7 +284,7 @@ def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int], near: Ne
         counts = part_counts(n)
         counts = counts[counts <= tiles]
         if i in coarse:
-            counts = np.union1d(_spaced(counts), [min(near[i - 3], n)] if near is not None else [1])
+            counts = np.array(sorted({*_spaced(counts), min(near[i - 3], n) if near is not None else 1}))
         if len(used) * len(counts) > 4 * CANDIDATES:  # keep powers of two and the extremes
             counts = counts[(counts & (counts - 1) == 0) | (counts == counts[-1])]
         product = used[:, None] * counts[None, :]
