@@ -15,8 +15,9 @@ from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, String
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation, OptOperandDef, ParsePropInAttrDict, VarOperandDef, traits_def
 from xdsl.traits import Pure
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
+from populus.dialects import own_code
 from populus.dialects.expr import Expr, ExprAttr
 
 Value: TypeAlias = "SSAValue | Operation"
@@ -96,7 +97,21 @@ class TensorOp(IRDLOperation, ABC):
             attributes[AttrSizedOperandSegments.attribute_name] = DenseArrayBase.from_list(i32, sizes)
         # Not IRDLOperation's: it would build and check the same lists a second time, for a third of an op's cost.
         Operation.__init__(self, operands=found, properties=attributes)
-        self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(self.infer()))
+        self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(self.inferred()))
+
+    def inferred(self) -> Sequence[TensorType[Attribute]]:
+        """As `infer`. Raises VerifyException, with file and line, for what a user's shape rule does wrong."""
+        try:
+            types = self.infer()
+        except (DiagnosticException, VerifyException):
+            raise
+        except Exception as error:
+            if own_code.is_ours(type(self)):
+                raise
+            raise VerifyException(own_code.fault(self, "infer", error)) from error
+        if not own_code.is_ours(type(self)):
+            own_code.check_types(self, types)
+        return types
 
     @abstractmethod
     def infer(self) -> Sequence[TensorType[Attribute]]:
@@ -115,7 +130,7 @@ class TensorOp(IRDLOperation, ABC):
         return False
 
     def verify_(self) -> None:
-        inferred = list(self.infer())
+        inferred = list(self.inferred())
         found = [r.type for r in self.results]
         if inferred != found:
             raise VerifyException(

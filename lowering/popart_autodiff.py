@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import popart
+from populus.dialects import own_code, popart
 from populus.dialects.control import read_by
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, where
@@ -123,6 +123,11 @@ class PopartAutodiffPass(ModulePass):
         if wide(element) != element:
             scale = calls.map(b, cast(Arg(1), element), scale)
         return calls.reshape(b, scale, calls.shape(loss))
+
+
+def _stated(op: Operation) -> str:
+    """Where a user's class states its gradient."""
+    return own_code.at(op, "gradient") if isinstance(op, PopartOp) else ""
 
 
 def _free(name: str, taken: Container[str]) -> str:
@@ -240,7 +245,9 @@ class _Walk:
         for value, gradient in zip(reads, self._asked(op, copy, reads, dependent)):
             if gradient is not None and value in dependent:
                 if gradient.type != value.type:
-                    raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {gradient.type} for an operand that is {value.type}")
+                    name = own_code.operand_name(op, list(op.operands).index(value)) if value in op.operands else "what it reads"
+                    said = f"its gradient gives {gradient.type} for an operand that is {value.type}, {name}"
+                    raise PopulusError(f"{where(op)}: {op.name}: {said}{_stated(op)}")
                 self.add(value, gradient, None, op)
         block = self.end.parent
         assert block is not None
@@ -259,17 +266,20 @@ class _Walk:
                 case ControlOp():
                     found = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name, self.functions))
                 case PopartOp():
-                    found = copy.gradient(self.builder, grads)
+                    title = partial("{}: {}".format, where(op), op.name)
+                    with own_code.asked(op, "gradient", title):
+                        found = copy.gradient(self.builder, grads)
+                    found = own_code.values(op, "gradient", found, title, none=True)
                 case _:
                     found = library_gradient(copy, self.builder, grads)
         except NoGradient as error:
             raise NoGradient(f"{error}{self._path(op)}") from error
         except VerifyException as error:
-            raise NoGradient(f"{where(op)}: {op.name}: its gradient does not fit together: {error}{self._path(op)}") from error
+            raise NoGradient(f"{where(op)}: {op.name}: its gradient does not fit together: {error}{_stated(op)}{self._path(op)}") from error
         if found is None:
             raise NoGradient(f"{where(op)}: {op.name} has no gradient{self._path(op)}")
         if len(found) != len(reads):
-            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(reads)} operands")
+            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(reads)} operands{_stated(op)}")
         return found
 
     def _path(self, op: Operation) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -13,6 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects import own_code
 from populus.dialects.data import ConstantOp
 from populus.dialects.diagnostics import PopulusError, between, locate, where
 from populus.dialects.ops import INPLACE, TensorOp
@@ -60,14 +62,20 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
         on = f" on target {target}" if target is not None else ""
         raise PopulusError(f"{where(op)}: no tile lowering for {op.name}{on}; give its class `lower`, or `forward` if it is element-wise")
     before = op.prev_op
+    title = partial("{}: {}".format, where(op), op.name)
     try:
-        values = op.lower(Builder(InsertPoint.before(op)))
+        with own_code.asked(op, "lower", title):
+            found = op.lower(Builder(InsertPoint.before(op)))
     except VerifyException as error:
-        raise PopulusError(f"{where(op)}: {op.name}: its lowering does not fit together: {' '.join(str(error).split())}") from error
+        said = " ".join(str(error).split())
+        raise PopulusError(f"{title()}: its lowering does not fit together: {said}{own_code.at(op, 'lower')}") from error
+    values = own_code.values(op, "lower", found, title)
     if [v.type for v in values] != [r.type for r in op.results]:
-        found, expected = (", ".join(str(v.type) for v in vs) for vs in (values, op.results))
+        names = [name for name, _ in op.get_irdl_definition().results]
+        results = [f"{name}: {r.type}" for name, r in zip(names, op.results)] if len(names) == len(op.results) else op.result_types
+        gives, expected = ", ".join(str(v.type) for v in values) or "nothing", ", ".join(map(str, results))
         raise PopulusError(
-            f"{where(op)}: {op.name}: its lowering gives {found}, its results are {expected}; make `lower` and `infer` agree"
+            f"{title()}: its lowering gives {gives}, its results are {expected}; make `lower` and `infer` agree{own_code.at(op, 'lower')}"
         )
     new = between(block, before, op)
     locate(new, op.location)

@@ -20,14 +20,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import BaseAttr, VarConstraint, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, shapes
+from populus.dialects import expr, own_code, shapes
 from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg, Expr
@@ -108,7 +109,10 @@ class ElementwiseOp(PopartOp):
 
     def formula(self) -> Expr:
         """`forward` on `_1`, `_2`, ..."""
-        return self.forward(*(Arg(i + 1) for i in range(len(self.operands))))
+        found = cast("object", self.forward(*(Arg(i + 1) for i in range(len(self.operands)))))
+        if not isinstance(found, Expr):
+            raise VerifyException(f"its `forward` gives {found!r}; an expression is expected{own_code.at(self, 'forward')}")
+        return found
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         operands = [o.type for o in self.operands]
@@ -121,10 +125,15 @@ class ElementwiseOp(PopartOp):
         if type(self).backward is ElementwiseOp.backward:
             return calls.slopes(self.formula(), [calls.element(o) for o in self.operands])
         stated = self.backward(Arg(n + 2), *(Arg(i + 1) for i in range(n)), Arg(n + 1))
-        found = [stated] if isinstance(stated, Expr) else stated
-        if len(found) != n:
-            raise PopulusError(f"{where(self)}: {self.name}: its `backward` gives {len(found)} gradients for {n} operands")
-        return found
+        found = cast("object", [stated] if isinstance(stated, Expr) else stated)
+        if not isinstance(found, Sequence) or not all(g is None or isinstance(g, Expr) for g in cast("Sequence[object]", found)):
+            said = f"its `backward` gives {found!r}; an expression for each operand is expected, or None"
+            raise PopulusError(f"{where(self)}: {self.name}: {said}{own_code.at(self, 'backward')}")
+        gradients = cast("Sequence[Expr | None]", found)
+        if len(gradients) != n:
+            said = f"its `backward` gives {len(gradients)} gradients for {n} operands"
+            raise PopulusError(f"{where(self)}: {self.name}: {said}{own_code.at(self, 'backward')}")
+        return gradients
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         return calls.pull(b, self.derivatives(), self.operands, self.y, grads[0])

@@ -206,7 +206,7 @@ def definition_of(op: type[PopartOp]) -> Definition:
     ):
         raise PopulusError(f"{title} lacks a docstring; its first line is the formula, such as `y = max(x, 0)`")
     options = (AttrSizedOperandSegments.attribute_name,)
-    return Definition(
+    found = Definition(
         op,
         _identity(title, vars(op).get("ONNX", getattr(op, "ONNX", None))),
         tuple(_operand(n, d) for n, d in irdl.operands),
@@ -214,6 +214,24 @@ def definition_of(op: type[PopartOp]) -> Definition:
         {n: _property(n, d) for n, d in irdl.properties.items() if n not in options},
         doc,
     )
+    _check_members(title, found)
+    return found
+
+
+def _check_members(title: str, found: Definition) -> None:
+    """Raises PopulusError for a default that is not allowed, a seed that is no operand, and examples that are none."""
+    for p in found.properties.values():
+        if p.default is not None:
+            try:
+                p.checked(p.default)
+            except PopulusError as error:
+                raise PopulusError(f"{title}: the default of {error}") from None
+    seed, names = cast("object", found.op.SEED), [o.name for o in found.operands]
+    if seed is not None and seed not in range(len(names)):
+        raise PopulusError(f"{title}: `SEED` is {seed!r}; the number of an operand is expected, of {', '.join(names)}")
+    examples = cast("object", found.op.EXAMPLES)
+    if not isinstance(examples, Sequence) or not all(isinstance(e, tuple) and len(cast("Any", e)) == 2 for e in cast("Any", examples)):
+        raise PopulusError(f"{title}: `EXAMPLES` is {examples!r}; pairs of shapes and attributes are expected, such as [([(2, 3)], {{}})]")
 
 
 def _identity(title: str, stated: object) -> tuple[str, str, tuple[int, ...]] | None:

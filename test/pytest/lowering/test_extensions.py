@@ -15,6 +15,7 @@ from onnx import helper
 
 import populus
 from populus.dialects.diagnostics import PopulusError
+from populus.dialects.poplar.codelets import CODELETS
 from populus.lowering import extensions
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
@@ -250,12 +251,16 @@ def test_an_op_that_holds_graphs_is_not_overridden(tmp_path):
         ([('"LeakyRelu", 1)', '"LeakyRelu", 0)')], "`ONNX` is ('com.acme', 'LeakyRelu', 0); domain, op type and version are expected"),
         ([('"com.acme"', '"ai.onnx"')], "class LeakyReluOp (acme.leaky_relu): the domain 'ai.onnx' is not yours; take one of your own"),
         ([('    """`y', '    # """`y')], "lacks a docstring; its first line is the formula"),
+        ([("number(0.01", "number(3")], "class LeakyReluOp (acme.leaky_relu): the default of 'alpha' is 3.0; float, -1 .. 1 is allowed"),
+        ([("number(0.01", "number('a'")], "own.py:23: error: required argument is not a float"),
+        ([("    alpha =", "    SEED: ClassVar = 5\n    alpha =")], "`SEED` is 5; the number of an operand is expected, of x"),
+        ([("    alpha =", "    EXAMPLES: ClassVar = 3\n    alpha =")], "`EXAMPLES` is 3; pairs of shapes and attributes are expected"),
     ],
 )
 def test_a_definition_that_lacks_a_part_is_one_line(pairs, message, tmp_path):
     with pytest.raises(PopulusError) as error:
         extensions.load(changed(tmp_path, *pairs, ("leaky_relu = function_of(LeakyReluOp)", "")))
-    assert str(error.value).startswith(f"{tmp_path / 'own.py'}: ")
+    assert str(error.value).startswith(f"{tmp_path / 'own.py'}:")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -284,6 +289,151 @@ def test_a_lowering_of_another_type_names_the_op(tmp_path):
         PopulusError, match="'n': acme.leaky_relu: its lowering gives .*, its results are .*; make `lower` and `infer` agree"
     ):
         populus.compile(model(), load=[changed(tmp_path, ("    def forward", lower))])
+
+
+OWN = '''
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.tile_code import Vector, codelet
+
+{codelet}
+
+
+@irdl_op_definition
+class OwnOp(PopartOp):
+    """`y = x`. Source: a test."""
+
+    name = "acme.own"
+    ONNX: ClassVar = ("com.acme", "Own", 1)
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def infer(self):
+        {infer}
+
+    def lower(self, b):
+        {lower}
+
+    def gradient(self, b, grads):
+        {gradient}
+'''
+RIGHT = {"codelet": "", "infer": "return [self.x.type]", "lower": "return [self.x]", "gradient": "return grads"}
+LINES = {"infer": 23, "lower": 26, "gradient": 29}
+
+
+def own(tmp_path, **wrong):
+    path = tmp_path / "own_op.py"
+    path.write_text(OWN.format(**{**RIGHT, **wrong}))
+    node = helper.make_node("Own", ["x"], ["y"], name="n", domain="com.acme")
+    shaped = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [shaped("x", T.FLOAT, [3])], [shaped("y", T.FLOAT, [3])])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    gradients = populus.vjp(helper.make_model(graph, opset_imports=opsets, ir_version=10), wrt=["x"], load=[path])
+    return gradients.run({"x": np.ones(3, np.float32)}, {"y": np.ones(3, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "message"),
+    [
+        ("lower", "pass", "its `lower` gives None; a list of values is expected"),
+        ("lower", "return self.x", "its `lower` gives a BlockArgument; a list of values is expected"),
+        ("lower", "return [1.0]", "its `lower` gives a list with 1.0; a list of values is expected"),
+        ("lower", "return []", "its lowering gives nothing, its results are y: tensor<3xf32>; make `lower` and `infer` agree"),
+        ("lower", "return [self.x, self.x]", "its lowering gives tensor<3xf32>, tensor<3xf32>, its results are y: tensor<3xf32>; make"),
+        ("lower", "return [calls.reshape(b, self.x, (1, 3))]", "its lowering gives tensor<1x3xf32>, its results are y: tensor<3xf32>; "),
+        ("lower", "return [calls.reshape(b, self.x, (4,))]", "its lowering does not fit together: "),
+        ("lower", "return [self.z]", "its `lower` raises AttributeError: 'OwnOp' object has no attribute 'z'"),
+        ("infer", "pass", "its `infer` gives None; a list of tensor types is expected"),
+        ("infer", "return [3]", "its `infer` gives a list with 3; a list of tensor types is expected"),
+        ("infer", "return []", "its `infer` gives 0 types; the results are y"),
+        ("infer", "return [self.z.type]", "its `infer` raises AttributeError: 'OwnOp' object has no attribute 'z'"),
+        ("gradient", "pass", "its `gradient` gives None; a list of values, or None, is expected"),
+        ("gradient", "return grads[0]", "a list of values, or None, is expected"),
+        ("gradient", "return [3]", "its `gradient` gives a list with 3; a list of values, or None, is expected"),
+        ("gradient", "return [grads[0], grads[0]]", "its gradient gives 2 values for 1 operands"),
+        (
+            "gradient",
+            "return [calls.reshape(b, grads[0], (1, 3))]",
+            "its gradient gives tensor<1x3xf32> for an operand that is tensor<3xf32>, 'x'",
+        ),
+        ("gradient", "return [calls.reshape(b, grads[0], (4,))]", "its gradient does not fit together: "),
+        ("gradient", "return [self.w]", "its `gradient` raises AttributeError: 'OwnOp' object has no attribute 'w'"),
+    ],
+)
+def test_a_method_that_is_wrong_is_one_line_with_node_op_file_and_place(method, text, message, tmp_path):
+    assert own(tmp_path)[1]["x"].tolist() == [1, 1, 1]
+    with pytest.raises(PopulusError) as error:
+        own(tmp_path, **{method: text})
+    said = str(error.value)
+    assert message in said
+    assert "\n" not in said
+    line = LINES[method] + ("raises" in message)
+    for part in ("'n': ", "acme.own: ", f"({tmp_path / 'own_op.py'}:{line})"):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        (("return select(x, self", "select(x, self"), "its `forward` gives None; an expression is expected"),
+        (("return select(g, self", "select(g, self"), "its `backward` gives None; an expression for each operand is expected, or None"),
+        (("x: Expr) -> Expr:\n        return select(x", "x: Expr, z: Expr) -> Expr:\n        return select(x"), "raises TypeError"),
+        (("g: Expr, x: Expr, y: Expr", "g: Expr"), "raises TypeError"),
+        (("return select(g, self", "return self.beta * select(g, self"), "raises AttributeError"),
+    ],
+)
+def test_a_formula_that_is_wrong_is_one_line(pair, message, tmp_path):
+    with pytest.raises(PopulusError) as error:
+        populus.vjp(model(), wrt=["x"], load=[changed(tmp_path, pair)])
+    for part in (message, "'n': ", "acme.leaky_relu: ", f"({tmp_path / 'own.py'}"):
+        assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("for i in range(len(y)):\n        y[i + 1] = x[i]", "index 3 of y is outside of the 3 elements of dimension 0"),
+        ("for i in range(len(y)):\n        y[i] = x[i]\n    y[99] = 1.0", "index 99 of y is outside of the 3 elements of dimension 0"),
+        ("for i in range(len(y)):\n        y[i - 1] = x[i]", "index -1 of y is outside of the 3 elements of dimension 0"),
+        ("for i in range(1, len(y)):\n        y[i] = x[i]", "leaves 1 elements of y unwritten"),
+    ],
+)
+def test_a_codelet_that_writes_out_of_its_field_or_not_all_of_it_is_one_line(body, message, tmp_path):
+    code = f"@codelet\ndef out_of_field(x: Vector, y: Vector) -> None:\n    {body}\n"
+    try:
+        with pytest.raises(PopulusError) as error:
+            own(tmp_path, codelet=code, lower="return [calls.codelet(b, out_of_field, self.x)]")
+    finally:
+        CODELETS.pop("out_of_field", None)
+    for part in (message, f"{tmp_path / 'own_op.py'}:", "codelet out_of_field", "'n'"):
+        assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"beta": 1.0}, "acme.leaky_relu has no attribute 'beta'; there are alpha"),
+        ({"alpha": "s"}, "acme.leaky_relu: 'alpha' is 's'; float, -1 .. 1 is allowed"),
+        (
+            {"dtype": T.INT32},
+            "acme.leaky_relu: operand 'x' at position 0 does not verify: the element type is i32; it is one of f16, f32, f64",
+        ),
+    ],
+)
+def test_a_node_that_does_not_fit_the_definition_is_one_line_with_the_model_s_file(given, message, example, tmp_path):
+    onnx.save(model(**given), tmp_path / "m.onnx")
+    with pytest.raises(PopulusError) as error:
+        populus.compile(tmp_path / "m.onnx")
+    assert str(error.value).startswith(f"{tmp_path / 'm.onnx'}: 'n': LeakyRelu: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.fixture

@@ -1,0 +1,95 @@
+"""What is wrong in the class of a user's op, said with its file and line."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation, VarResultDef
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
+
+from populus.dialects.diagnostics import PopulusError
+
+
+def is_ours(kind: type[Operation]) -> bool:
+    """Whether a class is of this project, whose faults are not a user's."""
+    return kind.__module__.partition(".")[0] == "populus"
+
+
+def file_of(kind: type[Operation]) -> str:
+    """The file that a class is in; its module where that is all that is known."""
+    try:
+        return inspect.getsourcefile(kind) or kind.__module__
+    except (OSError, TypeError):
+        return kind.__module__
+
+
+def at(op: Operation, method: str) -> str:
+    """` (own.py:30)`, where a user's class states a method, for the end of a message; nothing for ours."""
+    kind = type(op)
+    if is_ours(kind):
+        return ""
+    code = getattr(inspect.unwrap(getattr(kind, method)), "__code__", None)
+    file = file_of(kind)
+    return f" ({file}:{code.co_firstlineno})" if code is not None and code.co_filename == file else f" ({file})"
+
+
+def fault(op: Operation, method: str, error: Exception) -> str:
+    """``its `lower` raises KeyError: 'w' (own.py:33)``: the line is the last of the user's file on the way to the error."""
+    lines = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if f.filename == file_of(type(op))]
+    said = " ".join(str(error).split())
+    return f"its `{method}` raises {type(error).__name__}{f': {said}' if said else ''}{f' ({lines[-1]})' if lines else at(op, method)}"
+
+
+@contextmanager
+def asked(op: Operation, method: str, title: Callable[[], str]) -> Generator[None, None, None]:
+    """What a user's method raises, beside errors that say what is wrong already, becomes a PopulusError behind `title`."""
+    try:
+        yield
+    except (DiagnosticException, VerifyException):
+        raise
+    except Exception as error:
+        if is_ours(type(op)):
+            raise
+        raise PopulusError(f"{title()}: {fault(op, method, error)}") from error
+
+
+def values(op: Operation, method: str, found: object, title: Callable[[], str], none: bool = False) -> Sequence[Any]:
+    """What a method gives, which is to be a sequence of values (`none`: or None for some). Raises PopulusError if it is not."""
+    if (strange := _strange(found, SSAValue, none)) is None:
+        return cast("Sequence[Any]", found)
+    wanted = "a list of values" + (", or None," if none else "")
+    raise PopulusError(f"{title()}: its `{method}` gives {strange}; {wanted} is expected{at(op, method)}")
+
+
+def check_types(op: IRDLOperation, found: object) -> None:
+    """Raises VerifyException unless a shape rule gives a tensor type for each result of a class."""
+    if (strange := _strange(found, TensorType, none=False)) is not None:
+        raise VerifyException(f"its `infer` gives {strange}; a list of tensor types is expected{at(op, 'infer')}")
+    definitions, types = op.get_irdl_definition().results, cast("Sequence[object]", found)
+    if not any(isinstance(d, VarResultDef) for _, d in definitions) and len(types) != len(definitions):
+        names = ", ".join(name for name, _ in definitions)
+        raise VerifyException(f"its `infer` gives {len(types)} types; the results are {names}{at(op, 'infer')}")
+
+
+def operand_name(op: Operation, i: int) -> str:
+    """The name of operand i in the op's class, or its number where one name has several."""
+    names = [n for n, _ in type(op).get_irdl_definition().operands] if isinstance(op, IRDLOperation) else []
+    return f"'{names[i]}'" if len(names) == len(op.operands) else str(i)
+
+
+def _strange(found: object, kind: type, none: bool) -> str | None:
+    """What is wrong with a list of things of one kind; None if nothing is."""
+    if not isinstance(found, Sequence):
+        return _said(found)
+    wrong = [v for v in cast("Sequence[object]", found) if not isinstance(v, kind) and not (none and v is None)]
+    return f"a list with {_said(wrong[0])}" if wrong else None
+
+
+def _said(found: object) -> str:
+    return repr(found) if found is None or isinstance(found, int | float | str) else f"a {type(found).__name__}"
