@@ -22,8 +22,8 @@ KEPT = 16  # programs; that which was used longest ago goes first
 class OpenProgram(Program):
     """What `compile` gives for a model with open dimensions: `run` takes inputs of any size that the model allows.
 
-    `names`: of the open dimensions of each input, by position. `specialise` compiles for sizes by name. What is of one program (levels,
-    profile, signature) is asked of `sized(n=..)`.
+    `names`: of each input, in order, its open dimensions by position. `specialise` compiles for sizes by name. What is of one
+    program (levels, profile, signature) is asked of `sized(n=..)`.
     """
 
     def __init__(
@@ -54,9 +54,13 @@ class OpenProgram(Program):
         self._kept.move_to_end(key)
         return self._kept[key]
 
+    def sized_for(self, inputs: Mapping[str, Any]) -> Program:
+        """The program for the sizes of these inputs. Raises PopulusError for one that is missing, or that disagrees with another."""
+        return self.sized(**self._sizes(inputs))
+
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """The outputs for inputs of these sizes. Raises PopulusError for inputs that are not the model's, or that disagree in a size."""
-        return self.sized(**self._sizes(inputs)).run_at(level, inputs)
+        return self.sized_for(inputs).run_at(level, inputs)
 
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         import numpy as np
@@ -89,7 +93,10 @@ class OpenProgram(Program):
 
 
 def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
-    """The open dimensions of a model's inputs, by input and position; none of a module, or where an input's rank is not stated."""
+    """The open dimensions of each of a model's inputs, by position; nothing where no input has one that is known to be open.
+
+    A module has none, and an input whose rank is not stated.
+    """
     from onnx import ModelProto
 
     model = source.model
@@ -109,8 +116,7 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
     for i in proto.graph.input:
         if i.name in initial or not i.type.HasField("tensor_type"):
             continue
-        for d, dimension in enumerate(i.type.tensor_type.shape.dim):
-            name = dimension.dim_param or f"{i.name}.{d}"
-            if not dimension.HasField("dim_value") and name not in source.dims:
-                found.setdefault(i.name, {})[d] = name
-    return found
+        named = [dimension.dim_param or f"{i.name}.{d}" for d, dimension in enumerate(i.type.tensor_type.shape.dim)]
+        given = [dimension.HasField("dim_value") for dimension in i.type.tensor_type.shape.dim]
+        found[i.name] = {d: name for d, name in enumerate(named) if not given[d] and name not in source.dims}
+    return found if any(found.values()) else {}

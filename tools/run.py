@@ -17,6 +17,7 @@ from populus.api import CHOICES, Program, compile
 from populus.dialects.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.phases import LEVELS
+from populus.open_program import OpenProgram
 from populus.tools.arrays import ATOL, RTOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import dims_of
 from populus.tools.progress import stages, working
@@ -93,6 +94,8 @@ def execute(args: argparse.Namespace) -> int:
     console = Console(highlight=False, soft_wrap=True)
     start = perf_counter()
     program = program_of(args, args.level)
+    if isinstance(program, OpenProgram) and args.inputs:
+        program = program.sized_for(read_arrays(args.inputs, list(program.names)))
     compiled = perf_counter()
     signature = program.signature
     if args.inputs:
