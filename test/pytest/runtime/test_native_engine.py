@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import Command
@@ -420,6 +421,15 @@ def test_a_form_is_native_and_gives_what_numpy_gives(name, monkeypatch):
     monkeypatch.setattr(launch, "WOKEN", 0)
     for found, e in zip(Session(program.module("poplar"), "native", threads=3).run(inputs).values(), session.run(inputs).values()):
         assert found.tobytes() == e.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_a_softmax_of_16_bits_is_numpys_since_each_step_of_it_is_rounded(dtype):
+    x = draw(40, 50).astype(dtype)
+    program = populus.compile(one_op("Softmax", [x]), tiles=4, engine="numpy")
+    session = Session(program.module("poplar"), "native")
+    assert session.fallbacks == {"softmax": 1}
+    np.testing.assert_array_equal(session.run({"x0": x})["y"], program.run({"x0": x})["y"])
 
 
 @pytest.mark.parametrize("shape", [(32, 48), (3, 32, 20), (2, 3, 16, 5), (48, 7)])

@@ -116,6 +116,21 @@ func.func @main(%x : tensor<1x2xf32>) -> (tensor<1x2xf32>, tensor<1x2xf32>) {
 
 // -----
 
+// A bias of fewer elements than the factor becomes one of as many.
+func.func @main(%x : tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %w = data.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+  %b = data.constant dense<[5.0]> : tensor<1xf32>
+  %k = data.constant dense<[10.0, 100.0]> : tensor<2xf32>
+  %g = popart.gemm %x, %w, %b : (tensor<1x2xf32>, tensor<2x2xf32>, tensor<1xf32>) -> tensor<1x2xf32>
+  %p = popart.mul %g, %k : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+  func.return %p : tensor<1x2xf32>
+}
+
+// CHECK:     data.constant dense<[5.000000e+01, 5.000000e+02]>
+// CHECK-NOT: popart.mul
+
+// -----
+
 // A pad by zeros of the spatial dimensions is the convolution's; one by another value, of channels, or with another reader is not.
 func.func @main(%x : tensor<1x1x4xf32>) -> (tensor<1x1x7xf32>, tensor<1x1x6xf32>, tensor<1x1x6xf32>, tensor<1x1x4xf32>) {
   %w = data.constant dense<[[[1.0]]]> : tensor<1x1x1xf32>
