@@ -41,9 +41,9 @@ class UnsupportedError(PopulusError):
 class Prepared(BackendRep):
     """A model that is compiled for the inputs that it is run with."""
 
-    def __init__(self, model: ModelProto, target: str, tiles: int | None, engine: str, host: bool = True):
+    def __init__(self, model: ModelProto, target: str, tiles: int | None, engine: str, host: bool = True, level: str = "poplar"):
         self.model = model
-        self.target, self.tiles, self.engine, self.host = target, tiles, engine, host
+        self.target, self.tiles, self.engine, self.host, self.level = target, tiles, engine, host, level
         initial = {i.name for i in model.graph.initializer} | {i.values.name for i in model.graph.sparse_initializer}
         self.inputs: dict[str, ValueInfoProto] = {i.name: i for i in model.graph.input if i.name not in initial}
         self._programs: OrderedDict[object, tuple[Program, dict[str, Array]]] = OrderedDict()
@@ -103,15 +103,16 @@ class Prepared(BackendRep):
     def _compile(self, inputs: Mapping[str, Value], structured: Mapping[str, Value], values: Mapping[str, Array]) -> Program:
         model = _specialised(self.model, inputs, structured)
         module = import_onnx(model, values=values)
-        return compile(module, target=self.target, tiles=self.tiles, engine=self.engine, host=self.host)
+        return compile(module, target=self.target, tiles=self.tiles, engine=self.engine, host=self.host, level=self.level)
 
 
 class Backend(OnnxBackend):
-    """Populus as a backend. `target`, `tiles` and `engine` are those of `populus.compile`."""
+    """Populus as a backend. `target`, `tiles`, `level` and `engine` are those of `populus.compile`."""
 
     target: ClassVar[str] = "host"
     tiles: ClassVar[int | None] = 16
     host: ClassVar[bool] = True  # False refuses what needs the host, strings and images
+    level: ClassVar[str] = "poplar"  # at which programs run: tiles, or whole arrays at the levels above
     engine: ClassVar[str | None] = None  # None: what POPULUS_ENGINE says, or auto
 
     @classmethod
@@ -125,7 +126,7 @@ class Backend(OnnxBackend):
         copy = ModelProto()
         copy.CopyFrom(model)
         engine = cls.engine or os.environ.get("POPULUS_ENGINE", "auto")
-        return Prepared(copy, cls.target, cls.tiles, engine, cls.host)
+        return Prepared(copy, cls.target, cls.tiles, engine, cls.host, cls.level)
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
-"""ONNX's backend suite, case by case, and what comes out of it: `python -m populus.tools.onnx_suite [--write] [--symbolic] [PATTERN]`.
+"""ONNX's backend suite, case by case, and what comes out of it: `python -m populus.tools.onnx_suite --help`.
 
 Each of the 2,033 cases for CPUs runs through `populus.onnx_backend` and is judged by ONNX's own runner. `--write` records the
 outcomes in `test/pytest/onnx_suite.json`, which the tests hold every case to, and writes `docs/coverage.md` from it. With `--symbolic`
 every dimension of every input is a name that gets its size when the case runs; `--write` then records what does not pass that way.
+With `--reference` programs stop at the level `popart`, which runs op by op on whole arrays; `--write` records the same of it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from populus.api import ENGINES, Program
 from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import CopyOp, ExecuteOp, HostCallOp
 from populus.onnx_backend import Backend, Prepared
+from populus.tools.gradient_page import column
 from populus.tools.operators import operators
 
 CASES = 2033  # of onnx 1.23
 PASSING = ("folded", "host")  # beside those that simply pass
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "test/pytest/onnx_suite.json"
-SYMBOLIC = ROOT / "test/pytest/onnx_suite_symbolic.json"  # what does not pass where all dimensions are symbolic
+# What does not pass where all dimensions are symbolic, and at the level popart.
+OTHERS = {way: ROOT / f"test/pytest/onnx_suite_{way}.json" for way in ("symbolic", "reference")}
 PAGE = ROOT / "docs/coverage.md"
 
 
@@ -170,10 +173,11 @@ def _runner(function: Callable[..., Any]) -> Callable[[], None]:
     return lambda: function(None)
 
 
-def outcome(case: Case, symbolic: bool = False) -> Outcome:
-    """Runs a case, as it is or with all its inputs' dimensions symbolic."""
+def outcome(case: Case, way: str = "") -> Outcome:
+    """Runs a case, as it is or in one of the other ways: all its inputs' dimensions `symbolic`, or at the `reference` level."""
     Suite.programs.clear()
-    Suite.symbolic = symbolic
+    Suite.symbolic = way == "symbolic"
+    Suite.level = "popart" if way == "reference" else "poplar"
     Judge.drawn = case.node is not None and case.node.op_type == "Bernoulli"
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
@@ -191,7 +195,7 @@ def outcome(case: Case, symbolic: bool = False) -> Outcome:
             return Outcome("error", f"{type(error).__name__}: {' '.join(str(error).split())}")
     if any(program.host_calls for program in Suite.programs):
         return Outcome("host")
-    if all(_without_steps(program) for program in Suite.programs):
+    if way != "reference" and all(_without_steps(program) for program in Suite.programs):
         return Outcome("folded")
     return Outcome("passed")
 
@@ -208,15 +212,15 @@ def plain(message: str) -> str:
     return re.sub(r"tensor<[^>]*?(!onnx\.string)?>", lambda m: "a tensor of strings" if m[1] else "a tensor", message)
 
 
-def outcomes(names: Iterable[str], symbolic: bool = False, processes: int = 2) -> dict[str, Outcome]:
+def outcomes(names: Iterable[str], way: str = "", processes: int = 2) -> dict[str, Outcome]:
     """The outcomes of these cases, in their order."""
     chosen = list(names)
     with ProcessPoolExecutor(processes) as pool:
-        return dict(zip(chosen, pool.map(partial(_named, symbolic), chosen, chunksize=16)))
+        return dict(zip(chosen, pool.map(partial(_named, way), chosen, chunksize=16)))
 
 
-def _named(symbolic: bool, name: str) -> Outcome:
-    return outcome(cases()[name], symbolic)
+def _named(way: str, name: str) -> Outcome:
+    return outcome(cases()[name], way)
 
 
 # -- the record and the page
@@ -237,9 +241,9 @@ def record(found: Mapping[str, Outcome]) -> str:
     return json.dumps({status: entries for status, entries in groups.items() if entries}, indent=1) + "\n"
 
 
-def without_sizes() -> list[str]:
-    """The names of the cases that do not pass where all dimensions are symbolic, as recorded."""
-    return [name for entries in json.loads(SYMBOLIC.read_text()).values() for name in entries]
+def failing(way: str) -> list[str]:
+    """The names of the cases that do not pass in one of the other ways, as recorded."""
+    return [name for entries in json.loads(OTHERS[way].read_text()).values() for name in entries]
 
 
 def page(exceptions: Mapping[str, Outcome]) -> str:
@@ -248,10 +252,11 @@ def page(exceptions: Mapping[str, Outcome]) -> str:
     passed = statuses["passed"] + statuses["folded"] + statuses["host"]
     groups = "\n".join(_row(group, [c for c in cases().values() if c.group == group], exceptions) for group in _groups())
     by_op: dict[str, list[Case]] = defaultdict(list)
+    reference = set(failing("reference"))
     for case in cases().values():
         if case.node is not None:
             by_op[f"{case.node.domain}.{case.node.op_type}".removeprefix(".")].append(case)
-    rows = "\n".join(_row(op, by_op[op], exceptions, _version(by_op[op][0])) for op in sorted(by_op, key=str.lower))
+    rows = "\n".join(_row(op, by_op[op], exceptions, _version(by_op[op][0]), reference) for op in sorted(by_op, key=str.lower))
     return f"""# What of ONNX runs on tiles
 
 Written by `python -m populus.tools.onnx_suite --write`; the tests hold every case to it.
@@ -264,7 +269,7 @@ In {statuses["host"]} the host has a part: strings and images are there alone (`
 
 The six cases of Bernoulli draw numbers that no two generators share, as ONNX says: they pass with 0 or 1 in the right shape.
 
-With a name in place of every dimension of every input, whose size comes with the data, {len(cases()) - len(without_sizes()):,} pass
+With a name in place of every dimension of every input, whose size comes with the data, {len(cases()) - len(failing("symbolic")):,} pass
 (`python -m populus.tools.onnx_suite --symbolic`; the tests hold a hundred to it): a program is specialised for the sizes that arrive.
 
 | group | cases | pass | of which folded | with the host | not |
@@ -275,8 +280,11 @@ With a name in place of every dimension of every input, whose size comes with th
 
 A case counts for the operator that it is about, its function written out included. `opset`: the newest version that the cases have.
 
-| operator | opset | cases | pass | of which folded | with the host | why the others do not |
-|---|---|---|---|---|---|---|
+`popart`: whether all of them pass at that level, too, which runs op by op on whole arrays, the reference that tiles are compared with
+(`--reference`; the tests hold a hundred to it). `gradients`: of how many of its cases they agree with differences ([which](gradients.md)).
+
+| operator | opset | cases | pass | of which folded | with the host | `popart` | gradients | why the others do not |
+|---|---|---|---|---|---|---|---|---|
 {rows}
 
 ## Every operator, every version
@@ -294,13 +302,18 @@ def _groups() -> list[str]:
     return list(dict.fromkeys(case.group for case in cases().values()))
 
 
-def _row(title: str, chosen: list[Case], exceptions: Mapping[str, Outcome], version: str = "") -> str:
+def _row(title: str, chosen: list[Case], exceptions: Mapping[str, Outcome], version: str = "", reference: Iterable[str] = ()) -> str:
     found = [exceptions.get(c.name, Outcome("passed")) for c in chosen]
     failed = [o for o in found if o.status not in ("passed", *PASSING)]
     reasons = Counter(o.reason if o.status == "unsupported" else f"{o.status}: {o.reason}" for o in failed)
     why = "; ".join(f"{reason} ({n})" if n > 1 else reason for reason, n in sorted(reasons.items())).replace("|", "\\|")
     cells = [title, *([version] if version else []), len(found), len(found) - len(failed)]
-    cells += [*(sum(o.status == status for o in found) for status in PASSING), why if version else len(failed)]
+    cells += [sum(o.status == status for o in found) for status in PASSING]
+    if version:
+        missing = sum(c.name in reference for c in chosen)
+        cells += [f"not {missing}" if missing else "yes", column(title), why]
+    else:
+        cells.append(len(failed))
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -314,20 +327,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m populus.tools.onnx_suite", description="ONNX's backend suite, case by case.")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only cases in whose name each of these is found")
     parser.add_argument("--write", action="store_true", help="record the outcomes of all cases, and write the page of coverage")
-    parser.add_argument("--symbolic", action="store_true", help="with a name in place of every dimension of every input")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--symbolic", action="store_true", help="with a name in place of every dimension of every input")
+    ways.add_argument("--reference", action="store_true", help="at the level popart, op by op on whole arrays")
     parser.add_argument("--engine", choices=ENGINES, help="the engine; without it, what programs run on by default")
     args = parser.parse_args(arguments)
     if args.engine is not None:
         os.environ["POPULUS_ENGINE"] = args.engine  # read in each process
     names = [name for name in cases() if all(re.search(p, name) for p in args.patterns)]
     start = time.perf_counter()
-    found = outcomes(names, args.symbolic)
+    way = "symbolic" if args.symbolic else "reference" if args.reference else ""
+    found = outcomes(names, way)
     for name, o in found.items():
         if o.status not in ("passed", *PASSING):
             print(f"{name}: {o.status}: {o.reason}")
     print(f"{dict(Counter(o.status for o in found.values()))} in {time.perf_counter() - start:.0f} s")
-    if args.write and not args.patterns and args.symbolic:
-        SYMBOLIC.write_text(record({name: o for name, o in found.items() if o.status not in ("passed", *PASSING)}))
+    if args.write and not args.patterns and way:
+        OTHERS[way].write_text(record({name: o for name, o in found.items() if o.status not in ("passed", *PASSING)}))
     elif args.write and not args.patterns:
         RECORD.write_text(record(found))
         PAGE.write_text(page({name: o for name, o in found.items() if o.status != "passed"}))

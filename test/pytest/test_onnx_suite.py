@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from populus.tools.onnx_suite import CASES, PAGE, PASSING, Outcome, cases, outcome, page, recorded, without_sizes
+from populus.tools.onnx_suite import CASES, PAGE, PASSING, Outcome, cases, failing, outcome, page, recorded
 
 RECORDED = recorded()
 
@@ -51,15 +51,30 @@ def test_the_page_of_coverage_is_what_is_recorded():
 
 # -- with every dimension of every input symbolic
 
-NOT_SYMBOLIC = set(without_sizes())
+NOT_SYMBOLIC = set(failing("symbolic"))
 SAMPLE = random.Random(0).sample(sorted(cases()), 100)  # the whole is run by the command: --symbolic
 
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_case_ends_the_same_way_without_the_sizes_of_its_inputs(name: str):
-    found = outcome(cases()[name], symbolic=True)
+    found = outcome(cases()[name], "symbolic")
     assert (found.status in ("passed", *PASSING)) == (name not in NOT_SYMBOLIC), found.reason
 
 
 def test_nearly_all_cases_pass_without_the_sizes_of_their_inputs():
     assert len(cases()) - len(NOT_SYMBOLIC) >= 1900
+
+
+# -- at the level popart, op by op on whole arrays
+
+NOT_AT_POPART = set(failing("reference"))
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_case_ends_the_same_way_on_whole_arrays(name: str):
+    found = outcome(cases()[name], "reference")
+    assert (found.status in ("passed", *PASSING)) == (name not in NOT_AT_POPART), found.reason
+
+
+def test_whatever_passes_on_tiles_passes_on_whole_arrays():
+    assert {name for name in NOT_AT_POPART if RECORDED.get(name, Outcome("passed")).status in ("passed", *PASSING)} == set()
