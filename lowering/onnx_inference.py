@@ -182,8 +182,10 @@ class Inference:
 
     def partly_valid(self, op: Operation) -> None:
         """An op that reads what the data may leave valid in part only."""
-        if not isinstance(op, OnnxOp) or is_control(op) or overriding(op, self.customs) is not None:
+        if not isinstance(op, OnnxOp) or is_control(op):
             raise PopulusError(REFUSED.format(op.OP_TYPE if isinstance(op, OnnxOp) else "an op of another domain"))
+        if (own := overriding(op, self.customs)) is not None:
+            raise PopulusError(REFUSED.format(own.name))
         bounds = {i: self.bounded[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounded}
         self.assign(op, self.inferred(op))
         self.mark(op, passed_on(op, bounds, self.known).outputs)

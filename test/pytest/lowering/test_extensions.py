@@ -226,6 +226,18 @@ def test_an_overriding_op_is_taken_where_a_shape_follows_from_it(tmp_path):
         populus.compile(m)
 
 
+def test_an_overriding_op_of_what_is_valid_in_part_is_refused(tmp_path):
+    """Of ONNX's own it is known how elements that do not count pass through."""
+    shaped = helper.make_tensor_value_info
+    nodes = [helper.make_node("Compress", ["x", "c"], ["z"], axis=0), helper.make_node("Relu", ["z"], ["y"], name="n")]
+    graph = helper.make_graph(nodes, "g", [shaped("x", T.FLOAT, [3]), shaped("c", T.BOOL, [3])], [shaped("y", T.FLOAT, ["k"])])
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    given = {"x": np.array([1, -2, 3], np.float32), "c": np.array([True, True, False])}
+    assert populus.compile(m).run(given)["y"].tolist() == [1, 0]
+    with pytest.raises(PopulusError, match="'n': Relu.*: the size of what it reads depends on the data; acme.negated is not among"):
+        populus.compile(m, load=[overridden(tmp_path, "Relu", 14)])
+
+
 def test_an_op_that_holds_graphs_is_not_overridden(tmp_path):
     shaped = helper.make_tensor_value_info
     branch = helper.make_graph([helper.make_node("Neg", ["x"], ["z"])], "b", [], [shaped("z", T.FLOAT, [2])])

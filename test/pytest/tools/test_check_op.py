@@ -98,3 +98,34 @@ def test_what_cannot_be_written_is_one_line(args, message, populus, tmp_path, mo
     assert got.status == 1
     assert got.err.count("\n") == 1
     assert message in got.err
+
+
+SWAPPED = '''
+from xdsl.irdl import irdl_op_definition
+
+from populus.dialects.popart.base import BinaryOp
+
+
+@irdl_op_definition
+class ScaledOp(BinaryOp):
+    """`y = a b b`. Source: a test."""
+
+    name = "acme.scaled"
+
+    def forward(self, a, b):
+        return a * b * b
+
+    def backward(self, g, a, b, y):
+        return [{gradients}]
+'''
+
+
+def test_a_gradient_for_the_wrong_operand_is_found(populus, tmp_path):
+    """Of one type with the other's, it is what differences of values alone can tell."""
+    path = tmp_path / "own.py"
+    path.write_text(SWAPPED.format(gradients="g * b * b, 2 * g * a * b"))
+    assert populus("check-op", path).status == 0
+    path.write_text(SWAPPED.format(gradients="2 * g * a * b, g * b * b"))
+    got = populus("check-op", path)
+    assert got.status == 1
+    assert "gradient: the gradient of x0, element" in got.out + got.err
