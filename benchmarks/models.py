@@ -134,6 +134,28 @@ def transformer(
     return g.model("gpt" if causal else "bert", x, [batch, sequence, hidden])
 
 
+def mixed(nodes: int = 500, channels: int = 64, size: int = 8, heads: int = 4) -> onnx.ModelProto:
+    """A chain of so many nodes: a residual block of convolutions on an image, a transformer layer over its pixels, and so on.
+
+    Kernels and hidden sizes change from block to block, so that few plans serve for more than one.
+    """
+    g = Graph()
+    image, x, block = [1, channels, size, size], "x", 0
+    rows = [1, size * size, channels]
+    while len(g.nodes) < nodes - 50:
+        kernel, hidden = (1, 3, 5)[block % 3], channels * 2 + 16 * block
+        pads: dict[str, Any] = {"kernel_shape": [kernel] * 2, "pads": [kernel // 2] * 4}
+        inner = g.op("Relu", g.op("Conv", x, g.weight(hidden, channels, kernel, kernel), g.weight(hidden), **pads))
+        x = g.op("Relu", g.op("Add", x, g.op("Conv", inner, g.weight(channels, hidden, kernel, kernel), g.weight(channels), **pads)))
+        pixels = g.op("Transpose", g.op("Reshape", x, g.constant([1, channels, size * size], np.int64)), perm=[0, 2, 1])
+        pixels = _layer(g, pixels, rows, heads, 2 * hidden, causal=block % 2 == 1)
+        x = g.op("Reshape", g.op("Transpose", pixels, perm=[0, 2, 1]), g.constant(image, np.int64))
+        block += 1
+    while len(g.nodes) < nodes - 1:
+        x = g.op("Relu", g.op("Conv", x, g.weight(channels, channels, 1, 1))) if len(g.nodes) < nodes - 2 else g.op("Neg", x)
+    return g.model("mixed", x, image)
+
+
 def _layer(g: Graph, x: str, shape: list[int], heads: int, feed_forward: int, causal: bool) -> str:
     batch, sequence, hidden = shape
     size = hidden // heads
@@ -228,7 +250,5 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "gpt_layer": lambda: transformer(causal=True),
     "bert_12": lambda: transformer(layers=12),
     "gpt_12": lambda: transformer(layers=12, causal=True),
-
-
     "lstm": lstm,
 }

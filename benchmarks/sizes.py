@@ -1,7 +1,7 @@
 # pyright: basic
 """How the size and the compile time of programs depend on the number of tiles: the second table of docs/performance.md.
 
-    python -m benchmarks.sizes
+python -m benchmarks.sizes
 """
 
 from __future__ import annotations

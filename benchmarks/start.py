@@ -1,7 +1,7 @@
 """CPU seconds of a process that imports, compiles a model, loads it and runs it once: with an empty object cache, then with a filled one.
 
-    python -m benchmarks.start             resnet50, the best of 5 of each
-    python -m benchmarks.start squeezenet --rounds 20
+python -m benchmarks.start             resnet50, the best of 5 of each
+python -m benchmarks.start squeezenet --rounds 20
 """
 
 # pyright: basic

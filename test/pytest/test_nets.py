@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from wheel import NETS, agree, light
 from xdsl.dialects.builtin import ModuleOp
 
 import populus
-from benchmarks.models import MODELS, randomised, transformer
+from benchmarks.models import MODELS, mixed, randomised, transformer
 from populus.dialects.data import load_blobs, save_blobs
 from populus.dialects.diagnostics import LocatingParser, verify
 from populus.dialects.poplar.program import GraphOp
@@ -164,3 +165,15 @@ def test_ops_do_not_grow_with_tiles(model: str):
     assert max(few, usual, many) <= 6 * nodes
     assert many <= 1.3 * few, (few, usual, many)
     assert max(few, usual, many) <= 2000
+
+
+def test_a_chain_of_500_nodes_compiles_in_3_seconds_and_gives_what_onnxruntime_gives(tmp_path: Path):
+    model = mixed(500)
+    assert len(model.graph.node) == 500
+    began = time.process_time()
+    program = populus.compile(model)
+    assert time.process_time() - began < 3
+    save(model, tmp_path / "mixed.onnx")
+    x = {"x": np.random.default_rng(0).normal(size=(1, 64, 8, 8)).astype(np.float32)}
+    expected = onnxruntime_outputs(tmp_path / "mixed.onnx", x)["y"]
+    np.testing.assert_allclose(program.run(x)["y"], expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
