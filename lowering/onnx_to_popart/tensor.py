@@ -168,7 +168,7 @@ def element_positions(c: Conversion, size: Sequence[int], indices: SSAValue, axi
     for d, n in enumerate(shape(indices)):
         if d != axis:
             rest = rest + (np.arange(n) * strides[d]).reshape([n if e == d else 1 for e in range(len(shape(indices)))])
-    return c.insert(popart.AddOp(scaled(c, from_front(c, indices, size[axis]), strides[axis]), c.constant(rest)))
+    return c.insert(popart.AddOp(offset(c, indices, size[axis], strides[axis], math.prod(size)), c.constant(rest)))
 
 
 def from_front(c: Conversion, indices: SSAValue, n: int) -> SSAValue:
@@ -176,6 +176,20 @@ def from_front(c: Conversion, indices: SSAValue, n: int) -> SSAValue:
     indices = c.cast(indices, i64)
     behind = c.insert(popart.LessOp(indices, c.scalar(0, indices)))
     return c.insert(popart.WhereOp(behind, c.insert(popart.AddOp(indices, c.scalar(n, indices))), indices))
+
+
+def offset(c: Conversion, indices: SSAValue, n: int, stride: int, total: int) -> SSAValue:
+    """How far into a row of `total` elements the indices of a dimension of n lead; `total`, which is outside, for those that do not fit.
+
+    Without that, an index outside of its dimension would be an element of another.
+    """
+    front = from_front(c, indices, n)
+    inside = scaled(c, front, stride)
+    if n == total:
+        return inside
+    low = c.insert(popart.LessOp(front, c.scalar(0, front)))
+    high = c.insert(popart.GreaterOrEqualOp(front, c.scalar(n, front)))
+    return c.insert(popart.WhereOp(c.insert(popart.OrOp(low, high)), c.scalar(total, front), inside))
 
 
 def scaled(c: Conversion, indices: SSAValue, by: int) -> SSAValue:
@@ -201,7 +215,7 @@ def row_positions(c: Conversion, lead: Sequence[int], indices: SSAValue, batch: 
     last = len(shape(indices)) - 1
     for k in range(shape(indices)[-1]):
         one = c.reshape(sliced(c, indices, {last: (k, k + 1, 1)}), shape(indices)[:-1])
-        part = scaled(c, from_front(c, one, lead[batch + k]), strides[batch + k])
+        part = offset(c, one, lead[batch + k], strides[batch + k], math.prod(lead))
         position = part if position is None else c.insert(popart.AddOp(position, part))
     assert position is not None, shape(indices)
     if batch:

@@ -72,3 +72,22 @@ def test_an_affine_grid_is_theta_times_where_each_element_stands(size, kind, ali
 def test_a_theta_that_does_not_fit_the_size_of_an_affine_grid_is_refused():
     with pytest.raises(PopulusError, match=r"theta is \[1, 2, 3\], the size \[2, 4, 4\]; \[2, 2, 3\] is expected"):
         run(make_node("AffineGrid", ["theta", "size"], ["y"], "grid"), np.zeros((1, 2, 3), F), np.array([2, 1, 4, 4]))
+
+
+X = np.arange(6, dtype=F).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("GatherElements", [X, np.array([[-3, 0, 0]])]),
+        ("GatherND", [X, np.array([[0, 3]])]),
+        ("GatherND", [X, np.array([[1, -4]])]),
+        ("ScatterElements", [X, np.array([[-3, 0, 0]]), np.ones((1, 3), F)]),
+        ("ScatterND", [X, np.array([[0, 3]]), np.ones(1, F)]),
+    ],
+)
+def test_an_index_outside_of_its_dimension_is_no_element_of_another(op, inputs):
+    names = [f"x{i}" for i in range(len(inputs))]
+    with pytest.raises(PopulusError, match=r"'pick': .*index -?\d+ is outside"):
+        run(make_node(op, names, ["y"], "pick"), *inputs)
