@@ -64,7 +64,9 @@ def hottest(data: Record) -> Table:
     for op in data["ops"][:HOTTEST]:
         numbers = (op["compute"], op["exchange"], op["sync"], op["bytes"])
         share = f"{op['cycles'] / cycles:.1%}"
-        table.add_row(escape(op["name"]), f"{len(op['steps']):,}", f"{op['cycles']:,}", share, *(f"{n:,}" for n in numbers))
+        first, *others = op["places"] or [op["name"]]
+        name = f"{first} + {len(others)} more" if others else first
+        table.add_row(escape(name), f"{len(op['steps']):,}", f"{op['cycles']:,}", share, *(f"{n:,}" for n in numbers))
     return table
 
 

@@ -106,6 +106,10 @@ def reverse_sequence(c: Conversion) -> Output:
     mirrored = c.insert(popart.SubOp(c.insert(popart.SubOp(lengths, c.scalar(1, lengths))), steps))
     at = c.insert(popart.WhereOp(c.insert(popart.LessOp(steps, lengths)), mirrored, steps))
     at = c.insert(popart.AddOp(at, c.constant(np.arange(b, dtype=np.int64).reshape(b, 1) * t)))
+    short = c.insert(popart.LessOp(lengths, c.scalar(0, lengths)))
+    long = c.insert(popart.GreaterOp(lengths, c.scalar(t, lengths)))
+    # A length beyond the dimension would lead into the next sequence: its positions are outside of all, which no gather takes.
+    at = c.insert(popart.WhereOp(c.insert(popart.OrOp(short, long)), c.scalar(b * t, at), at))
     found = c.insert(popart.GatherOp(c.reshape(rows, (b * t, *rest)), at, axis=0))
     return c.transpose(found, [order.index(d) for d in range(rank)])
 

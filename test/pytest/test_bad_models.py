@@ -169,3 +169,18 @@ def test_a_position_outside_of_a_sequence_is_refused_when_it_is_known(op, length
             with pytest.raises(PopulusError, match=f"'edit'.*index -?\\d+ is outside 0\\.\\.{end}") as error:
                 program.run(given)
             assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize("length", [5, -1])
+def test_a_sequence_is_no_longer_than_its_dimension(engine: str, length: int):
+    node = helper.make_node("ReverseSequence", ["x", "n"], ["y"], name="back", batch_axis=1, time_axis=0)
+    info = helper.make_tensor_value_info
+    inputs = [info("x", T.FLOAT, [4, 2]), info("n", T.INT64, [2])]
+    graph = helper.make_graph([node], "g", inputs, [info("y", T.FLOAT, [4, 2])])
+    program = populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), engine=engine)
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    with pytest.raises(PopulusError, match="'back': index 8 is outside"):
+        program.run({"x": x, "n": np.array([2, length])})
+    y = program.run({"x": x, "n": np.array([4, 1])})["y"]
+    np.testing.assert_array_equal(y, np.stack([x[::-1, 0], x[:, 1]], axis=1))
