@@ -233,8 +233,10 @@ class Program:
                 if mask is not None and np.ndim(i):
                     i = np.where(mask, i, 0)  # other lanes' indices may be anything
                 check(i, n, d)
-                slices = slices and np.ndim(i) == 0
-                found.append(i)
+                single = np.ndim(i) == 0
+                slices = slices and single
+                # Python's, for with an array of no dimension NumPy's indexing gives a copy, and a store into that is lost.
+                found.append(int(i) if single else i)
             if slices:
                 return tuple(found), order, seen
             return tuple(frame.values[f" {a}"] if a is not None else i for a, i in zip(own, found)), None, None

@@ -93,8 +93,30 @@ def triangle(x: Vector, y: Vector) -> None:
         y[i] = s
 
 
+def scattered(x: Vector, at: IntVector, y: Vector) -> None:
+    for k in range(len(at)):
+        y[at[k]] = x[k]
+
+
+def scattered_rows(x: Vector, at: IntVector, y: Vector) -> None:
+    for k in range(len(at)):
+        for j in range(y.shape[1]):
+            y[at[k], j] = x[k, j]
+
+
+def scattered_where_positive(x: Vector, at: IntVector, y: Vector) -> None:
+    for k in range(len(at)):
+        for j in range(y.shape[1]):
+            if x[k, j] > 0:
+                y[at[k], j] = x[k, j]
+            else:
+                y[at[at[k]], j] = 0.5
+                y[at[k], j] = -x[k, j]
+
+
 G = np.random.default_rng(4)
 X, XX = G.normal(size=41), G.normal(size=(7, 5))
+ORDER = np.random.default_rng(5).permutation(41)
 CASES = [
     (masked_store, {}, [X], (41,), ("i",)),
     (masked_local, {}, [X], (41,), ("i",)),
@@ -105,6 +127,9 @@ CASES = [
     (buckets, {"x": "i", "table": "n", "y": "i"}, [X, np.arange(4.0)], (41,), ("i",)),
     (whole_numbers, {}, [G.integers(-9, 9, 41)], (41,), ("i",)),
     (triangle, {}, [X], (41,), ()),
+    (scattered, {"x": "n", "at": "n", "y": "i"}, [X, ORDER], (41,), ()),
+    (scattered_rows, {"x": "a b", "at": "a", "y": "c b"}, [XX, ORDER[ORDER < 7]], (7, 5), ("b",)),
+    (scattered_where_positive, {"x": "a b", "at": "a", "y": "c b"}, [XX, ORDER[ORDER < 7]], (7, 5), ("b",)),
 ]
 
 
