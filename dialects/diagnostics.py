@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import cast
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FileLineColLoc,
@@ -20,8 +21,11 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.parser import Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
+
+from populus.dialects.lexer import Lexer
 
 
 class PopulusError(DiagnosticException):
@@ -95,10 +99,27 @@ def parts_of(location: FusedLoc) -> list[LocationAttr]:
     return [part for part in locations if isinstance(part, LocationAttr)]
 
 
+def printable(text: str) -> str:
+    """A text that every stream takes: a byte of a path that is not UTF-8, which Python has as half a character, is `\\udce9`."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class LocatingParser(Parser):
     """A parser whose ops know their line, and whose constraint failures and unknown ops are errors at that line."""
 
     _begin: Span | None = None
+
+    def __init__(self, ctx: Context, input: str, name: str = "<unknown>"):
+        super().__init__(ctx, "", name)
+        self._parser_state = ParserState(Lexer(Input(input, name)))
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """The module. Raises ParseError, also where brackets or regions are nested deeper than Python's stack."""
+        try:
+            return super().parse_module(allow_implicit_module)
+        except RecursionError:
+            span = self._current_token.span
+        raise ParseError(span, "nested too deeply to be read")
 
     def parse_operation(self) -> Operation:
         self._begin = span = self._current_token.span
@@ -108,9 +129,8 @@ class LocatingParser(Parser):
             raise ParseError(span, " ".join(str(error).split())) from error
         if isinstance(op.location, UnknownLoc):
             at = span.get_location()
-            op.location = FileLineColLoc(StringAttr(at.file), IntAttr(at.line), IntAttr(at.col))
+            op.location = FileLineColLoc(StringAttr(printable(at.file)), IntAttr(at.line), IntAttr(at.col))
         return op
-
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         op = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
@@ -131,6 +151,8 @@ def verify(module: ModuleOp) -> None:
     """
     try:
         module.verify()
+    except RecursionError:
+        raise PopulusError("regions are nested too deeply to be verified") from None
     except VerifyException as first:
         for op in module.walk(region_first=True):
             try:

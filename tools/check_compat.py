@@ -128,5 +128,5 @@ def _read(path: str) -> dict[str, Signature]:
         if not all({"operands", "results", "attributes", "onnx"} <= s.keys() for s in found.values()):
             raise ValueError("other keys than operands, results, attributes, onnx")
         return found
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise PopulusError(f"{path}: no signatures of ops: {error}; --write makes such a file") from error

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.diagnostics import PopulusError, printable
 from populus.lowering.files import parse_message
 
 
@@ -31,10 +31,12 @@ def dims_of(texts: Sequence[str]) -> dict[str, int]:
     return dims
 
 
-def reporting(tool: str, debug: bool, body: Callable[[], int]) -> int:
-    """Runs a tool's body; what it raises becomes one line on stderr and exit status 1. With `debug`, it is raised."""
+def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], int]) -> int:
+    """Runs a tool's body on its arguments; what it raises becomes one line on stderr and exit status 1. With `--debug`, it is raised."""
     try:
-        return body()
+        if strange := [a for a in args if "\0" in a]:
+            raise PopulusError(f"argument {strange[0]!r} has a NUL character, which no path and no name has")
+        return body(args)
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()
         return 1
@@ -42,7 +44,7 @@ def reporting(tool: str, debug: bool, body: Callable[[], int]) -> int:
         print(f"{tool}: interrupted", file=sys.stderr)
         return 130
     except (Exception, ArgSpecParseError) as error:
-        if debug:
+        if "--debug" in args:
             raise
         print(line_of(tool, error), file=sys.stderr)
         return 1
@@ -62,4 +64,4 @@ def line_of(tool: str, error: BaseException) -> str:
         case _:
             notes = [f" {note}" for note in getattr(error, "__notes__", []) if note.startswith("in the pass ")]
             message = f"internal error{''.join(notes)}: {type(error).__name__}: {error} (--debug shows where)"
-    return f"{tool}: {' '.join(message.split())}"
+    return printable(f"{tool}: {' '.join(message.split())}")

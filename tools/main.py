@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 
 from populus.tools.command import ArgumentParser, reporting
@@ -28,7 +27,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
 def main(argv: list[str] | None = None) -> int:
     """The command; 0 if all went well, 1 with one line on stderr if not."""
     args = sys.argv[1:] if argv is None else argv
-    return reporting("populus", "--debug" in args, partial(_run, args))
+    return reporting("populus", args, _run)
 
 
 def _run(args: Sequence[str]) -> int:

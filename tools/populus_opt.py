@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import IO
@@ -251,7 +250,7 @@ def statistics(timings: Sequence[Timing]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """The command; 0 if all went well, 1 with one line on stderr if not."""
     args = sys.argv[1:] if argv is None else argv
-    return reporting("populus-opt", "--debug" in args, partial(_run, args))
+    return reporting("populus-opt", args, _run)
 
 
 def _run(args: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.diagnostics import PopulusError, printable, where
 from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar import GraphOp, StorageOp
 from populus.lowering.files import decode, read_bytes
@@ -42,7 +42,7 @@ def record(program: Program, title: str) -> Record:
     return {
         "schema": SCHEMA,
         "version": VERSION,
-        "title": title,
+        "title": printable(title),
         "pipeline": str(program.pipeline).splitlines(),
         "target": {name: value for name, value in machine.items() if isinstance(value, int | float | str)},
         "summary": profile.summary,
