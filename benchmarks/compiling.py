@@ -12,7 +12,7 @@ import time
 import populus
 from benchmarks.models import mixed
 from populus.dialects.poplar import partition
-from populus.lowering.plan import contraction
+from populus.lowering.poplar.plan import contraction
 
 ROUNDS = 3
 TARGETS = ("host", "gc200")

@@ -14,9 +14,9 @@ import populus
 from benchmarks.models import LIGHT, NETS, transformer
 from populus.dialects.poplar import partition
 from populus.dialects.table import context
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.plan import contraction
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.poplar.plan import contraction
 
 TILES = (16, 1472, 5888)
 ROUNDS = 4

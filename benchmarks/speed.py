@@ -31,9 +31,9 @@ import numpy as np
 
 import populus
 from benchmarks.models import MODELS, NETS, Graph
-from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar.memory import ConstOp, VarOp
 from populus.dialects.poplar.program import GraphOp
+from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.liveness import liveness
 from populus.runtime.session import Session
 

@@ -24,9 +24,9 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import PopulusError, named
-from populus.dialects.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
-from populus.dialects.mapped import Mapped, mapped
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
+from populus.dialects.support.mmap_file import Mapped, mapped
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,9 @@ from xdsl.dialects.builtin import f16, f32, f64
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 from populus.builder import function_of
-from populus.dialects.constraints import number, tensors
 from populus.dialects.expr import Expr, select
 from populus.dialects.popart.base import UnaryOp
+from populus.dialects.support.constraints import number, tensors
 
 
 @irdl_op_definition

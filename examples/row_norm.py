@@ -10,12 +10,12 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 from populus.builder import function_of
-from populus.dialects.constraints import tensors
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import Examples, PopartOp
 from populus.dialects.poplar.tile_code import Vector, codelet
+from populus.dialects.support.constraints import tensors
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
 
 @codelet(axes={"x": "row column", "y": "row"})

@@ -9,14 +9,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from populus import moved
+
 if TYPE_CHECKING:
     from populus.api import Program, compile
     from populus.builder import Builder, function_of
     from populus.derivatives import Vjp, vjp
     from populus.epochs import train
-    from populus.lowering.content_hash import content_hash
-    from populus.lowering.extensions import add as add_extension
-    from populus.lowering.extensions import keep as load
+    from populus.lowering.driver.content_hash import content_hash
+    from populus.lowering.driver.extensions import add as add_extension
+    from populus.lowering.driver.extensions import keep as load
     from populus.training import TrainingSession
 
 __all__ = [
@@ -38,14 +40,16 @@ _HOMES = {
     "Program": "api:Program",
     "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",
-    "add_extension": "lowering.extensions:add",
+    "add_extension": "lowering.driver.extensions:add",
     "compile": "api:compile",
-    "content_hash": "lowering.content_hash:content_hash",
+    "content_hash": "lowering.driver.content_hash:content_hash",
     "function_of": "builder:function_of",
-    "load": "lowering.extensions:keep",
+    "load": "lowering.driver.extensions:keep",
     "train": "epochs:train",
     "vjp": "derivatives:vjp",
 }
+
+moved.install()
 
 
 def __getattr__(name: str) -> object:

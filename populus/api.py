@@ -17,20 +17,20 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
 from populus.dialects.bounded import Bounded, bounded, trimmed
-from populus.dialects.diagnostics import PopulusError, did_you_mean, where
-from populus.dialects.element_types import dtype_of, element_of, tensor
 from populus.dialects.maps import Map, maps
 from populus.dialects.poplar.target import Spec
 from populus.dialects.required import Required, required
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.table import context
 from populus.dialects.texts import NO_TEXTS, Texts, texts
-from populus.lowering import extensions
-from populus.lowering.files import in_file, read_module
-from populus.lowering.passes import PASSES
-from populus.lowering.phases import LEVELS
-from populus.lowering.pipeline import Pipeline, Timing, no_garbage_collection
-from populus.lowering.popart_select_kernels import PopartSelectKernelsPass, report
-from populus.lowering.program_cache import ProgramCache, key_of, signature_module
+from populus.lowering.driver import extensions
+from populus.lowering.driver.files import in_file, read_module
+from populus.lowering.driver.passes import PASSES
+from populus.lowering.driver.phases import LEVELS
+from populus.lowering.driver.pipeline import Pipeline, Timing, no_garbage_collection
+from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
+from populus.lowering.popart.select_kernels import PopartSelectKernelsPass, report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,8 +160,8 @@ class Source:
                 return read_module(ctx, path)
             if path.suffix != ".onnx":
                 raise PopulusError(f"{path}: neither .onnx nor .mlir")
-        from populus.lowering.import_onnx import import_onnx
-        from populus.lowering.onnx_custom import custom_ops
+        from populus.lowering.onnx.custom_ops import custom_ops
+        from populus.lowering.onnx.importer import import_onnx
 
         return import_onnx(self.model, dims=self.dims, customs=custom_ops(ctx))
 
@@ -313,7 +313,7 @@ class Program:
 
         The program itself has one order, and gives the same bits whatever the machine does first.
         """
-        from populus.runtime.orders import results_in_orders, spread
+        from populus.runtime.sum_order_spread import results_in_orders, spread
 
         arrays = self.signature.checked(inputs)
         return spread(list(results_in_orders(self.module("popops"), arrays, list(self.signature.outputs), range(orders))))
@@ -421,7 +421,7 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
         model = program.source.model
         if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
             raise PopulusError("the level onnx is run by ONNX's reference, which needs the .onnx model, not a module")
-        from populus.runtime.onnx import run_reference
+        from populus.runtime.onnx_reference import run_reference
 
         values = run_reference(model, inputs)
         return {name: values[name] for name in program.signature.outputs if name in values}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.files import replacing
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.files import replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

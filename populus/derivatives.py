@@ -11,15 +11,16 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
 from populus.api import Program, Source, compile, level_of
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.element_types import dtype_of
-from populus.lowering import extensions
-from populus.lowering.files import in_file
-from populus.lowering.kept import Report, kept
-from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass, main_of, strings, weights_of
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.popart_autodiff import PopartAutodiffPass
-from populus.lowering.training_names import gradient_name
+from populus.dialects.signature import main_of, strings, weights_of
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import dtype_of
+from populus.lowering.driver import extensions
+from populus.lowering.driver.files import in_file
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.autodiff.activation_memory import Report, kept
+from populus.lowering.popart.training_names import gradient_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,7 +145,7 @@ def unread_weights(model: Model, names: Sequence[str]) -> Arrays:
         return {}
     from onnx import ModelProto
 
-    from populus.lowering.import_onnx.read import read_model, read_tensor
+    from populus.lowering.onnx.importer.read import read_model, read_tensor
 
     proto = model if isinstance(model, ModelProto) else read_model(model)
     folder = None if isinstance(model, ModelProto) else Path(model).parent

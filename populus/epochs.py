@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from populus import checkpoint as checkpoints
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.files import in_file
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.files import in_file
 from populus.samples import Samples
 from populus.training import TrainingSession
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError, parts_of
 from populus.dialects.poplar.compute import ExecuteOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
+from populus.dialects.support.diagnostics import PopulusError, parts_of
 
 if TYPE_CHECKING:
     from populus.api import Arrays, Program
@@ -134,7 +134,7 @@ def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:
         load_model,  # pyright: ignore[reportUnknownVariableType]
     )
 
-    from populus.runtime.onnx import run_reference
+    from populus.runtime.onnx_reference import run_reference
 
     model: Any = program.source.model
     proto = model if isinstance(model, ModelProto) else load_model(cast("str", model))

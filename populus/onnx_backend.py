@@ -21,9 +21,9 @@ from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from populus.api import Program, compile
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.deciding import deciding_inputs
-from populus.lowering.import_onnx import import_onnx
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.onnx.shape_inputs import deciding_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

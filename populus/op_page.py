@@ -10,10 +10,10 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
 
 from populus.builder import signature_of
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.expr import Expr, derivative
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, Operand, definition_of, plain
+from populus.dialects.support.diagnostics import PopulusError
 from populus.latex import latex
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from populus.api import Program
-from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from populus.api import Arrays, Signature, Source
-    from populus.lowering.pipeline import Pipeline
+    from populus.lowering.driver.pipeline import Pipeline
 
 KEPT = 16  # programs; that which was used longest ago goes first
 
@@ -106,7 +106,7 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
         path = Path(model)  # pyright: ignore[reportArgumentType], a path by the line above
         if path.suffix != ".onnx" or not path.exists():
             return {}
-        from populus.lowering.import_onnx.stripped import read_stripped
+        from populus.lowering.onnx.importer.stripped import read_stripped
 
         proto = read_stripped(path)
     else:

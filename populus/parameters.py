@@ -15,11 +15,11 @@ from xdsl.ir import Attribute
 from populus.api import Source
 from populus.derivatives import known_extensions
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.element_types import element_type_of, is_float, shape_of
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering.files import in_file
-from populus.lowering.onnx_expose_weights import main_of, strings, weights_of
+from populus.dialects.signature import main_of, strings, weights_of
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of
+from populus.lowering.driver.files import in_file
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.element_types import dtype_of
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import dtype_of
 
 if TYPE_CHECKING:
     import numpy as np

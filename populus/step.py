@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from populus.api import Program, compile
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_of, tensor
-from populus.lowering.onnx_expose_weights import OnnxExposeWeightsPass
-from populus.lowering.onnx_training_mode import OnnxTrainingModePass
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.popart_accumulate import PopartAccumulatePass, update_module
-from populus.lowering.popart_autodiff import PopartAutodiffPass
-from populus.lowering.popart_loss import LOSS, PopartLossPass
-from populus.lowering.popart_optimize import PopartOptimizePass
-from populus.lowering.poplar_merge import PoplarMergePass
-from populus.lowering.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_of, tensor
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
+from populus.lowering.onnx.training_mode import OnnxTrainingModePass
+from populus.lowering.popart.accumulate import PopartAccumulatePass, update_module
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.loss import LOSS, PopartLossPass
+from populus.lowering.popart.optimize import PopartOptimizePass
+from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
+from populus.lowering.poplar.merge import PoplarMergePass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

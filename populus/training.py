@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from populus import checkpoint as checkpoints
 from populus.checkpoint import Checkpoint
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.element_types import dtype_of, element_of, tensor
-from populus.lowering.files import replacing
-from populus.lowering.popart_loss import IDENTITY, LABELS, LOSS_NAMES, LOSSES_EACH
-from populus.lowering.popart_optimize import optimizer_of
-from populus.lowering.training_names import CLIP_NORM, CLIP_VALUE, LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import dtype_of, element_of, tensor
+from populus.lowering.driver.files import replacing
+from populus.lowering.popart.loss import IDENTITY, LABELS, LOSS_NAMES, LOSSES_EACH
+from populus.lowering.popart.optimize import optimizer_of
+from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
 from populus.parameters import Trainable
 from populus.samples import Samples, batches, samples
 from populus.step import LossScale, Programs, Recipe

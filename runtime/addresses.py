@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import GraphOp, StorageOp
+from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.memory import Tenant, tenants
 
 

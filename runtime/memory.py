@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar import ConstOp, ExecuteOp, FamilyOp, Field, GraphOp, StorageOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.target import Target
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.exchange import Moved, field_exchange, owned_elements
 from populus.runtime.liveness import Span, liveness
 

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from populus.dialects.diagnostics import where
-from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar import (
     CallOp,
     CopyOp,
@@ -47,6 +45,8 @@ from populus.dialects.poplar import (
 )
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.target import Target
+from populus.dialects.support.diagnostics import where
+from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.cycles import Vertex, flops, vertex_cycles
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.poplar.program import GraphOp
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.runtime.engine.program import Observer, Program
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _strict(graph: GraphOp, options: Options) -> Program:
 def _native(graph: GraphOp, options: Options) -> Program:
     if options.sample:
         raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
-    from populus.runtime.engine.native.program import NativeProgram
+    from populus.runtime.engine.native.run.program import NativeProgram
 
     return NativeProgram(graph, threads=options.threads, views=options.views)
 

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.dialects.element_types import dtype_of
 from populus.dialects.expr import FUNCTIONS, Arg, Call, Cast, Const, Expr
+from populus.dialects.support.element_types import dtype_of
 
 Array: TypeAlias = NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.lowering.files import read_bytes, replacing
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.driver.files import read_bytes, replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

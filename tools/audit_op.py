@@ -20,13 +20,13 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.api import ENGINES, compile
-from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
-from populus.lowering.onnx_custom import custom_ops
-from populus.lowering.pipeline import Pipeline
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.custom_ops import custom_ops
 from populus.tools.op_model import OpModel, function_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _passes(ctx: Context, definition: Definition, model: OpModel, built: ModuleO
         yield from (Finding(p.name, "passes through", "no ONNX identity: models do not have it") for p in above.passes)
         below = pipeline.from_level("popart")
     else:
-        from populus.lowering.import_onnx import import_onnx
+        from populus.lowering.onnx.importer import import_onnx
 
         module, below = import_onnx(_model(definition, built), customs=custom_ops(ctx)), pipeline
     kinds = (definition.op, CustomOp)

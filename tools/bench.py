@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from populus.api import CHOICES, compile
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.tools.command import dims_of
 from populus.tools.progress import working
 from populus.tools.run import ENGINE

@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 from populus.api import compile
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.extensions import Extension, load
-from populus.lowering.files import decode, read_bytes, replacing
+from populus.lowering.driver.extensions import Extension, load
+from populus.lowering.driver.files import decode, read_bytes, replacing
 from populus.tools.op_model import OpModel
 
 SLOWER = 0.05  # by how much a kernel may take more cycles than before

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering import extensions
-from populus.lowering.inventory import Row, inventory
-from populus.lowering.onnx_custom import custom_ops
+from populus.lowering.driver import extensions
+from populus.lowering.driver.inventory import Row, inventory
+from populus.lowering.onnx.custom_ops import custom_ops
 from populus.tools.command import dims_of
 
 COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
-from populus.lowering import extensions
-from populus.lowering.files import decode, read_bytes, replacing
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver import extensions
+from populus.lowering.driver.files import decode, read_bytes, replacing
 
 Signature: TypeAlias = "dict[str, Any]"
 

@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import LocatingParser, PopulusError
 from populus.dialects.popart import NoGradient
 from populus.dialects.popart.definition import Definition
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError
 from populus.dialects.table import context
-from populus.lowering.content_hash import content_hash
-from populus.lowering.extensions import Extension, load
-from populus.lowering.onnx_op_schema import schemas
+from populus.lowering.driver.content_hash import content_hash
+from populus.lowering.driver.extensions import Extension, load
+from populus.lowering.onnx.op_schema import schemas
 from populus.op_page import formulas, page
 from populus.tools.op_gradients import Unmet, differences, one_sided
 from populus.tools.op_model import Array, OpModel, difference, off_by, others

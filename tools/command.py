@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
-from populus.dialects.diagnostics import PopulusError, printable
-from populus.lowering.files import parse_message
+from populus.dialects.support.diagnostics import PopulusError, printable
+from populus.lowering.driver.files import parse_message
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -16,11 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from populus.api import Signature
 from populus.dialects.data import ConstantOp, array_attribute
-from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.poplar import GraphOp
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.table import context
-from populus.lowering.phases import LEVELS
-from populus.lowering.pipeline import Pipeline, Timing
+from populus.lowering.driver.phases import LEVELS
+from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays
 from populus.tools.progress import stages, working
 
@@ -43,7 +43,7 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     import onnx.backend.test
 
-    from populus.lowering.import_onnx import import_onnx
+    from populus.lowering.onnx.importer import import_onnx
     from populus.runtime.session import Session
 
     begin = perf_counter()

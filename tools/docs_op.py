@@ -12,10 +12,10 @@ from pathlib import Path
 
 import populus
 from populus.builder import built_in
-from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import definition_of
-from populus.lowering import extensions
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.driver import extensions
 from populus.op_page import page
 
 ROOT = Path(populus.__file__).parent

@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 OP = '''"""{title}: an operator of your own. Try it with `populus check-op {stem}.py`, use it with `populus run MODEL --load {stem}.py`."""
 
@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import f16, f32, f64
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 from populus.builder import function_of
-from populus.dialects.constraints import number, tensors
+from populus.dialects.support.constraints import number, tensors
 from populus.dialects.expr import Expr
 from populus.dialects.popart.base import UnaryOp
 

@@ -6,8 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.target import PRESETS, is_ours
+from populus.dialects.support.diagnostics import PopulusError
 
 TARGET = '''"""{stem}: a machine of your own. `populus run MODEL --load {stem}.py --target {stem}` runs a model on a model of it."""
 
@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 
 import populus
-from populus.lowering.legality import illegal
+from populus.lowering.driver.legality import illegal
 
 FILE = Path(__file__).with_name("{stem}.py")
 

@@ -11,7 +11,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import InsertPoint
 
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.tools.op_model import Array, Example, OpModel, function_of
 
 STEP = 1e-6  # of central differences in double precision, for values about 1

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from onnx.defs import OpSchema, get_all_schemas_with_history
 
-from populus.dialects.element_types import is_known
 from populus.dialects.onnx.types import element_numbered
-from populus.lowering.onnx_host import FUNCTIONS, MOVING
-from populus.lowering.onnx_structure import RULES as RESOLVED
-from populus.lowering.onnx_to_popart import RULES
+from populus.dialects.support.element_types import is_known
+from populus.lowering.onnx.host_ops import FUNCTIONS, MOVING
+from populus.lowering.onnx.structure import RULES as RESOLVED
+from populus.lowering.onnx.to_popart import RULES
 
 # Those that no table has: what they are is known when a model is read, or when shapes are.
 FOLDED = ("Constant", "Shape", "Size")

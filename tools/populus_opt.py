@@ -15,14 +15,14 @@ from xdsl.utils.exceptions import ParseError
 from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
-from populus.dialects.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
 from populus.dialects.table import DIALECTS
-from populus.lowering import extensions
-from populus.lowering.files import decode, in_file, parse_message, replacing, text_of, weights_beside, write_module
-from populus.lowering.legality import verify_legal
-from populus.lowering.passes import PASSES
-from populus.lowering.phases import PHASES
-from populus.lowering.pipeline import Pipeline, Timing
+from populus.lowering.driver import extensions
+from populus.lowering.driver.files import decode, in_file, parse_message, replacing, text_of, weights_beside, write_module
+from populus.lowering.driver.legality import verify_legal
+from populus.lowering.driver.passes import PASSES
+from populus.lowering.driver.phases import PHASES
+from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.tools.command import ArgumentParser, dims_of, reporting
 
 
@@ -142,8 +142,8 @@ class PopulusOpt(xDSLOptMain):
         return super().parse_chunk(chunk, file_extension, start_offset)
 
     def parse_onnx(self, io: IO[bytes]) -> ModuleOp:
-        from populus.lowering.import_onnx import import_onnx
-        from populus.lowering.onnx_custom import custom_ops
+        from populus.lowering.onnx.custom_ops import custom_ops
+        from populus.lowering.onnx.importer import import_onnx
 
         if self.args.input_file is None:
             raise PopulusError("an ONNX model is read from a file, since its weights may be in files beside it; give its path")
@@ -186,7 +186,7 @@ class PopulusOpt(xDSLOptMain):
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self.modules.append(prog)
         if self.args.print_kernel_configs:
-            from populus.lowering.popart_select_kernels import described
+            from populus.lowering.popart.select_kernels import described
 
             return "".join(f"{line}\n" for line in described(self.ctx, prog, self._target()))
         if self.args.output_file is not None and self.args.target == "mlir" and not self.args.print_op_generic:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from populus.dialects.poplar.target import Spec
-from populus.lowering.files import replacing
+from populus.lowering.driver.files import replacing
 from populus.tools.progress import working
 from populus.tools.report.page import html
 from populus.tools.report.record import Record, read, record, text_of

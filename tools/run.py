@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from populus.api import CHOICES, Program, compile
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
-from populus.lowering.phases import LEVELS
+from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
 from populus.tools.arrays import ATOL, RTOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import dims_of
@@ -121,7 +121,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.outputs is not None:
         write_npz(args.outputs, outputs)
     if args.profile is not None:
-        from populus.lowering.files import replacing
+        from populus.lowering.driver.files import replacing
         from populus.tools.report.page import html
         from populus.tools.report.record import record
 

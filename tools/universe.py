@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.universe import Universe
 
 from populus.dialects.table import DIALECTS, context
-from populus.lowering.passes import PASSES
+from populus.lowering.driver.passes import PASSES
 
 __all__ = ["POPULUS", "context"]
 

@@ -8,18 +8,18 @@
 Names and meanings follow `popops::expr` where PopLibs has the function.
 """
 
-from populus.dialects.expr.attribute import (
-    EXPR,
-    ExprAttr,
-    parse,
-)
-from populus.dialects.expr.reading import (
+from populus.dialects.expr.analysis import (
     args_of,
     derivative,
     functions_of,
     infer,
     substitute,
     times,
+)
+from populus.dialects.expr.attribute import (
+    EXPR,
+    ExprAttr,
+    parse,
 )
 from populus.dialects.expr.terms import (
     FUNCTIONS,

@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.element_types import is_float, is_integer, is_packed, size_in_bytes
 from populus.dialects.expr.terms import FUNCTIONS, Arg, Call, Cast, Const, Expr, call, lift, select
+from populus.dialects.support.element_types import is_float, is_integer, is_packed, size_in_bytes
 
 
 def args_of(e: Expr) -> set[int]:

@@ -30,10 +30,10 @@ from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
 from populus.dialects.data import StoredAttr, array_attribute, attribute_array
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import element_of, shape_of
-from populus.dialects.element_types import tensor as tensor_type
 from populus.dialects.onnx.types import from_proto, string, to_proto
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import element_of, shape_of
+from populus.dialects.support.element_types import tensor as tensor_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

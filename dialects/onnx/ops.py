@@ -11,7 +11,7 @@ from populus.dialects.onnx.types import DOMAINS
 
 
 def __getattr__(name: str) -> type[OnnxOp]:
-    from populus.dialects.diagnostics import PopulusError
+    from populus.dialects.support.diagnostics import PopulusError
 
     op_type, _, version = name.rpartition("_")
     domain = next((d for d in DOMAINS if d and op_type.startswith(f"{d.replace('.', '_')}_")), "")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
 
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import tensor
 from populus.dialects.onnx.attributes import write_attribute
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.types import as_tensor, from_proto, is_static, to_proto, unknown
-from populus.dialects.shapes import broadcast
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import tensor
+from populus.dialects.support.shapes import broadcast
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

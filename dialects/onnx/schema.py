@@ -41,9 +41,9 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.types import UnknownType, spelled
+from populus.dialects.support.diagnostics import PopulusError
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema

@@ -18,8 +18,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import ConstantLike, IsTerminator, Pure
 
-from populus.dialects.element_types import shape_of
 from populus.dialects.onnx.types import string
+from populus.dialects.support.element_types import shape_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -42,7 +42,7 @@ from populus.dialects.popart.arithmetic import (
 )
 from populus.dialects.popart.attention import AttentionOp
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, NoGradient, PopartOp, ReduceOp, UnaryOp
-from populus.dialects.popart.control import ControlOp, IfOp, LoopOp, YieldOp
+from populus.dialects.popart.control_flow import ControlOp, IfOp, LoopOp, YieldOp
 from populus.dialects.popart.conv import (
     ConvOp,
     ConvTransposeOp,

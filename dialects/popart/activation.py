@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i1
 from xdsl.irdl import irdl_op_definition, prop_def
 
 from populus.dialects import expr
-from populus.dialects.element_types import is_float
 from populus.dialects.expr import Expr, cast, clamp, maximum, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import BinaryOp, UnaryOp
+from populus.dialects.support.element_types import is_float
 
 
 def softplus(x: Expr) -> Expr:

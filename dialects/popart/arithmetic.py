@@ -7,10 +7,10 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from populus.dialects import expr
-from populus.dialects.element_types import is_float
 from populus.dialects.expr import Expr, call, cast, equal, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, UnaryOp
+from populus.dialects.support.element_types import is_float
 
 
 @irdl_op_definition

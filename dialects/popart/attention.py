@@ -10,14 +10,14 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import shapes
-from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.matmul import product, transposed
 from populus.dialects.popnn import SoftmaxOp
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects.support.shapes import ShapeError
 
 
 @irdl_op_definition

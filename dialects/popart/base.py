@@ -28,12 +28,13 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import BaseAttr, VarConstraint, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, own_code, shapes
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_type_of, shape_of, tensor
+from populus.dialects import expr
 from populus.dialects.expr import Arg, Expr
-from populus.dialects.ops import Plain, TensorOp, ints
 from populus.dialects.popart import calls
+from populus.dialects.support import shapes, user_op_errors
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.dialects.support.tensor_op import Plain, TensorOp, ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +112,7 @@ class ElementwiseOp(PopartOp):
         """`forward` on `_1`, `_2`, ..."""
         found = cast("object", self.forward(*(Arg(i + 1) for i in range(len(self.operands)))))
         if not isinstance(found, Expr):
-            raise VerifyException(f"its `forward` gives {found!r}; an expression is expected{own_code.at(self, 'forward')}")
+            raise VerifyException(f"its `forward` gives {found!r}; an expression is expected{user_op_errors.at(self, 'forward')}")
         return found
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
@@ -128,11 +129,11 @@ class ElementwiseOp(PopartOp):
         found = cast("object", [stated] if isinstance(stated, Expr) else stated)
         if not isinstance(found, Sequence) or not all(g is None or isinstance(g, Expr) for g in cast("Sequence[object]", found)):
             said = f"its `backward` gives {found!r}; an expression for each operand is expected, or None"
-            raise PopulusError(f"{where(self)}: {self.name}: {said}{own_code.at(self, 'backward')}")
+            raise PopulusError(f"{where(self)}: {self.name}: {said}{user_op_errors.at(self, 'backward')}")
         gradients = cast("Sequence[Expr | None]", found)
         if len(gradients) != n:
             said = f"its `backward` gives {len(gradients)} gradients for {n} operands"
-            raise PopulusError(f"{where(self)}: {self.name}: {said}{own_code.at(self, 'backward')}")
+            raise PopulusError(f"{where(self)}: {self.name}: {said}{user_op_errors.at(self, 'backward')}")
         return gradients
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:

@@ -13,12 +13,12 @@ from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
 from populus.dialects.data import constant
-from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.dialects.expr import Arg, Expr
-from populus.dialects.ops import TensorOp
 from populus.dialects.poplar.codelets import register
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.popops import BroadcastOp, CodeletOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
+from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
+from populus.dialects.support.tensor_op import TensorOp
 
 
 def element(x: SSAValue) -> Attribute:

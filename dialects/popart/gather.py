@@ -12,17 +12,18 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, popops, shapes
+from populus.dialects import expr, popops
 from populus.dialects.data import constant, constant_value
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
 from populus.dialects.expr import Arg
-from populus.dialects.ops import HIGH_VALUE
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.matmul import product
 from populus.dialects.popops import IotaOp, MultiSliceOp, MultiUpdateOp
 from populus.dialects.popops.indexed import ordered, updated
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
+from populus.dialects.support.tensor_op import HIGH_VALUE
 
 
 @irdl_op_definition

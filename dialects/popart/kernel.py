@@ -28,11 +28,11 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, region_def, var_operand_def, var_result_def
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean, where
-from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popart.control import YieldOp
+from populus.dialects.popart.control_flow import YieldOp
 from populus.dialects.popart.layout import PLANAR, Layout, LayoutAttr
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
 
 OWN = "own"
 

@@ -20,9 +20,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import Examples, PopartOp
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,13 +13,14 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, popnn, shapes
-from populus.dialects.element_types import element_type_of, is_float, is_integer, shape_of, tensor
+from populus.dialects import expr, popnn
 from populus.dialects.expr import Arg, Expr, equal, maximum, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import BinaryOp, PopartOp
 from populus.dialects.popops import IotaOp
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, tensor
+from populus.dialects.support.shapes import ShapeError
 
 
 @irdl_op_definition

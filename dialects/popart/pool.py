@@ -13,15 +13,15 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import shapes
 from populus.dialects.data import constant
-from populus.dialects.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.expr import Arg, Const, call, equal, select
-from populus.dialects.ops import HIGH_VALUE, ints
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popnn import PoolOp
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
+from populus.dialects.support.shapes import ShapeError
+from populus.dialects.support.tensor_op import HIGH_VALUE, ints
 
 
 class _WindowOp(PopartOp):

@@ -13,10 +13,10 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition
 
 from populus.dialects import expr
-from populus.dialects.element_types import is_float
 from populus.dialects.expr import Arg, Expr, cast, equal, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import ReduceOp
+from populus.dialects.support.element_types import is_float
 
 
 class _WideReduceOp(ReduceOp):

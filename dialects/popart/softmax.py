@@ -10,11 +10,12 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, popnn, shapes
-from populus.dialects.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects import expr, popnn
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
 
 
 class _AxisOp(PopartOp):

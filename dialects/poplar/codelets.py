@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.tile_program import TileCode
+from populus.dialects.support.diagnostics import PopulusError
 
 
 @dataclass(frozen=True)

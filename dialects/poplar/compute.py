@@ -14,14 +14,14 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import did_you_mean
 from populus.dialects.poplar.codelets import CODELETS, Codelet
 from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import disjoint, image
 from populus.dialects.poplar.partition import Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
 from populus.dialects.poplar.view import View
-from populus.dialects.shapes import text
+from populus.dialects.support.diagnostics import did_you_mean
+from populus.dialects.support.shapes import text
 
 
 @irdl_op_definition

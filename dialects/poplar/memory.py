@@ -28,11 +28,11 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import StoredAttr, attribute_array
-from populus.dialects.ops import ints
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
 from populus.dialects.poplar.view import View
-from populus.dialects.shapes import text
+from populus.dialects.support.shapes import text
+from populus.dialects.support.tensor_op import ints
 
 
 class _Allocates(MemoryEffect):

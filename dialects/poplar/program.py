@@ -23,12 +23,12 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.element_types import ui32
 from populus.dialects.poplar.compute import CopyOp, FamilyOp
 from populus.dialects.poplar.memory import ParamOp, StorageOp, root_of, storage_of, type_of, unwritable, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target, TargetAttr
 from populus.dialects.poplar.types import TensorType
+from populus.dialects.support.element_types import ui32
 
 
 class _Control(IRDLOperation):

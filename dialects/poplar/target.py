@@ -17,8 +17,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.dialects.element_types import BYTES, size_in_bytes, ui8, ui16, ui32, ui64
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import BYTES, size_in_bytes, ui8, ui16, ui32, ui64
 
 KIB = 1024
 

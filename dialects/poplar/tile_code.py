@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.tile_lanes import Lanes
 from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
+from populus.dialects.support.diagnostics import PopulusError
 
 Index: TypeAlias = "int | tuple[int, ...]"
 

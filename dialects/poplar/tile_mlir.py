@@ -11,7 +11,6 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import Float64Type, i1
 from xdsl.ir import Attribute
 
-from populus.dialects.element_types import is_float, is_unsigned, size_in_bytes
 from populus.dialects.poplar.tile_program import (
     Apply,
     Assign,
@@ -27,6 +26,7 @@ from populus.dialects.poplar.tile_program import (
     Value,
     assigned,
 )
+from populus.dialects.support.element_types import is_float, is_unsigned, size_in_bytes
 
 Fields: TypeAlias = Mapping[str, tuple[tuple[int, ...], Attribute]]
 

@@ -12,8 +12,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.element_types import is_known
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split
+from populus.dialects.support.element_types import is_known
 
 
 @irdl_attr_definition

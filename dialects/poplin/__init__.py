@@ -10,10 +10,10 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import shapes
-from populus.dialects.element_types import element_type_of, shape_of, tensor
-from populus.dialects.ops import HIGH_VALUE, TensorOp, ints
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.dialects.support.shapes import ShapeError
+from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp, ints
 
 
 @irdl_op_definition

@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from populus.dialects.popops.control import IfOp, LoopOp, YieldOp
+from populus.dialects.popops.control_flow import IfOp, LoopOp, YieldOp
 from populus.dialects.popops.indexed import MultiUpdateOp, TopKOp
 from populus.dialects.popops.ops import (
     REDUCTIONS,

@@ -10,13 +10,14 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import expr, shapes
-from populus.dialects.diagnostics import did_you_mean
-from populus.dialects.element_types import element_type_of, is_float, is_integer, shape_of, tensor
-from populus.dialects.ops import TensorOp, ints
+from populus.dialects import expr
 from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.tile_program import TileCode
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import did_you_mean
+from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, tensor
+from populus.dialects.support.shapes import ShapeError
+from populus.dialects.support.tensor_op import TensorOp, ints
 
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "square_add")
 

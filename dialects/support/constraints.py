@@ -16,7 +16,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import AttrConstraint, VarConstraint, VerificationContext, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.element_types import element_type_of
+from populus.dialects.support.element_types import element_type_of
 
 
 @dataclass(frozen=True)

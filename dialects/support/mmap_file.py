@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

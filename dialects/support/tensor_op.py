@@ -17,8 +17,8 @@ from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation, OptOperandDef, Pa
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
-from populus.dialects import own_code
 from populus.dialects.expr import Expr, ExprAttr
+from populus.dialects.support import user_op_errors
 
 Value: TypeAlias = "SSAValue | Operation"
 Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float]"
@@ -106,11 +106,11 @@ class TensorOp(IRDLOperation, ABC):
         except (DiagnosticException, VerifyException):
             raise
         except Exception as error:
-            if own_code.is_ours(type(self)):
+            if user_op_errors.is_ours(type(self)):
                 raise
-            raise VerifyException(own_code.fault(self, "infer", error)) from error
-        if not own_code.is_ours(type(self)):
-            own_code.check_types(self, types)
+            raise VerifyException(user_op_errors.fault(self, "infer", error)) from error
+        if not user_op_errors.is_ours(type(self)):
+            user_op_errors.check_types(self, types)
         return types
 
     @abstractmethod

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, VarResultDef
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 
 def is_ours(kind: type[Operation]) -> bool:

@@ -22,7 +22,6 @@ from xdsl.context import Context
 from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
 from populus.dialects.popart.kernel import Kernel, know, problem
@@ -30,9 +29,10 @@ from populus.dialects.poplar.codelets import register as register_codelet
 from populus.dialects.poplar.target import Target, is_ours, make_target
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
-from populus.lowering.rewriting import Pattern
-from populus.lowering.rewriting import register as register_patterns
+from populus.lowering.popart.rewriting import Pattern
+from populus.lowering.popart.rewriting import register as register_patterns
 
 GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed
 _DIGEST = "__populus_digest__"
@@ -130,7 +130,7 @@ def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
         if str(Path(other.path).resolve()) != name:
             other.register(ctx)
     extension.register(ctx)
-    from populus.lowering.onnx_op_schema import register
+    from populus.lowering.onnx.op_schema import register
 
     for definition in extension.definitions():
         register(definition)

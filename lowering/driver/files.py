@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
-from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 
 
 @contextmanager

@@ -12,17 +12,17 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from populus.dialects.data import ConstantOp, constant
-from populus.dialects.diagnostics import PopulusError, place
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, UnknownType, as_tensor, is_static, spelled, string
+from populus.dialects.support.diagnostics import PopulusError, place
 from populus.dialects.texts import handles
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.onnx_custom import NO_CUSTOMS, Customs
-from populus.lowering.onnx_host import check_strings, function_of, handled, is_text
-from populus.lowering.onnx_infer_shapes import bind_dims
-from populus.lowering.onnx_inference import Inference, set_type
-from populus.lowering.onnx_to_popart import Converter
+from populus.lowering.onnx.custom_ops import NO_CUSTOMS, Customs
+from populus.lowering.onnx.host_ops import check_strings, function_of, handled, is_text
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.onnx.infer_shapes import bind_dims
+from populus.lowering.onnx.inference import Inference, set_type
+from populus.lowering.onnx.to_popart import Converter
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -6,9 +6,9 @@ from collections import Counter
 
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.target import PRESETS, Target, make_target
+from populus.dialects.support.diagnostics import PopulusError
 
 LEGAL = ("builtin.module", "poplar.*")  # what a tile program is made of, on every machine
 

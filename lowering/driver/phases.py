@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 PHASES = ("select", "schedule", "allocate", "emit")
 

@@ -20,11 +20,11 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.hints import type_repr
 
 from populus.dialects.data import Blob, blobs_of, save_blobs
-from populus.dialects.diagnostics import PopulusError, did_you_mean, verify
-from populus.lowering.content_hash import content_hash
-from populus.lowering.files import decode, read_bytes, replacing, text_of
-from populus.lowering.passes import PASSES
-from populus.lowering.phases import LEVELS, PHASES, check_order, depths, phases_of
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify
+from populus.lowering.driver.content_hash import content_hash
+from populus.lowering.driver.files import decode, read_bytes, replacing, text_of
+from populus.lowering.driver.passes import PASSES
+from populus.lowering.driver.phases import LEVELS, PHASES, check_order, depths, phases_of
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
 
@@ -58,7 +58,7 @@ class Pipeline:
 
     @staticmethod
     def named(name: str, passes: PassTable = PASSES) -> Pipeline:
-        """The pipeline `lowering/pipelines/<name>.txt`, or a phase of `inference`. Raises PopulusError if there is none."""
+        """The pipeline `lowering/driver/pipelines/<name>.txt`, or a phase of `inference`. Raises PopulusError if there is none."""
         if name in PHASES and name not in names():
             return Pipeline.named("inference", passes).phase(name)
         if name not in names():

@@ -26,11 +26,11 @@ from xdsl.ir import Block, Region
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from populus.dialects.data import blobs_of, load_blobs, save_blobs
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.content_hash import content_hash
-from populus.lowering.files import parse_text, text_of
-from populus.lowering.onnx_expose_weights import main_of
-from populus.lowering.pipeline import Pipeline
+from populus.dialects.signature import main_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.content_hash import content_hash
+from populus.lowering.driver.files import parse_text, text_of
+from populus.lowering.driver.pipeline import Pipeline
 
 VARIABLE = "POPULUS_CACHE"  # the folder of all caches
 LIMIT = 4 << 30  # bytes
@@ -142,7 +142,7 @@ def _file_of(kind: type) -> str | None:
 def package_hash() -> str:
     """Of the code of this package, every file of it."""
     digest = sha256()
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     for folder in ("dialects", "lowering", "runtime", "populus"):
         for path in sorted((root / folder).rglob("*.py") if (root / folder).is_dir() else ()):
             digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())

@@ -16,12 +16,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.onnx.attributes import write_attribute
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import to_proto
-from populus.lowering.onnx_expose_weights import main_of, strings
+from populus.dialects.signature import main_of, strings
+from populus.dialects.support.diagnostics import PopulusError, where
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto

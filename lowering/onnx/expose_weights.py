@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, did_you_mean, named
+from populus.dialects.signature import expose, main_of
 
 
 @dataclass(frozen=True)
@@ -30,90 +25,3 @@ class OnnxExposeWeightsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         expose(main_of(op), self.names)
-
-
-def expose(function: FuncOp, names: Sequence[str]) -> None:
-    """Makes the constants of these names arguments of `function`. Raises PopulusError as the pass does."""
-    inputs, constants = strings(function, "input_names"), weights_of(function)
-    wanted = [name for name in dict.fromkeys(names) if name not in inputs]
-    if strange := [name for name in wanted if name not in constants]:
-        raise PopulusError(f"there is no input or weight '{strange[0]}'{did_you_mean(strange[0], [*inputs, *constants])}")
-    block = function.body.block
-    for name in wanted:
-        op = constants[name]
-        argument = block.insert_arg(op.result.type, len(block.args))
-        argument.location, argument.name_hint = op.location, op.result.name_hint
-        op.result.replace_all_uses_with(argument)
-        op.detach()
-        op.erase()
-    set_strings(function, "input_names", [*inputs, *wanted])
-    dims = function.attributes.get("dim_names")
-    if isinstance(dims, ArrayAttr):  # weights have no symbolic dimensions
-        known = cast("ArrayAttr[Attribute]", dims)
-        function.attributes["dim_names"] = ArrayAttr([*known, *(ArrayAttr[Attribute]([]) for _ in wanted)])
-    function.update_function_type()
-
-
-def weights_of(function: FuncOp) -> dict[str, ConstantOp]:
-    """The constants of a function by the name that they came with; the first of each name."""
-    found: dict[str, ConstantOp] = {}
-    for op in function.body.block.ops:
-        if isinstance(op, ConstantOp) and isinstance(op.location, NameLoc):
-            found.setdefault(op.location.desc.data, op)
-    return found
-
-
-def main_of(module: ModuleOp) -> FuncOp:
-    """`@main`. Raises PopulusError if there is none."""
-    for op in module.body.block.ops:
-        if isinstance(op, FuncOp) and op.sym_name.data == "main" and op.body.blocks:
-            return op
-    raise PopulusError("the module has no func.func @main")
-
-
-def strings(function: FuncOp, attribute: str) -> list[str]:
-    """`input_names` or `output_names`; without the attribute, the names that running the function gives them."""
-    found = function.attributes.get(attribute)
-    if isinstance(found, ArrayAttr):
-        return [n.data for n in cast("ArrayAttr[Attribute]", found) if isinstance(n, StringAttr)]
-    if attribute == "input_names":
-        return [a.name_hint or f"input_{i}" for i, a in enumerate(function.body.block.args)]
-    return [f"output_{i}" for i in range(len(return_of(function).operands))]
-
-
-def set_strings(function: FuncOp, attribute: str, names: Sequence[str]) -> None:
-    function.attributes[attribute] = ArrayAttr([StringAttr(n) for n in names])
-
-
-def return_of(function: FuncOp) -> ReturnOp:
-    last: Operation | None = function.body.block.last_op
-    assert isinstance(last, ReturnOp), last
-    return last
-
-
-def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSAValue:
-    """A further argument called `name`; `hint`: what a text calls it."""
-    block = function.body.block
-    inputs = strings(function, "input_names")
-    argument = block.insert_arg(type, len(block.args))
-    argument.location, argument.name_hint = named(name), hint
-    set_strings(function, "input_names", [*inputs, name])
-    function.update_function_type()
-    return argument
-
-
-def add_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
-    """Further results by name."""
-    replace_results(function, {**dict(zip(strings(function, "output_names"), return_of(function).operands)), **results})
-
-
-def replace_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
-    """Makes these the results, by name."""
-    old = return_of(function)
-    new = ReturnOp(*results.values())
-    new.location = old.location
-    function.body.block.insert_op_before(new, old)
-    old.detach()
-    old.erase()
-    set_strings(function, "output_names", list(results))
-    function.update_function_type()

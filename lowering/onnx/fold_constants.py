@@ -16,16 +16,16 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, constant, constant_value
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static, unknown
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import is_known, shape_of, size_in_bytes
 from populus.dialects.texts import KEY
-from populus.lowering.onnx_bounded import is_marked
-from populus.lowering.onnx_custom import Customs, custom_ops, overriding
-from populus.lowering.onnx_host import handled, is_text
-from populus.lowering.onnx_inference import Inference, erase_unused, placed
-from populus.lowering.onnx_structure import is_control
+from populus.lowering.onnx.custom_ops import Customs, custom_ops, overriding
+from populus.lowering.onnx.dynamic_sizes import is_marked
+from populus.lowering.onnx.host_ops import handled, is_text
+from populus.lowering.onnx.inference import Inference, erase_unused, placed
+from populus.lowering.onnx.structure import is_control
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,7 @@ def evaluate_constant(op: OnnxOp, customs: Customs, given: Sequence[NDArray[Any]
     `customs`: ops that may take its place. `given`: the values of its operands, where they are no constants of the module.
     None if it cannot be converted (then `onnx-to-popart` says why) or draws random numbers.
     """
-    from populus.lowering.onnx_to_popart import Converter
+    from populus.lowering.onnx.to_popart import Converter
     from populus.runtime.interpreter import run_function
 
     if not op.has_trait(Pure) or any(is_text(v) for v in (*op.operands, *op.results)):
@@ -135,7 +135,7 @@ def evaluate_constant(op: OnnxOp, customs: Customs, given: Sequence[NDArray[Any]
 
 def converted_shapes(op: OnnxOp, customs: Customs, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[tuple[int, ...]]:
     """The shapes of an op's results, from the ops that it becomes. Raises PopulusError if it cannot be converted."""
-    from populus.lowering.onnx_to_popart import Converter
+    from populus.lowering.onnx.to_popart import Converter
 
     function = FuncOp("scratch", ([handled(v.type) for v in op.operands], []))
     block = function.body.block

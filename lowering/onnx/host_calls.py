@@ -17,8 +17,8 @@ from populus.dialects.host import CallOp
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.texts import Texts, handles, set_texts, texts
-from populus.lowering.onnx_host import check_strings, function_of, handled, is_text, params_of
-from populus.lowering.onnx_inference import set_type
+from populus.lowering.onnx.host_ops import check_strings, function_of, handled, is_text, params_of
+from populus.lowering.onnx.inference import set_type
 
 
 @dataclass(frozen=True)

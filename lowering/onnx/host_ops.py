@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of, element_type_of
 from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, as_tensor, string
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of, element_type_of
 from populus.dialects.texts import HANDLE
 
 if TYPE_CHECKING:

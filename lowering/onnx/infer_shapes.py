@@ -12,10 +12,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
-from populus.lowering.onnx_custom import custom_ops
-from populus.lowering.onnx_inference import WRITE_OUT, Inference, set_type
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.custom_ops import custom_ops
+from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, constant_value
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_of, tensor
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
-from populus.lowering.onnx_bounded import REFUSED, Bound, mark, passed_on
-from populus.lowering.onnx_bounds import bound_axes, largest_types
-from populus.lowering.onnx_custom import Customs, build_custom, build_overriding, overriding
-from populus.lowering.onnx_host import MOVING, host_results
-from populus.lowering.onnx_shape_arithmetic import evaluate
-from populus.lowering.onnx_structure import Elements, is_control, resolve
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_of, tensor
+from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
+from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
+from populus.lowering.onnx.host_ops import MOVING, host_results
+from populus.lowering.onnx.shape_arithmetic import evaluate
+from populus.lowering.onnx.size_bounds import bound_axes, largest_types
+from populus.lowering.onnx.structure import Elements, is_control, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class Inference:
         """As `known`, and where it follows from what is known by any ops: those are run."""
         if (found := self.known(value)) is not None:
             return found
-        from populus.lowering.onnx_fold_constants import evaluate_constant
+        from populus.lowering.onnx.fold_constants import evaluate_constant
 
         op = value.owner
         if not isinstance(op, OnnxOp) or op.regions or not op.operands:
@@ -169,7 +169,7 @@ class Inference:
 
     def overridden(self, op: OnnxOp, own: type[PopartOp]) -> None:
         """An op whose place a user's op takes: types and values are those of the user's."""
-        from populus.lowering.onnx_fold_constants import evaluate_constant
+        from populus.lowering.onnx.fold_constants import evaluate_constant
 
         built = build_overriding(own, op)
         types = [r.type for r, o in zip(built.results, op.outputs) if o is not None]
@@ -225,7 +225,7 @@ class Inference:
             r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)
         ]
         if op.DOMAIN == "ai.onnx.ml" and not all(map(is_static, merged)):
-            from populus.lowering.onnx_fold_constants import converted_shapes
+            from populus.lowering.onnx.fold_constants import converted_shapes
 
             # ONNX states no shapes for most of this domain: those of what they become are theirs.
             shapes = converted_shapes(op, self.customs, self.known)

@@ -10,11 +10,11 @@ from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.attributes import read_attribute
 from populus.dialects.onnx.types import as_tensor, from_proto, spelled, to_proto
 from populus.dialects.popart.definition import Definition, Operand, Property
-from populus.lowering.onnx_custom import as_given
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.custom_ops import as_given
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema

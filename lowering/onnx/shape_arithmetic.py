@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from populus.dialects.element_types import dtype_of, is_known
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import element_numbered
+from populus.dialects.support.element_types import dtype_of, is_known
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

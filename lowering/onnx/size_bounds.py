@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
 
-from populus.dialects import shapes
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import as_tensor, is_static
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,11 +12,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import ConstantOp, constant
-from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.types import unknown
-from populus.lowering.onnx_expose_weights import add_results, expose, main_of
-from populus.lowering.training_names import updated_name
+from populus.dialects.signature import add_results, expose, main_of
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.lowering.popart.training_names import updated_name
 
 TRAINS = 15  # the version of BatchNormalization that says whether it trains
 RUNNING = (3, 4)  # its operands that are statistics

@@ -13,13 +13,13 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from populus.dialects.diagnostics import PopulusError, named
-from populus.dialects.element_types import tensor
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
 from populus.dialects.popart.optimizer import wide
-from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
-from populus.lowering.training_names import accumulated_name, gradient_name
+from populus.dialects.signature import add_argument, main_of, replace_results, return_of, strings
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.element_types import tensor
+from populus.lowering.popart.training_names import accumulated_name, gradient_name
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Patterns of ops become fewer or cheaper ops: one walk for all patterns of `lowering/patterns` and of loaded files."""
+"""Patterns of ops become fewer or cheaper ops: one walk for all patterns of `lowering/popart/patterns` and of loaded files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.lowering.patterns import PATTERNS
-from populus.lowering.rewriting import Pattern, loaded, prune, rewrite
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.popart.patterns import PATTERNS
+from populus.lowering.popart.rewriting import Pattern, loaded, prune, rewrite
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, named
-from populus.dialects.element_types import is_float, tensor
+from populus.dialects import popart
 from populus.dialects.popart import calls, train
-from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
-from populus.lowering.training_names import updated_name
+from populus.dialects.signature import add_argument, main_of, replace_results, return_of, strings
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, named
+from populus.dialects.support.element_types import is_float, tensor
+from populus.lowering.popart.training_names import updated_name
 
 LABELS, LOSS, LOSSES_EACH = "labels", "loss", "losses"  # the names of what is added
 

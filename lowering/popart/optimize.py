@@ -12,14 +12,14 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, named
-from populus.dialects.element_types import element_type_of, tensor
 from populus.dialects.expr import Arg, Expr, absolute, cast, maximum, minimum, select, sqrt, substitute
 from populus.dialects.popart import calls, train
 from populus.dialects.popart.optimizer import wide
-from populus.lowering.onnx_expose_weights import add_argument, main_of, replace_results, return_of, strings
-from populus.lowering.sparse_rows import merged, updated_rows
-from populus.lowering.training_names import (
+from populus.dialects.signature import add_argument, main_of, replace_results, return_of, strings
+from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, named
+from populus.dialects.support.element_types import element_type_of, tensor
+from populus.lowering.popart.autodiff.sparse_rows import merged, updated_rows
+from populus.lowering.popart.training_names import (
     CLIP_NORM,
     CLIP_VALUE,
     LOSS_SCALE,

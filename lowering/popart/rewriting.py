@@ -28,7 +28,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, StoredAttr, constant
-from populus.dialects.diagnostics import PopulusError, between, fused, locate, where
+from populus.dialects.support.diagnostics import PopulusError, between, fused, locate, where
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

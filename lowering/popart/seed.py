@@ -13,8 +13,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects import popart
 from populus.dialects.popart.base import PopartOp
-from populus.lowering.onnx_expose_weights import add_argument, main_of
-from populus.lowering.training_names import SEED
+from populus.dialects.signature import add_argument, main_of
+from populus.lowering.popart.training_names import SEED
 
 
 @dataclass(frozen=True)

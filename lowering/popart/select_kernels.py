@@ -13,12 +13,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean, where
-from populus.dialects.element_types import element_type_of, is_float, shape_of
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.kernel import OWN, Config, KernelOp, Known, any_kernels, kernels_of
 from populus.dialects.popart.layout import PLANAR, Layout, LayoutAttr, PackOp, UnpackOp
-from populus.lowering.plan.choices import WIDEST, Table, least
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of
+from populus.lowering.poplar.plan.choices import WIDEST, Table, least
 
 REORDER = 1.0  # cycles for an element to be read and written elsewhere
 

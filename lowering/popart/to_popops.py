@@ -14,11 +14,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import own_code
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, between, locate, where
-from populus.dialects.ops import INPLACE, TensorOp
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.support import user_op_errors
+from populus.dialects.support.diagnostics import PopulusError, between, locate, where
+from populus.dialects.support.tensor_op import INPLACE, TensorOp
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,19 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
     before = op.prev_op
     title = partial("{}: {}".format, where(op), op.name)
     try:
-        with own_code.asked(op, "lower", title):
+        with user_op_errors.asked(op, "lower", title):
             found = op.lower(Builder(InsertPoint.before(op)))
     except VerifyException as error:
         said = " ".join(str(error).split())
-        raise PopulusError(f"{title()}: its lowering does not fit together: {said}{own_code.at(op, 'lower')}") from error
-    values = own_code.values(op, "lower", found, title)
+        raise PopulusError(f"{title()}: its lowering does not fit together: {said}{user_op_errors.at(op, 'lower')}") from error
+    values = user_op_errors.values(op, "lower", found, title)
     if [v.type for v in values] != [r.type for r in op.results]:
         names = [name for name, _ in op.get_irdl_definition().results]
         results = [f"{name}: {r.type}" for name, r in zip(names, op.results)] if len(names) == len(op.results) else op.result_types
         gives, expected = ", ".join(str(v.type) for v in values) or "nothing", ", ".join(map(str, results))
         raise PopulusError(
-            f"{title()}: its lowering gives {gives}, its results are {expected}; make `lower` and `infer` agree{own_code.at(op, 'lower')}"
+            f"{title()}: its lowering gives {gives}, its results are {expected}; "
+            f"make `lower` and `infer` agree{user_op_errors.at(op, 'lower')}"
         )
     new = between(block, before, op)
     locate(new, op.location)

@@ -11,10 +11,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from populus.dialects.diagnostics import PopulusError, did_you_mean
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, StorageOp
 from populus.dialects.poplar.target import KIB, Target
-from populus.lowering.poplar_map import spread
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.poplar.map import spread
 from populus.runtime.memory import ALIGNMENT, PEAK, Tenant, Usage, layout, tenants, usage
 
 FITS = ("first", "best")

@@ -12,10 +12,10 @@ from xdsl.ir import Attribute
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 
-from populus.dialects.element_types import dtype_of
 from populus.dialects.expr import ExprAttr
 from populus.dialects.poplar import FamilyOp, TensorType
 from populus.dialects.poplar.tile_mlir import function_of
+from populus.dialects.support.element_types import dtype_of
 from populus.dialects.table import context
 
 
@@ -50,7 +50,7 @@ class PoplarEmitPass(ModulePass):
 
 def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
     """What tells the family's code from other code, and the code; nothing for a codelet of the library."""
-    from populus.runtime.engine.native.elementwise import Pattern, module_of
+    from populus.runtime.engine.native.kernels.elementwise import Pattern, module_of
     from populus.runtime.tape import tape_of
 
     code = family.declaration.code

@@ -10,23 +10,23 @@ from functools import partial
 from xdsl.dialects.builtin import DenseArrayBase, UnrealizedConversionCastOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import element_type_of, shape_of, size_in_bytes
-from populus.dialects.ops import ints
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ViewOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import MapOp
-from populus.lowering.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, shape_of_contraction, splits_of
-from populus.lowering.plan.layout import as_accessed
-from populus.lowering.plan.reduction import reduce_partials
-from populus.lowering.plan.residency import Residency, room
-from populus.lowering.plan.serial import split_serially
-from populus.lowering.plan.window import Windows, thinned
-from populus.lowering.tiles import Connection, Tiles
-from populus.lowering.to_poplar import Rule, ToPoplarPass
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
+from populus.dialects.support.tensor_op import ints
+from populus.lowering.poplar.graph import Rule, ToPoplarPass
+from populus.lowering.poplar.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, shape_of_contraction, splits_of
+from populus.lowering.poplar.plan.layout import as_accessed
+from populus.lowering.poplar.plan.reduction import reduce_partials
+from populus.lowering.poplar.plan.residency import Residency, room
+from populus.lowering.poplar.plan.serial import split_serially
+from populus.lowering.poplar.plan.window import Windows, thinned
+from populus.lowering.poplar.tile_builder import Connection, Tiles
 
 
 def matmul(op: MatMulOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:

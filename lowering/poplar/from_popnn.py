@@ -9,15 +9,15 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
-from populus.dialects.element_types import shape_of
-from populus.dialects.ops import ints
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
-from populus.lowering.plan.window import Windows, thinned
-from populus.lowering.tiles import Tiles
-from populus.lowering.to_poplar import ToPoplarPass
+from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.tensor_op import ints
+from populus.lowering.poplar.graph import ToPoplarPass
+from populus.lowering.poplar.plan.window import Windows, thinned
+from populus.lowering.poplar.tile_builder import Tiles
 
 LONGEST_ROW = 8192  # elements that one tile works on; 32 KiB of floats, twice
 

@@ -10,9 +10,6 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_type_of, shape_of
-from populus.dialects.ops import INPLACE, ints
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
@@ -34,11 +31,14 @@ from populus.dialects.popops import (
     TopKOp,
     YieldOp,
 )
-from populus.lowering.control import branch, end_of_region, loop
-from populus.lowering.plan.indexed import multi_update, top_k
-from populus.lowering.plan.reduction import reduce as plan_reduce
-from populus.lowering.tiles import Connection, Tiles
-from populus.lowering.to_poplar import ToPoplarPass
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.tensor_op import INPLACE, ints
+from populus.lowering.poplar.control_flow import branch, end_of_region, loop
+from populus.lowering.poplar.graph import ToPoplarPass
+from populus.lowering.poplar.plan.indexed import multi_update, top_k
+from populus.lowering.poplar.plan.reduction import reduce as plan_reduce
+from populus.lowering.poplar.tile_builder import Connection, Tiles
 
 
 def map_(op: MapOp, t: Tiles) -> Sequence[SSAValue]:

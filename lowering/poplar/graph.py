@@ -22,8 +22,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from populus.dialects import poplar
 from populus.dialects.check import CloseOp
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, named, where
-from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.host import CallOp as HostOp
 from populus.dialects.poplar import (
     CallOp,
@@ -42,7 +40,9 @@ from populus.dialects.poplar import (
 )
 from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.target import Spec, Target
-from populus.lowering.tiles import Tiles, label_of, poplar_type
+from populus.dialects.support.diagnostics import PopulusError, named, where
+from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.lowering.poplar.tile_builder import Tiles, label_of, poplar_type
 
 Rule: TypeAlias = "Callable[..., Sequence[SSAValue]]"
 

@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from populus.dialects.poplar import CallOp, FamilyOp, Field, FuncOp, GraphOp, GridAttr, StorageOp, ViewOp
 from populus.dialects.poplar.partition import Grid, linear
 from populus.dialects.poplar.target import Target
-from populus.lowering.plan.layout import as_accessed
+from populus.lowering.poplar.plan.layout import as_accessed
 
 
 @dataclass(frozen=True)

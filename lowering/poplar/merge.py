@@ -11,12 +11,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.diagnostics import fused
 from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, StorageOp, TensorType, ViewOp
 from populus.dialects.poplar.compute import meetings
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target
+from populus.dialects.support.diagnostics import fused
 from populus.runtime.memory import temporary_bytes
 
 SHARE = 0.1  # of a tile, for what the families of a merged step bring from other tiles

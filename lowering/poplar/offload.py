@@ -11,7 +11,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import (
     CallOp,
     ConstOp,
@@ -28,7 +27,8 @@ from populus.dialects.poplar import (
     ViewOp,
 )
 from populus.dialects.poplar.memory import storage_of
-from populus.lowering.poplar_allocate import highest, without_copies
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.poplar.allocate import highest, without_copies
 from populus.runtime.memory import Tenant, layout, tenants, usage
 
 ROUNDS = 200  # in each of which one step that was too full has room

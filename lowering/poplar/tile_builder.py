@@ -12,8 +12,6 @@ from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.diagnostics import PopulusError, place, where
-from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.poplar import (
     BroadcastOp,
@@ -40,6 +38,8 @@ from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.view import View
+from populus.dialects.support.diagnostics import PopulusError, place, where
+from populus.dialects.support.element_types import element_type_of, shape_of
 
 Connection: TypeAlias = "tuple[str, str, SSAValue, Sequence[Access]]"  # kind, field, view, access
 

@@ -19,6 +19,6 @@ class CodeletToLlvmPass(ModulePass):
     name = "codelet-to-llvm"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from populus.runtime.engine.native.to_llvm import lower
+        from populus.runtime.engine.native.codegen.to_llvm import lower
 
         lower(ctx, op)

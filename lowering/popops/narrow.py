@@ -16,11 +16,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from populus.dialects import expr
-from populus.dialects.control import blocks_of
 from populus.dialects.data import ConstantOp, array_attribute
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of, tensor
 from populus.dialects.poplar.target import Spec
+from populus.dialects.support.control_flow import blocks_of
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, tensor
 
 # What takes the place of a type that a target cannot hold: the first of these that it can.
 INSTEAD: dict[Attribute, tuple[Attribute, ...]] = {f64: (f32, f16), bf16: (f32,), f32: (f16,)}

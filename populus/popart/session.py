@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.api import Program, compile
-from populus.dialects.diagnostics import PopulusError, did_you_mean
-from populus.lowering.import_onnx.read import read_model
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.onnx.importer.read import read_model
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -118,7 +118,7 @@ class InferenceSession:
         """Arrays for the anchors, which `run` fills."""
         import numpy as np
 
-        from populus.dialects.element_types import dtype_of, shape_of
+        from populus.dialects.support.element_types import dtype_of, shape_of
 
         types = self.program.signature.outputs
         shapes = {a: of.shape(shape_of(types[a]), self._batches) for a, of in self._anchors.items()}

@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from populus.builder import built_in, current, function_of
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.ir import DeviceToHostStream, Graph, HostToDeviceStream, graph
 from populus.popxl.tensor import Tensor
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from populus.api import compile
-from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popxl.ir import DeviceToHostStream, HostToDeviceStream, Ir
 
 if TYPE_CHECKING:

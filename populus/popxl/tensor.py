@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from populus.builder import Builder, current
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing
 
 COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value
+from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.codelets.task import Array, Run, Task
 
 Values: TypeAlias = Any  # a NumPy number, or an array with one dimension for each lane

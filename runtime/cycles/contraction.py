@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
-from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar.target import Target
+from populus.dialects.support.element_types import size_in_bytes
 
 Count: TypeAlias = "int | NDArray[Any]"
 """One number, or one for each candidate or box."""

@@ -12,9 +12,9 @@ from typing import Any
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 
-from populus.dialects.element_types import is_float, size_in_bytes
 from populus.dialects.expr import Arg, Call, Cast, Const, Expr, infer
 from populus.dialects.poplar.target import Target
+from populus.dialects.support.element_types import is_float, size_in_bytes
 from populus.runtime.cycles.contraction import Count, ceil_div
 
 Loop = tuple[float, int]

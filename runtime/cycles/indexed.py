@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute
 
-from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar.target import Target
+from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.cycles.contraction import Count, ceil_div
 
 

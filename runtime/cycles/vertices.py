@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
-from populus.dialects.element_types import is_float, size_in_bytes
 from populus.dialects.expr import FUNCTIONS, Expr, ExprAttr, functions_of
 from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import Field, TensorType
+from populus.dialects.support.element_types import is_float, size_in_bytes
 from populus.runtime.cycles.contraction import Count, ceil_div, contraction
 from populus.runtime.cycles.elementwise import binary, fill, inner, loop, map_cycles, unary
 from populus.runtime.cycles.indexed import multi_update_cycles, top_k_cycles

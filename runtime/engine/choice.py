@@ -6,9 +6,9 @@ import math
 
 from xdsl.ir import Block, Operation
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.compute import ExecuteOp
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp, RepeatOp, WhileOp
+from populus.dialects.support.diagnostics import PopulusError
 
 
 class NoMachineCodeError(PopulusError):

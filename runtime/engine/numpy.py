@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.element_types import dtype_of
-from populus.dialects.mapped import mapped
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
 from populus.dialects.poplar.program import GraphOp, StreamOutOp
+from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.mmap_file import mapped
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import memory, place
-from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
 from populus.runtime.engine.program import Program, StepNode
+from populus.runtime.engine.views import collapsed, params_of, piece_of, view_array
 from populus.runtime.liveness import Span, liveness
 
 Array = NDArray[Any]

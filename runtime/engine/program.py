@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp
 from populus.dialects.poplar.memory import ParamOp, StorageOp, ViewOp, type_of
 from populus.dialects.poplar.program import (
@@ -34,11 +32,13 @@ from populus.dialects.poplar.program import (
     element_of,
 )
 from populus.dialects.poplar.types import TensorType
-from populus.runtime.check import host_check_close
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Run
-from populus.runtime.engine.binding import PlacedError, params_of
+from populus.runtime.engine.views import PlacedError, params_of
 from populus.runtime.host import call as host_call
 from populus.runtime.host import function_named
+from populus.runtime.interpreter.check import host_check_close
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]

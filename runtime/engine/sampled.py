@@ -13,10 +13,10 @@ from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.codelets.task import Run
-from populus.runtime.engine.binding import PlacedError
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import StepNode
 from populus.runtime.engine.strict import Connection, Result, Store, Vertices, execute_vertex, immutable, place
+from populus.runtime.engine.views import PlacedError
 
 Array = NDArray[Any]
 

@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, storage_of, view_of
 from populus.dialects.poplar.partition import Box, bounds_problem
 from populus.dialects.poplar.program import CallOp, GraphOp
 from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of
 from populus.runtime.addresses import check_addresses
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Piece, Task, Workspace
-from populus.runtime.engine.binding import PlacedError, params_of, slices_of, view_array
 from populus.runtime.engine.program import BlockNode, Node, Observer, Program, StepNode
+from populus.runtime.engine.views import PlacedError, params_of, slices_of, view_array
 from populus.runtime.memory import summary
 
 Array: TypeAlias = NDArray[Any]

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, IntegerType, StringAttr, i1
 from xdsl.ir import Attribute
 
-from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.expr import ExprAttr
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.partition import Access, Box, Domain
 from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
+from populus.dialects.support.diagnostics import PopulusError, where
 from populus.runtime.codelets.task import Param, Piece
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 MOST_REPEATS = 1000  # as in RE2
 MOST_STATES = 100_000

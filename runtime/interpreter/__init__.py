@@ -20,19 +20,20 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects.check import CloseOp
-from populus.dialects.control import Control, Yield, read_by
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.kernel import KernelOp, evaluated
-from populus.runtime import popart, poplin, popnn, popops, poprand
-from populus.runtime.check import check_close
-from populus.runtime.control import run_control
-from populus.runtime.engine.binding import params_of
+from populus.dialects.support.control_flow import Control, Yield, read_by
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.runtime import poprand
+from populus.runtime.engine.views import params_of
 from populus.runtime.expr import evaluate
 from populus.runtime.host import call as host_call
+from populus.runtime.interpreter import popart, poplin, popnn, popops
+from populus.runtime.interpreter.check import check_close
+from populus.runtime.interpreter.control_flow import run_control
 
 Array = NDArray[Any]
 Observe = Callable[[Operation, list[Array]], None]

@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import FloatAttr, TensorType
 
 from populus.dialects.check import CloseOp
 from populus.dialects.data import attribute_array
-from populus.dialects.diagnostics import PopulusError, where
 from populus.dialects.poplar.program import HostCallOp, element_of
+from populus.dialects.support.diagnostics import PopulusError, where
 
 
 def check_close(op: CloseOp, found: NDArray[Any]) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Region
 
-from populus.dialects.control import Branch, Control, Loop
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.control_flow import Branch, Control, Loop
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 
 Array: TypeAlias = NDArray[Any]
 RunRegion: TypeAlias = Callable[[Region, Sequence[Array]], list[Array]]

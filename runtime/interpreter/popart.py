@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of, shape_of
-from populus.dialects.ops import ints
 from populus.dialects.popart.base import ReduceOp
-from populus.runtime.poplin import convolution, product
-from populus.runtime.popnn import pool, softmax, whiten
-from populus.runtime.popops import reduce, slice_of, wide
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of, shape_of
+from populus.dialects.support.tensor_op import ints
+from populus.runtime.interpreter.poplin import convolution, product
+from populus.runtime.interpreter.popnn import pool, softmax, whiten
+from populus.runtime.interpreter.popops import reduce, slice_of, wide
 from populus.runtime.poprand import draw
 
 Array = NDArray[Any]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import poplin
-from populus.dialects.element_types import shape_of
-from populus.dialects.ops import ints
-from populus.runtime.popops import wide
+from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.tensor_op import ints
+from populus.runtime.interpreter.popops import wide
 
 Array = NDArray[Any]
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import popnn
-from populus.dialects.element_types import shape_of
-from populus.dialects.ops import ints
-from populus.runtime.poplin import windows
-from populus.runtime.popops import lowest, reduce, wide
+from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.tensor_op import ints
+from populus.runtime.interpreter.poplin import windows
+from populus.runtime.interpreter.popops import lowest, reduce, wide
 
 Array = NDArray[Any]
 

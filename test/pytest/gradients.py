@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, defs, helper, numpy_helper
 
 import populus
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.tools.gradient_page import PAGE
 
 Array = NDArray[Any]

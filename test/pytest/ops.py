@@ -19,10 +19,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import named
-from populus.dialects.element_types import element_of, ui8
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.layout import Layout
+from populus.dialects.support.diagnostics import named
+from populus.dialects.support.element_types import element_of, ui8
 
 Array = NDArray[Any]
 F = np.float32

@@ -12,12 +12,12 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import constant
-from populus.dialects.element_types import shape_of, tensor
 from populus.dialects.expr import Arg, exp, maximum, select
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popnn import PoolOp, SoftmaxOp
 from populus.dialects.popops import BroadcastOp, ConcatOp, DimShuffleOp, MapOp, ReduceOp, ReshapeOp, SliceOp
-from populus.lowering.onnx_expose_weights import main_of
+from populus.dialects.signature import main_of
+from populus.dialects.support.element_types import shape_of, tensor
 
 UNARY = (Arg(1) * 0.5, -Arg(1), exp(-maximum(Arg(1), -Arg(1))), maximum(Arg(1), 0.0))
 KINDS = ("unary", "binary", "binary", "reshape", "shuffle", "slice", "concat", "reduce", "stretch", "product", "window")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,10 +12,11 @@ from onnx import TensorProto, helper
 
 import populus
 from populus.api import Signature, level_of
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.files import parse_text
-from populus.lowering.pipeline import Pipeline
+from populus.lowering.driver.files import parse_text
+from populus.lowering.driver.pipeline import Pipeline
+from populus.moved import MOVED
 
 NEGATE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = popops.map <neg(_1)>(%x) : (tensor<4xf32>) -> tensor<4xf32>
@@ -142,3 +146,11 @@ def test_a_python_list_is_no_array_of_the_right_type_by_luck():
 def test_a_dynamic_dimension_is_refused_with_its_tensor():
     with pytest.raises(PopulusError, match=r"'a0' is tensor<\?xf32>; a program has static shapes"):
         signature("tensor<?xf32>")
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_former_module_name_gives_the_module_of_today(name):
+    sys.modules.pop(name, None)
+    with pytest.deprecated_call(match=name):
+        former = import_module(name)
+    assert former is import_module(MOVED[name])

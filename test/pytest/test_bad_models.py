@@ -9,7 +9,7 @@ from onnx import helper
 
 import populus
 from populus import onnx_backend
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 V = helper.make_tensor_value_info
 

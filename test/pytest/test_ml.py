@@ -9,7 +9,7 @@ from onnx import TensorProto as T
 from onnx import helper
 
 import populus
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 ML = "ai.onnx.ml"
 RNG = np.random.default_rng(0)

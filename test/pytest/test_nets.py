@@ -16,12 +16,12 @@ from xdsl.dialects.builtin import ModuleOp
 import populus
 from benchmarks.models import MODELS, mixed, randomised, transformer
 from populus.dialects.data import load_blobs, save_blobs
-from populus.dialects.diagnostics import LocatingParser, verify
 from populus.dialects.poplar.program import GraphOp
+from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.table import context
 from populus.levels import compare_levels
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.pipeline import Pipeline
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.importer import import_onnx
 from populus.runtime.session import Session
 
 nets = pytest.mark.parametrize("net", NETS)

@@ -8,7 +8,7 @@ from onnx import TensorProto as T
 from onnx import helper
 
 import populus
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.open_program import KEPT, OpenProgram
 
 INFOS = [helper.make_tensor_value_info(n, T.FLOAT, d) for n, d in (("x", ["n", "k"]), ("y", ["k", None]), ("z", ["n", "m"]))]

@@ -8,10 +8,10 @@ from xdsl.irdl import irdl_op_definition
 
 import populus
 from populus import popxl
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.expr import Expr
 from populus.dialects.popart.base import UnaryOp
-from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.popxl import ops
 from populus.runtime.interpreter import run_function
 

@@ -10,8 +10,8 @@ from conftest import Command
 from wheel import COUNTS, LEFT_OUT, LEFT_OUT_ON_GC200, Case, agree, cases
 
 import populus
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.compute import FamilyOp
+from populus.dialects.support.diagnostics import PopulusError
 
 CASES = list(cases())
 RUN = [case for case in CASES if case.name not in LEFT_OUT]

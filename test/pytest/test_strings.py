@@ -9,8 +9,8 @@ from onnx import helper
 
 import populus
 from populus import onnx_backend
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.inventory import inventory
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.inventory import inventory
 
 ENGINES = ("numpy", "strict", "native")
 

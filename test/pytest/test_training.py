@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import populus as front
 from populus import checkpoint as checkpoints
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.epochs import train
 from populus.training import NotFinite, TrainingSession
 
@@ -90,7 +90,7 @@ def test_steps_of_sgd_are_those_of_the_formulas(softmax):
 
 
 def test_every_optimizer_learns():
-    from populus.lowering.popart_optimize import OPTIMIZERS
+    from populus.lowering.popart.optimize import OPTIMIZERS
 
     for optimizer in OPTIMIZERS:
         session = train(net(), DATA, optimizer=optimizer, batch=32, epochs=4, level="popops", clip_norm=5.0)

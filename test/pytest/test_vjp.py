@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.models import transformer

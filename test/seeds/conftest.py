@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper
 
 import populus
 from populus.dialects.poplar.codelets import CODELETS
-from populus.lowering import extensions
+from populus.lowering.driver import extensions
 
 ROOT = Path(__file__).parents[2]
 

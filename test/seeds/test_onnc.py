@@ -28,16 +28,16 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyExcepti
 
 import populus
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popops import MapOp
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import DIALECTS, context
-from populus.lowering import extensions
-from populus.lowering.content_hash import content_hash
-from populus.lowering.export_onnx import export_onnx
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.passes import PASSES
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.popops_fuse import PopopsFusePass
+from populus.lowering.driver import extensions
+from populus.lowering.driver.content_hash import content_hash
+from populus.lowering.driver.passes import PASSES
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.exporter import export_onnx
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.popops.fuse import PopopsFusePass
 from populus.runtime.interpreter import run_function
 
 X = np.array([-1, 0, 2], np.float32)
@@ -444,7 +444,7 @@ def test_C21_the_tutorial_runs_from_a_wheel_in_under_a_minute(root, tmp_path):
 def test_C3_a_convolution_and_its_relu_need_one_buffer():
     from populus.dialects.popart import ConvOp
     from populus.dialects.poplar import VarOp
-    from populus.lowering.popart_inplace import PopartInplacePass
+    from populus.lowering.popart.inplace import PopartInplacePass
 
     with populus.Builder() as b:
         x, w = b.input("x", (1, 4, 16, 16)), b.input("w", (64, 4, 3, 3))

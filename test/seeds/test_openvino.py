@@ -10,12 +10,12 @@ from texts import KERNELS, NO_LOWERING
 from xdsl.parser import Parser
 
 import populus
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.popart import KernelOp, LayoutAttr, PackOp, UnpackOp
 from populus.dialects.popart.kernel import Config, Known, impl_types, implementation, kernels_of
 from populus.dialects.popart.layout import NCHW8C, PLANAR
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering import extensions
+from populus.lowering.driver import extensions
 
 PICK = '''
 

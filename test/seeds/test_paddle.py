@@ -15,15 +15,15 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 import populus
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.popart import POPART, PopartOp
 from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.table import context
-from populus.lowering import extensions
-from populus.lowering.pipeline import Pipeline
+from populus.lowering.driver import extensions
+from populus.lowering.driver.pipeline import Pipeline
 from populus.op_page import formulas, page
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
@@ -266,7 +266,7 @@ def test_F30_every_op_has_a_formula_and_its_page_shows_it(tool):
 
 def test_F2_machines_share_what_they_compiled():
     """One context for each place: two sessions on this CPU have one library of machine code between them."""
-    from populus.runtime.engine.native.jit import library
+    from populus.runtime.engine.native.codegen.jit import library
 
     assert library() is library()
     with populus.Builder() as b:

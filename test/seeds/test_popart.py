@@ -15,23 +15,23 @@ from xdsl.parser import Parser
 from xdsl.rewriter import InsertPoint
 
 import populus
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.expr import Arg
 from populus.dialects.onnx.types import as_tensor, from_proto
-from populus.dialects.ops import HIGH_VALUE
 from populus.dialects.popart import Config, KernelOp, NoGradient, PopartOp
 from populus.dialects.popart.base import UnaryOp
 from populus.dialects.popart.layout import PLANAR
 from populus.dialects.popops import MapOp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.tensor_op import HIGH_VALUE
 from populus.dialects.table import context
-from populus.lowering import extensions
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
-from populus.lowering.popart_autodiff import PopartAutodiffPass
-from populus.lowering.popart_inplace import PopartInplacePass
-from populus.lowering.popart_outline import PopartOutlinePass
-from populus.lowering.popart_seed import PopartSeedPass
-from populus.lowering.program_cache import ProgramCache, signature_module
+from populus.lowering.driver import extensions
+from populus.lowering.driver.program_cache import ProgramCache, signature_module
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.onnx.infer_shapes import OnnxInferShapesPass
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.inplace import PopartInplacePass
+from populus.lowering.popart.outline import PopartOutlinePass
+from populus.lowering.popart.seed import PopartSeedPass
 from populus.runtime.interpreter import run_function
 
 X = np.array([-1, 0, 2], np.float32)

@@ -18,13 +18,13 @@ from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 import populus
 from populus import popxl
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg
 from populus.dialects.popart import POPART, NoGradient, PopartOp, calls
 from populus.dialects.popart.definition import definition_of, plain
-from populus.lowering import extensions
-from populus.lowering.pipeline import Pipeline
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.lowering.driver import extensions
+from populus.lowering.driver.pipeline import Pipeline
 from populus.popxl import ops
 
 X = np.array([-1, 0, 2], np.float32)

@@ -110,7 +110,7 @@ DROPOUT = '''
 
 from xdsl.dialects.builtin import TensorType
 
-from populus.dialects.constraints import whole
+from populus.dialects.support.constraints import whole
 from populus.dialects.expr import Arg
 from populus.dialects.popart import RandomOp, calls
 from populus.dialects.popart.base import PopartOp

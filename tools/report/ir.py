@@ -11,8 +11,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.printer import Printer
 
-from populus.dialects.diagnostics import parts_of
 from populus.dialects.poplar import ConstOp, GraphOp
+from populus.dialects.support.diagnostics import parts_of
 
 if TYPE_CHECKING:
     from populus.api import Program

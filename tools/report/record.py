@@ -15,10 +15,10 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from populus.dialects.diagnostics import PopulusError, printable, where
-from populus.dialects.element_types import size_in_bytes
 from populus.dialects.poplar import GraphOp, StorageOp
-from populus.lowering.files import decode, read_bytes
+from populus.dialects.support.diagnostics import PopulusError, printable, where
+from populus.dialects.support.element_types import size_in_bytes
+from populus.lowering.driver.files import decode, read_bytes
 from populus.runtime.memory import Bytes, Tenant, label_of, layout, tenants
 from populus.tools.report.ir import ir_by_place, places
 

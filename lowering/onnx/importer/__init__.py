@@ -14,11 +14,11 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
 
-from populus.dialects.diagnostics import PopulusError, named
 from populus.dialects.onnx.types import as_tensor, from_proto
-from populus.lowering.import_onnx.build import Builder, Scope, hint, standard
-from populus.lowering.import_onnx.read import read_tensor
-from populus.lowering.import_onnx.stripped import read_stripped
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.lowering.onnx.importer.build import Builder, Scope, hint, standard
+from populus.lowering.onnx.importer.read import read_tensor
+from populus.lowering.onnx.importer.stripped import read_stripped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.data import constant, constant_value
-from populus.dialects.diagnostics import PopulusError, named
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
-from populus.lowering.import_onnx.contrib import DOMAIN, HOST, contrib
-from populus.lowering.import_onnx.read import read_sparse, read_tensor
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.lowering.onnx.importer.contrib import DOMAIN, HOST, contrib
+from populus.lowering.onnx.importer.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

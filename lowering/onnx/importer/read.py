@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx.types import element_numbered
+from populus.dialects.support.diagnostics import PopulusError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from populus.lowering.import_onnx.read import read_model
+from populus.lowering.onnx.importer.read import read_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -8,12 +8,12 @@ sequences is refused, except a position among elements of one type, which become
 from __future__ import annotations
 
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering.onnx_structure import attention, control, maps, optionals, sequences
-from populus.lowering.onnx_structure.place import Elements, Place, Rules, Walk
+from populus.lowering.onnx.structure import attention, control_flow, maps, optionals, sequences
+from populus.lowering.onnx.structure.place import Elements, Place, Rules, Walk
 
-RULES: Rules = {**attention.RULES, **control.RULES, **maps.RULES, **optionals.RULES, **sequences.RULES}
+RULES: Rules = {**attention.RULES, **control_flow.RULES, **maps.RULES, **optionals.RULES, **sequences.RULES}
 
-CONTROL = frozenset(control.RULES)
+CONTROL = frozenset(control_flow.RULES)
 """The op types that may stay, as loops and branches."""
 
 __all__ = ["CONTROL", "Elements", "Walk", "is_control", "resolve"]

@@ -7,10 +7,10 @@ import math
 from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import SSAValue
 
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.onnx.types import number_of
-from populus.lowering.onnx_structure.place import Place, Rules
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.lowering.onnx.structure.place import Place, Rules
 
 
 def _flex_attention(p: Place) -> bool:

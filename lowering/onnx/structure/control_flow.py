@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import TensorType, UnitAttr, i1, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from populus.dialects import shapes
 from populus.dialects.data import ConstantOp, constant_value
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import as_tensor, unknown
-from populus.dialects.ops import attribute
-from populus.lowering.onnx_structure.place import OPSET, Place, Rules
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.dialects.support.tensor_op import attribute
+from populus.lowering.onnx.structure.place import OPSET, Place, Rules
 
 LONGEST_LOOP = 10_000  # iterations that a loop is written out for
 ENDLESS = (1 << 31) - 1  # iterations that tiles count; a number above it is no bound

@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import shape_of
 from populus.dialects.maps import Map, note
-from populus.lowering.onnx_structure.place import Place, Rules
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import shape_of
+from populus.lowering.onnx.structure.place import Place, Rules
 
 
 def _zip_map(p: Place) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.onnx_structure.place import Place, Rules, there
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.structure.place import Place, Rules, there
 
 
 class Nothing(tuple[SSAValue | None, ...]):

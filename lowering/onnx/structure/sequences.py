@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from populus.dialects import shapes
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
-from populus.lowering.onnx_structure.place import Place, Rules, alike, there
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.lowering.onnx.structure.place import Place, Rules, alike, there
 
 
 def _position(p: Place, i: int, length: int) -> int | None:

@@ -19,22 +19,22 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import constant, constant_value
-from populus.dialects.diagnostics import PopulusError, place
-from populus.dialects.element_types import is_known
 from populus.dialects.onnx.protos import function_attributes, function_body, newest_opset
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
-from populus.lowering.import_onnx.build import Builder as NodeBuilder
-from populus.lowering.import_onnx.build import Scope, standard
-from populus.lowering.onnx_bounded import MEASURES, Bound, passed_on
-from populus.lowering.onnx_custom import Customs, build_custom, build_overriding, custom_ops, overriding
-from populus.lowering.onnx_inference import Inference, erase_unused, placed
-from populus.lowering.onnx_structure import is_control
-from populus.lowering.onnx_to_popart import (
+from populus.dialects.support.diagnostics import PopulusError, place
+from populus.dialects.support.element_types import is_known
+from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
+from populus.lowering.onnx.dynamic_sizes import MEASURES, Bound, passed_on
+from populus.lowering.onnx.importer.build import Builder as NodeBuilder
+from populus.lowering.onnx.importer.build import Scope, standard
+from populus.lowering.onnx.inference import Inference, erase_unused, placed
+from populus.lowering.onnx.structure import is_control
+from populus.lowering.onnx.to_popart import (
     bounded,
     cast,
-    control,
+    control_flow,
     determinant,
     einsum,
     fourier,
@@ -53,7 +53,7 @@ from populus.lowering.onnx_to_popart import (
     training,
     trees,
 )
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule
 
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
@@ -176,7 +176,7 @@ class Converter:
         """What replaces the outputs of an op, whatever of its inputs is valid."""
         op = c.op
         if is_control(op):
-            return control.RULES[op.OP_TYPE](c, self.block)
+            return control_flow.RULES[op.OP_TYPE](c, self.block)
         if (own := overriding(op, self.customs)) is not None:
             return list(c.builder.insert(build_overriding(own, op)).results)
         arrays = self.inference.arrays(op)

@@ -10,16 +10,17 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, i1, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
-from populus.dialects import popart, shapes
+from populus.dialects import popart
 from populus.dialects.bounded import Bounded
 from populus.dialects.bounded import bound as record_bound
 from populus.dialects.data import constant_value
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float
-from populus.lowering.onnx_bounded import Bound
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape, texts
-from populus.lowering.onnx_to_popart.formula import Term
-from populus.lowering.onnx_to_popart.tensor import element_positions, gathered, sliced
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float
+from populus.lowering.onnx.dynamic_sizes import Bound
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape, texts
+from populus.lowering.onnx.to_popart.formula import Term
+from populus.lowering.onnx.to_popart.tensor import element_positions, gathered, sliced
 
 MOST_ROWS = 4096  # that Unique compares with each other
 MOST_COLUMNS = 64  # of such a row, one comparison each

@@ -6,11 +6,11 @@ from xdsl.dialects.builtin import Float8E8M0FNUType, f32, i32
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float, is_known, size_in_bytes, ui8
 from populus.dialects.onnx.types import element_numbered
-from populus.lowering.onnx_shape_arithmetic import CAST_1
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float, is_known, size_in_bytes, ui8
+from populus.lowering.onnx.shape_arithmetic import CAST_1
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element
 
 
 def cast(c: Conversion) -> Output:

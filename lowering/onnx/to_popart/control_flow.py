@@ -10,15 +10,16 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from populus.dialects import popart, shapes
-from populus.dialects.control import INDEX
+from populus.dialects import popart
 from populus.dialects.data import ConstantOp, constant_value
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering.onnx_bounded import Bound
-from populus.lowering.onnx_to_popart.bounded import count_of, counted
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, shape
-from populus.lowering.onnx_to_popart.tensor import sliced
+from populus.dialects.support import shapes
+from populus.dialects.support.control_flow import INDEX
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.lowering.onnx.dynamic_sizes import Bound
+from populus.lowering.onnx.to_popart.bounded import count_of, counted
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
+from populus.lowering.onnx.to_popart.tensor import sliced
 
 Convert: TypeAlias = "Callable[[Block], list[SSAValue]]"
 """Converts the ops of a block where they stand; what the block gives, without the op that gives it."""

@@ -8,11 +8,11 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
-from populus.lowering.onnx_to_popart.formula import Term
-from populus.lowering.onnx_to_popart.tensor import sliced
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx.to_popart.formula import Term
+from populus.lowering.onnx.to_popart.tensor import sliced
 
 LARGEST = 32  # of a matrix: the ops grow with its side
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, shape
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, shape
 
 
 @dataclass

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.ops import TensorOp
-from populus.lowering.onnx_to_popart.conversion import Conversion
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.onnx.to_popart.conversion import Conversion
 
 Number: TypeAlias = "Term | float"
 

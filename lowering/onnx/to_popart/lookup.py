@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import SSAValue
 
-from populus.dialects import popart, shapes
-from populus.dialects.element_types import is_float
-from populus.dialects.ops import TensorOp
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, regular, shape
+from populus.dialects import popart
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import is_float
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, regular, shape
 
 
 def aligned(c: Conversion, a: SSAValue, b: SSAValue) -> SSAValue:

@@ -10,13 +10,13 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
-from populus.lowering.onnx_to_popart.formula import Term
-from populus.lowering.onnx_to_popart.loop import loop
-from populus.lowering.onnx_to_popart.scores import labelled, transformed
-from populus.lowering.onnx_to_popart.tensor import from_front
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx.to_popart.formula import Term
+from populus.lowering.onnx.to_popart.loop import loop
+from populus.lowering.onnx.to_popart.scores import labelled, transformed
+from populus.lowering.onnx.to_popart.tensor import from_front
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

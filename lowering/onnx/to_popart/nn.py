@@ -9,11 +9,12 @@ from zlib import crc32
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import SSAValue
 
-from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError, where
-from populus.dialects.element_types import dtype_of
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
-from populus.lowering.onnx_to_popart.scatter import Windows, pool_indices
+from populus.dialects import popart
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+from populus.lowering.onnx.to_popart.scatter import Windows, pool_indices
 
 
 def spatial(c: Conversion, name: str, count: int) -> list[int]:

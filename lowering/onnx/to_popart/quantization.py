@@ -5,13 +5,14 @@ from __future__ import annotations
 from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute, SSAValue
 
-from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float, is_integer, ui8
+from populus.dialects import popart
 from populus.dialects.onnx.types import element_numbered
-from populus.lowering.onnx_to_popart.cast import converted
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
-from populus.lowering.onnx_to_popart.nn import padding, spatial
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float, is_integer, ui8
+from populus.lowering.onnx.to_popart.cast import converted
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx.to_popart.nn import padding, spatial
 
 
 def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:

@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import where
 from populus.dialects.onnx.types import element_numbered
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+from populus.dialects.support.diagnostics import where
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 
 
 def random(distribution: str, a: str, b: str) -> Rule:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from populus.dialects import popart, shapes
-from populus.dialects.ops import TensorOp
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, shape
+from populus.dialects import popart
+from populus.dialects.support import shapes
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, shape
 
 
 def reduction(kind: type[TensorOp]) -> Rule:

@@ -10,12 +10,12 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
-from populus.dialects.control import INDEX
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import tensor
-from populus.dialects.ops import TensorOp
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
-from populus.lowering.onnx_to_popart.tensor import sliced
+from populus.dialects.support.control_flow import INDEX
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import tensor
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+from populus.lowering.onnx.to_popart.tensor import sliced
 
 State: TypeAlias = "list[SSAValue]"  # h, and c of an LSTM; each [batch, hidden]
 Gate: TypeAlias = Callable[[SSAValue], SSAValue]
@@ -98,7 +98,7 @@ class _Layer:
         """The state before the first step: an input, or zeros."""
         import numpy as np
 
-        from populus.dialects.element_types import dtype_of
+        from populus.dialects.support.element_types import dtype_of
 
         if not self.c.has(position):
             return self.c.constant(np.zeros((self.batch, self.hidden), dtype_of(element(self.x))))

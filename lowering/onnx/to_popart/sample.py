@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import f32, f64, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
-from populus.lowering.onnx_to_popart.formula import Term
-from populus.lowering.onnx_to_popart.nn import spatial
-from populus.lowering.onnx_to_popart.tensor import sliced
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx.to_popart.formula import Term
+from populus.lowering.onnx.to_popart.nn import spatial
+from populus.lowering.onnx.to_popart.tensor import sliced
 
 Tap = tuple[Term, Term]  # an index along a dimension, as a float within it, and the weight of what stands there
 CUBIC = -0.75  # the coefficient of ONNX's and PyTorch's cubic convolution

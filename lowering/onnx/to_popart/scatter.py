@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
-from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of, is_float
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
-from populus.lowering.onnx_to_popart.math import arg_index
-from populus.lowering.onnx_to_popart.tensor import element_positions, row_positions, sliced
+from populus.dialects import popart
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx.to_popart.math import arg_index
+from populus.lowering.onnx.to_popart.tensor import element_positions, row_positions, sliced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import f32
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, shape
-from populus.lowering.onnx_to_popart.formula import Term
-from populus.lowering.onnx_to_popart.math import arg_index
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
+from populus.lowering.onnx.to_popart.formula import Term
+from populus.lowering.onnx.to_popart.math import arg_index
 
 POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")  # in the order of TreeEnsemble-5's numbers
 

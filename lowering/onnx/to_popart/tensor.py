@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
-from populus.dialects import popart, shapes
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import dtype_of
+from populus.dialects import popart
 from populus.dialects.onnx.types import element_numbered
-from populus.lowering.onnx_shape_arithmetic import equal_parts
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of
+from populus.lowering.onnx.shape_arithmetic import equal_parts
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 
 
 def identity(c: Conversion) -> Output:

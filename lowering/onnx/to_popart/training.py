@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.lowering.onnx_to_popart.conversion import Conversion, Output, Rule, Rules, element, shape, texts
-from populus.lowering.onnx_to_popart.formula import Term
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape, texts
+from populus.lowering.onnx.to_popart.formula import Term
 
 Step = Callable[[Conversion, Term, Term, list[Term]], list[Term]]  # rate, count, (weight, gradient, states) -> weight, states
 
@@ -59,8 +59,8 @@ def gradient(c: Conversion) -> list[Output]:
 
     The import gives the op y as a last operand. A tensor that y does not depend on has a gradient of zeros.
     """
-    from populus.lowering.call_gradients import CallGradients
-    from populus.lowering.popart_autodiff import Seed, differentiate
+    from populus.lowering.popart.autodiff import Seed, differentiate
+    from populus.lowering.popart.autodiff.call_gradients import CallGradients
 
     names = texts(c.op.properties.get("xs"))
     *_, y = c.inputs

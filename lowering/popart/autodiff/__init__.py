@@ -17,20 +17,21 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects import own_code, popart
-from populus.dialects.control import read_by
+from populus.dialects import popart
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, between, did_you_mean, locate, where
-from populus.dialects.element_types import element_type_of, is_float, tensor
 from populus.dialects.expr import Arg, cast
-from populus.dialects.ops import TensorOp
 from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
-from populus.lowering.call_gradients import STITCHES, CallGradients, erase_uncalled
-from populus.lowering.library_gradients import library_gradient
-from populus.lowering.onnx_expose_weights import add_argument, add_results, expose, main_of, return_of, strings
-from populus.lowering.sparse_rows import lookups, rows_of
-from populus.lowering.training_names import LOSS_SCALE, gradient_name, rows_name, scalar_name
+from populus.dialects.signature import add_argument, add_results, expose, main_of, return_of, strings
+from populus.dialects.support import user_op_errors
+from populus.dialects.support.control_flow import read_by
+from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, where
+from populus.dialects.support.element_types import element_type_of, is_float, tensor
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.popart.autodiff.call_gradients import STITCHES, CallGradients, erase_uncalled
+from populus.lowering.popart.autodiff.library_gradients import library_gradient
+from populus.lowering.popart.autodiff.sparse_rows import lookups, rows_of
+from populus.lowering.popart.training_names import LOSS_SCALE, gradient_name, rows_name, scalar_name
 
 LONGEST_PATH = 8  # ops named in a message; the middle of a longer path is left out
 
@@ -127,7 +128,7 @@ class PopartAutodiffPass(ModulePass):
 
 def _stated(op: Operation) -> str:
     """Where a user's class states its gradient."""
-    return own_code.at(op, "gradient") if isinstance(op, PopartOp) else ""
+    return user_op_errors.at(op, "gradient") if isinstance(op, PopartOp) else ""
 
 
 def _free(name: str, taken: Container[str]) -> str:
@@ -245,7 +246,7 @@ class _Walk:
         for value, gradient in zip(reads, self._asked(op, copy, reads, dependent)):
             if gradient is not None and value in dependent:
                 if gradient.type != value.type:
-                    name = own_code.operand_name(op, list(op.operands).index(value)) if value in op.operands else "what it reads"
+                    name = user_op_errors.operand_name(op, list(op.operands).index(value)) if value in op.operands else "what it reads"
                     said = f"its gradient gives {gradient.type} for an operand that is {value.type}, {name}"
                     raise PopulusError(f"{where(op)}: {op.name}: {said}{_stated(op)}")
                 self.add(value, gradient, None, op)
@@ -267,9 +268,9 @@ class _Walk:
                     found = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name, self.functions))
                 case PopartOp():
                     title = partial("{}: {}".format, where(op), op.name)
-                    with own_code.asked(op, "gradient", title):
+                    with user_op_errors.asked(op, "gradient", title):
                         found = copy.gradient(self.builder, grads)
-                    found = own_code.values(op, "gradient", found, title, none=True)
+                    found = user_op_errors.values(op, "gradient", found, title, none=True)
                 case _:
                     found = library_gradient(copy, self.builder, grads)
         except NoGradient as error:

@@ -10,9 +10,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import where
-from populus.dialects.element_types import element_type_of, shape_of, size_in_bytes
-from populus.lowering.onnx_expose_weights import strings
+from populus.dialects.signature import strings
+from populus.dialects.support.diagnostics import where
+from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.expr import Arg, cast, equal, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.matmul import product
 from populus.dialects.popops import MultiSliceOp, MultiUpdateOp
+from populus.dialects.support.diagnostics import PopulusError
 
 
 def lookups(name: str, weight: SSAValue) -> list[popart.GatherOp]:

@@ -16,8 +16,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import ConstantOp
-from populus.lowering.listing import Listing, Stretch
-from populus.lowering.repeats import apart, repeats
+from populus.lowering.popart.outline.op_sequence import Listing, Stretch
+from populus.lowering.popart.outline.suffix_array import apart, repeats
 
 
 @dataclass(frozen=True)

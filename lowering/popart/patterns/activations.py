@@ -11,9 +11,9 @@ from xdsl.ir import Block, SSAValue
 from populus.dialects import expr, popart
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import ElementwiseOp, UnaryOp, calls
-from populus.lowering.patterns.formulas import Formulas, private, sources
-from populus.lowering.patterns.normal_form import EPSILON, NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
-from populus.lowering.rewriting import Pattern, Rewriting
+from populus.lowering.popart.patterns.formulas import Formulas, private, sources
+from populus.lowering.popart.patterns.normal_form import EPSILON, NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
+from populus.lowering.popart.rewriting import Pattern, Rewriting
 
 Make = Callable[[SSAValue], UnaryOp]
 

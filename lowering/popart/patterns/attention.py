@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.popart import calls
-from populus.lowering.rewriting import Pattern, Rewriting, made_by, read_once, scalar
+from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_once, scalar
 
 
 class Attention(Pattern[popart.MatMulOp]):

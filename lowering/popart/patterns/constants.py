@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 from xdsl.traits import Pure
 
 from populus.dialects import popart
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.ops import TensorOp
-from populus.lowering.rewriting import Pattern, Rewriting, array_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of
 from populus.runtime.interpreter import evaluate_op
 
 LARGEST = 1 << 20  # bytes: a result that is larger, and larger than what it is computed from, stays computed

@@ -9,11 +9,11 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.element_types import dtype_of
-from populus.dialects.ops import ints
 from populus.dialects.popart import calls
-from populus.lowering.patterns.linear import LINEAR, Linear, Vector, per_channel, rounded, with_factor, with_term
-from populus.lowering.rewriting import Pattern, Rewriting, array_of, made_by, read_once, scalar
+from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.tensor_op import ints
+from populus.lowering.popart.patterns.linear import LINEAR, Linear, Vector, per_channel, rounded, with_factor, with_term
+from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, made_by, read_once, scalar
 
 Binary: TypeAlias = popart.MulOp | popart.DivOp | popart.AddOp | popart.SubOp
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.popart import ElementwiseOp
-from populus.lowering.patterns.normal_form import NoNormalForm, Polynomial, leaf, normal_form, number
-from populus.lowering.rewriting import made_by, scalar
+from populus.lowering.popart.patterns.normal_form import NoNormalForm, Polynomial, leaf, normal_form, number
+from populus.lowering.popart.rewriting import made_by, scalar
 
 DEEPEST = 16  # element-wise ops: an exporter's spelling of an activation or norm has fewer
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.element_types import dtype_of
-from populus.dialects.ops import TensorOp
 from populus.dialects.popart import calls
-from populus.lowering.rewriting import Rewriting, array_of
+from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.tensor_op import TensorOp
+from populus.lowering.popart.rewriting import Rewriting, array_of
 
 Vector: TypeAlias = NDArray[np.float64]
 Convolving: TypeAlias = popart.ConvOp | popart.ConvTransposeOp

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
 from populus.dialects.popart import calls
-from populus.lowering.rewriting import Pattern, Rewriting, made_by, read_once
+from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_once
 
 Bounds = list[tuple[int, int, int]]
 

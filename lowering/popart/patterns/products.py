@@ -12,10 +12,10 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
 from populus.dialects.data import ConstantOp
-from populus.dialects.element_types import is_float
 from populus.dialects.popart import calls
-from populus.lowering.patterns.linear import Linear, channel_axis, rounded, with_factor
-from populus.lowering.rewriting import Pattern, Rewriting, array_of, read_once, scalar
+from populus.dialects.support.element_types import is_float
+from populus.lowering.popart.patterns.linear import Linear, channel_axis, rounded, with_factor
+from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, read_once, scalar
 
 Build = Callable[[Rewriting], SSAValue]
 

@@ -10,10 +10,10 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.element_types import dtype_of, is_float
 from populus.dialects.popart import ElementwiseOp, ReduceOp, calls
-from populus.lowering.patterns.formulas import DEEPEST, Formulas, private
-from populus.lowering.patterns.normal_form import (
+from populus.dialects.support.element_types import dtype_of, is_float
+from populus.lowering.popart.patterns.formulas import DEEPEST, Formulas, private
+from populus.lowering.popart.patterns.normal_form import (
     EPSILON,
     ONE,
     Atom,
@@ -30,7 +30,7 @@ from populus.lowering.patterns.normal_form import (
     power,
     scaled,
 )
-from populus.lowering.rewriting import Pattern, Rewriting, made_by, read_once, scalar
+from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_once, scalar
 
 
 class Softmax(Pattern[popart.DivOp]):

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects import popart, shapes
+from populus.dialects import popart
 from populus.dialects.data import ConstantOp
-from populus.dialects.element_types import tensor
-from populus.dialects.ops import ints
 from populus.dialects.popart import ElementwiseOp, calls
-from populus.lowering.rewriting import Pattern, Rewriting, made_by, read_once
+from populus.dialects.support import shapes
+from populus.dialects.support.element_types import tensor
+from populus.dialects.support.tensor_op import ints
+from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_once
 
 LARGEST_CONE = 16  # element-wise ops that a transpose is moved through at once
 

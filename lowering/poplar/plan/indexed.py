@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popops.indexed import MultiUpdateOp, TopKOp
-from populus.lowering.tiles import Tiles
+from populus.lowering.poplar.tile_builder import Tiles
 
 
 def multi_update(op: MultiUpdateOp, t: Tiles) -> Sequence[SSAValue]:

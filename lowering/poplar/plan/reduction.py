@@ -10,8 +10,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, at, linear
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.plan.contraction import accumulator, stages
-from populus.lowering.tiles import Tiles
+from populus.lowering.poplar.plan.contraction import accumulator, stages
+from populus.lowering.poplar.tile_builder import Tiles
 
 SPLIT_WORTH = 64  # elements of a row below which its reduction stays on one tile
 

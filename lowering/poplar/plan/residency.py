@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from populus.lowering.plan.contraction import Option, Plan, cheapest
+from populus.lowering.poplar.plan.contraction import Option, Plan, cheapest
 
 HALVINGS = 12  # of the range in which the price of a byte is looked for
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.tiles import Tiles
+from populus.lowering.poplar.tile_builder import Tiles
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
 
 import populus.dialects.onnx
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.onnx import ONNX, op_class
 from populus.dialects.onnx.schema import all_classes
+from populus.dialects.support.diagnostics import PopulusError
 from populus.tools.onnx_stubs import stub
 
 

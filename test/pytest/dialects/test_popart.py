@@ -16,11 +16,11 @@ from xdsl.utils.test_value import create_ssa_value
 
 from populus.dialects import popart
 from populus.dialects.data import constant
-from populus.dialects.diagnostics import PopulusError, named
-from populus.dialects.element_types import element_type_of, shape_of
 from populus.dialects.expr import Expr
 from populus.dialects.popart import NoGradient, PopartOp, UnaryOp, calls
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.shapes import ShapeError
 from populus.runtime.interpreter import evaluate_op
 
 

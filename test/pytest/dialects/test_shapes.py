@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from populus.dialects import shapes
-from populus.dialects.shapes import ShapeError
+from populus.dialects.support import shapes
+from populus.dialects.support.shapes import ShapeError
 
 sizes = st.integers(1, 12)
 

@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from populus.dialects.diagnostics import verify
-from populus.dialects.element_types import element_of
 from populus.dialects.popart import train
+from populus.dialects.support.diagnostics import verify
+from populus.dialects.support.element_types import element_of
 from populus.dialects.table import context
-from populus.lowering.popart_autodiff import PopartAutodiffPass
-from populus.lowering.popart_to_popops import PopartToPopopsPass
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.to_popops import PopartToPopopsPass
 from populus.runtime.interpreter import run_function
 
 Array = Any

@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from populus.dialects.diagnostics import PopulusError, verify
 from populus.dialects.popart import NoGradient, PopartOp
+from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.table import context
-from populus.lowering.files import parse_text
-from populus.lowering.popart_autodiff import PopartAutodiffPass
-from populus.lowering.popart_to_popops import PopartToPopopsPass
+from populus.lowering.driver.files import parse_text
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.to_popops import PopartToPopopsPass
 from populus.runtime.interpreter import run_function
 
 

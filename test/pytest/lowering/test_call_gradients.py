@@ -8,11 +8,11 @@ from programs import inlined
 from xdsl.dialects.func import CallOp, FuncOp
 
 import populus
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.call_gradients import STITCHES
-from populus.lowering.files import parse_text
-from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.lowering.driver.files import parse_text
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.autodiff.call_gradients import STITCHES
 from populus.runtime.interpreter import run_function
 
 T = "tensor<4x4xf32>"

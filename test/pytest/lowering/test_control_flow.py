@@ -9,9 +9,9 @@ from xdsl.ir import Operation
 
 import populus
 from populus.dialects.bounded import trimmed
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
-from populus.lowering.pipeline import Pipeline
+from populus.lowering.driver.pipeline import Pipeline
 from populus.runtime.session import Session
 
 F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.func import FuncOp
 
-from populus.dialects.diagnostics import verify
 from populus.dialects.popart import NoGradient
+from populus.dialects.support.diagnostics import verify
 from populus.dialects.table import context
-from populus.lowering.files import parse_text
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.popart_autodiff import PopartAutodiffPass
+from populus.lowering.driver.files import parse_text
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 

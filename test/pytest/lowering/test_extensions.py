@@ -14,9 +14,9 @@ from onnx import TensorProto as T
 from onnx import helper
 
 import populus
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.codelets import CODELETS
-from populus.lowering import extensions
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver import extensions
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
 X = np.array([[-1, 0, 1], [2, -3, -0.0]], np.float32)

@@ -10,9 +10,9 @@ from onnx import helper, numpy_helper
 from xdsl.dialects.func import FuncOp
 
 from populus.dialects.data import constant_value
-from populus.dialects.diagnostics import PopulusError, verify
 from populus.dialects.onnx import CustomOp
-from populus.lowering.import_onnx import import_onnx
+from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.lowering.onnx.importer import import_onnx
 
 
 def info(name, shape=(2,), element=T.FLOAT):

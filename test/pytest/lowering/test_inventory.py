@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto as T
 from onnx import helper
 
-from populus.lowering.inventory import Row, inventory
+from populus.lowering.driver.inventory import Row, inventory
 
 
 def test_each_node_has_a_row_and_what_is_missing_says_why():

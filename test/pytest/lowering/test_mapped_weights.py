@@ -14,11 +14,11 @@ from onnx import numpy_helper
 import populus
 from benchmarks.models import Graph
 from populus.dialects.data import StoredAttr
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.mapped import mapped
 from populus.dialects.poplar.memory import ConstOp
-from populus.lowering.import_onnx.read import read_tensor
-from populus.lowering.import_onnx.stripped import LARGE, stripped
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.mmap_file import mapped
+from populus.lowering.onnx.importer.read import read_tensor
+from populus.lowering.onnx.importer.stripped import LARGE, stripped
 from populus.runtime.session import Session
 
 

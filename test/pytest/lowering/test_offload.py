@@ -8,10 +8,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import CopyOp, FamilyOp, StorageOp
 from populus.dialects.poplar.memory import storage_of
-from populus.lowering.pipeline import Pipeline
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.pipeline import Pipeline
 
 LAYERS, SIZE = 6, 32
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from populus.dialects.diagnostics import LocatingParser
+from populus.dialects.support.diagnostics import LocatingParser
 from populus.dialects.table import context
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.onnx_fold_constants import OnnxFoldConstantsPass
-from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
-from populus.lowering.onnx_to_popart import OnnxToPopartPass
+from populus.lowering.onnx.fold_constants import OnnxFoldConstantsPass
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.onnx.infer_shapes import OnnxInferShapesPass
+from populus.lowering.onnx.to_popart import OnnxToPopartPass
 
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 MODELS = [p for kind in ("pytorch-converted", "pytorch-operator", "simple") for p in sorted(DATA.glob(f"{kind}/*/model.onnx"))]

@@ -15,12 +15,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.irdl import irdl_op_definition, prop_def
 
-from populus.dialects.diagnostics import PopulusError, verify
 from populus.dialects.popart.base import UnaryOp
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.onnx_fold_constants import OnnxFoldConstantsPass
-from populus.lowering.onnx_infer_shapes import OnnxInferShapesPass
-from populus.lowering.onnx_to_popart import OnnxToPopartPass
+from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.lowering.onnx.fold_constants import OnnxFoldConstantsPass
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.onnx.infer_shapes import OnnxInferShapesPass
+from populus.lowering.onnx.to_popart import OnnxToPopartPass
 from populus.runtime.interpreter import run_function
 
 DATA = Path(onnx.__file__).parent / "backend/test/data"

@@ -14,10 +14,10 @@ import populus
 from benchmarks.models import Graph, transformer
 from populus.dialects.table import context
 from populus.levels import compare_levels
-from populus.lowering.import_onnx import import_onnx
-from populus.lowering.patterns import PATTERNS
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.rewriting import rewrite
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.popart.patterns import PATTERNS
+from populus.lowering.popart.rewriting import rewrite
 
 Arrays = dict[str, NDArray[Any]]
 SIZES = {"sequence": 6, "hidden": 16, "heads": 2, "feed_forward": 24}

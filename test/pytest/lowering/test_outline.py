@@ -12,13 +12,13 @@ from xdsl.dialects.func import CallOp
 import populus
 from benchmarks.models import transformer
 from populus.dialects import poplar
-from populus.dialects.diagnostics import verify
+from populus.dialects.signature import main_of
+from populus.dialects.support.diagnostics import verify
 from populus.dialects.table import context
 from populus.levels import compare_levels
-from populus.lowering.onnx_expose_weights import main_of
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.popart_outline import PopartOutlinePass
-from populus.lowering.repeats import apart, repeats
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.outline import PopartOutlinePass
+from populus.lowering.popart.outline.suffix_array import apart, repeats
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 

@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering import passes
-from populus.lowering.phases import LEVELS
-from populus.lowering.pipeline import Pipeline, Timing
+from populus.lowering.driver import passes
+from populus.lowering.driver.phases import LEVELS
+from populus.lowering.driver.pipeline import Pipeline, Timing
 
 RAN: list[str] = []
 

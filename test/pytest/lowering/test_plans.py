@@ -11,9 +11,9 @@ from populus.dialects.poplar import ConstOp
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
 from populus.dialects.poplar.target import PRESETS, make_target
 from populus.dialects.poplar.view import View
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.plan.contraction import Contraction, cheapest, options
-from populus.lowering.plan.residency import Residency
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.poplar.plan.contraction import Contraction, cheapest, options
+from populus.lowering.poplar.plan.residency import Residency
 from populus.runtime.exchange import field_exchange, owned_elements, shared_by_neighbours
 
 CONVOLUTION = Contraction(1, 1, 64, 64, (56, 56), (3, 3), (1, 1))

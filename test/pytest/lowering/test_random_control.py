@@ -11,13 +11,13 @@ from xdsl.dialects.builtin import i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Region, SSAValue
 
-from populus.dialects.control import INDEX
-from populus.dialects.diagnostics import verify
-from populus.dialects.element_types import element_type_of, shape_of, tensor
 from populus.dialects.expr import Arg, cast, exp, maximum
 from populus.dialects.popops import IfOp, LoopOp, MapOp, MultiSliceOp, ReduceOp, YieldOp
+from populus.dialects.support.control_flow import INDEX
+from populus.dialects.support.diagnostics import verify
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.table import context
-from populus.lowering.pipeline import Pipeline
+from populus.lowering.driver.pipeline import Pipeline
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 

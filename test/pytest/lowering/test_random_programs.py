@@ -10,12 +10,12 @@ from programs import Calls, Programs
 from xdsl.dialects.builtin import ModuleOp
 
 import populus
-from populus.dialects.diagnostics import verify
-from populus.dialects.element_types import shape_of
+from populus.dialects.signature import main_of
+from populus.dialects.support.diagnostics import verify
+from populus.dialects.support.element_types import shape_of
 from populus.dialects.table import context
-from populus.lowering.onnx_expose_weights import main_of
-from populus.lowering.pipeline import Pipeline
-from populus.runtime.engine.native import launch
+from populus.lowering.driver.pipeline import Pipeline
+from populus.runtime.engine.native.run import launch
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 

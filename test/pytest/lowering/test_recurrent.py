@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import populus
-from populus.lowering.onnx_to_popart import rnn
+from populus.lowering.onnx.to_popart import rnn
 from populus.runtime.session import Session
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

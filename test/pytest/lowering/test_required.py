@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 import populus
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 F, I = TensorProto.FLOAT, TensorProto.INT64
 

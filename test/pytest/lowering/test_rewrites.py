@@ -13,13 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 import populus
-from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
-from populus.dialects.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.table import context
-from populus.lowering.patterns import PATTERNS
-from populus.lowering.pipeline import Pipeline
-from populus.lowering.popart_cse import PopartCsePass
-from populus.lowering.popart_fuse import PopartFusePass
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.cse import PopartCsePass
+from populus.lowering.popart.fuse import PopartFusePass
+from populus.lowering.popart.patterns import PATTERNS
 from populus.runtime.interpreter import run_function
 
 FOLDER = Path(__file__).parents[2] / "filecheck/lowering"
@@ -108,7 +108,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.lowering.rewriting import Pattern, Rewriting, made_by
+from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by
 
 
 class DoubleNegation(Pattern[popart.NegOp]):

@@ -7,7 +7,7 @@ import pytest
 from onnx.helper import make_node
 
 from populus import onnx_backend
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 
 F = np.float32
 

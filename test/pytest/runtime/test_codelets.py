@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
-import populus.runtime.engine.native.program as native_engine
+import populus.runtime.engine.native.run.program as native_engine
 import populus.runtime.engine.numpy as numpy_engine
-from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
-from populus.dialects.element_types import element_of
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.element_types import element_of
 from populus.dialects.table import context
 from populus.runtime.session import Session
 

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.host import FUNCTIONS, call
 from populus.runtime.host.pattern import Pattern
 from populus.runtime.host.strings import current, using

@@ -12,12 +12,12 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import CallOp, ExecuteOp, GraphOp, RepeatOp, StorageOp, StreamInOp, StreamOutOp
 from populus.dialects.poplar.memory import storage_of
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.files import parse_text
-from populus.lowering.poplar_allocate import allocate, fitted
+from populus.lowering.driver.files import parse_text
+from populus.lowering.poplar.allocate import allocate, fitted
 from populus.runtime.liveness import liveness
 from populus.runtime.memory import Tenant, summary, tenants, usage
 

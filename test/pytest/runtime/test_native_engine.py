@@ -20,16 +20,17 @@ from wheel import LEFT_OUT, Case, cases
 from xdsl.dialects.builtin import bf16
 
 import populus
-from populus.dialects.diagnostics import LocatingParser, verify
-from populus.dialects.element_types import dtype_of, element_of
+from populus.dialects.support.diagnostics import LocatingParser, verify
+from populus.dialects.support.element_types import dtype_of, element_of
 from populus.dialects.table import context
-from populus.runtime.engine.native import cache, launch
-from populus.runtime.engine.native.copies import copy
-from populus.runtime.engine.native.jit import Library, library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.machine import machine
-from populus.runtime.engine.native.program import NativeProgram
-from populus.runtime.engine.native.walker import WORKER
+from populus.runtime.engine.native.codegen import object_cache
+from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.codegen.jit import Library, library
+from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.run import launch
+from populus.runtime.engine.native.run.launch import Launch
+from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.engine.native.run.step_loop import WORKER
 from populus.runtime.session import Session
 
 OPS = list(op_cases())
@@ -254,7 +255,7 @@ def test_a_full_disk_or_an_interruption_leaves_nothing_and_the_next_run_goes_on(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache.os, where, fails)
+        patched.setattr(object_cache.os, where, fails)
         if isinstance(error, OSError):
             assert compiled(tmp_path, monkeypatch) == 1
         else:
@@ -277,8 +278,8 @@ def test_code_for_another_cpu_is_not_taken(tmp_path, monkeypatch):
 
 def test_processes_that_compile_at_one_time_all_succeed(tmp_path):
     code = """
-from populus.runtime.engine.native.jit import library
-from populus.runtime.engine.native.walker import WALK, WORKER
+from populus.runtime.engine.native.codegen.jit import library
+from populus.runtime.engine.native.run.step_loop import WALK, WORKER
 made = library()
 made.load([WALK, WORKER])
 print(made.address(WALK) != made.address(WORKER))
@@ -288,21 +289,21 @@ print(made.address(WALK) != made.address(WORKER))
     assert [process.communicate()[0] for process in running] == ["True\n"] * 4
     names = [p.name for p in (tmp_path / "populus-native").iterdir()]
     assert len(names) == 2
-    assert all(cache.MAGIC in p.read_bytes()[:64] for p in (tmp_path / "populus-native").iterdir())
+    assert all(object_cache.MAGIC in p.read_bytes()[:64] for p in (tmp_path / "populus-native").iterdir())
 
 
 def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
     monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
     for i in range(4):
-        cache.put(f"k{i}", bytes(1000))
+        object_cache.put(f"k{i}", bytes(1000))
         os.utime(tmp_path / "populus-native" / f"k{i}", (i, i))
-    assert cache.get("k0") == bytes(1000)
-    cache.trim(2200)
+    assert object_cache.get("k0") == bytes(1000)
+    object_cache.trim(2200)
     assert sorted(p.name for p in (tmp_path / "populus-native").iterdir()) == ["k0", "k3"]
 
 
 def test_importing_the_engine_loads_no_compiler():
-    code = "import sys, populus.runtime.engine.native.program; print(sorted(m for m in sys.modules if m.startswith('llvmlite')))"
+    code = "import sys, populus.runtime.engine.native.run.program; print(sorted(m for m in sys.modules if m.startswith('llvmlite')))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

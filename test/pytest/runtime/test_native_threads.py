@@ -18,13 +18,13 @@ from conftest import Command
 from wheel import LEFT_OUT, Case, cases
 
 import populus
-from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime.engine.choice import points
-from populus.runtime.engine.native import launch
-from populus.runtime.engine.native import program as native_program
-from populus.runtime.engine.native.program import NativeProgram
-from populus.runtime.engine.native.team import Team, threads_of
+from populus.runtime.engine.native.run import launch
+from populus.runtime.engine.native.run import program as native_program
+from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.engine.native.run.thread_pool import Team, threads_of
 from populus.runtime.session import Session
 
 
@@ -152,8 +152,8 @@ import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).pare
 import numpy as np, signal, threading, os
 from test_native_threads import DOUBLED, LONG, X, parsed
 from populus.runtime.engine.choice import points
-from populus.runtime.engine.native import launch
-from populus.runtime.engine.native import program as native_program
+from populus.runtime.engine.native.run import launch
+from populus.runtime.engine.native.run import program as native_program
 launch.SHARED = launch.WOKEN = 0
 from populus.runtime.session import Session
 long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, ParamOp
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime import host
 from populus.runtime.engine.arena import place

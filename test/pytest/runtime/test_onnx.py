@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
-from populus.runtime.onnx import run_reference
+from populus.runtime.onnx_reference import run_reference
 
 
 @pytest.mark.parametrize(

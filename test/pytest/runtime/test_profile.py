@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.builtin import f32
 
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.target import PRESETS
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.files import parse_text
+from populus.lowering.driver.files import parse_text
 from populus.runtime.cycles import contraction, elementwise, reduce_cycles
 from populus.runtime.profile import COPY_CYCLES, START_CYCLES, VERTEX_CYCLES, Profile, profile
 

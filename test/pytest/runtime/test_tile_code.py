@@ -17,12 +17,12 @@ from xdsl.interpreters.utils.ptr import TypedPtr
 from xdsl.parser import Parser
 
 import populus
-from populus.dialects.diagnostics import PopulusError
-from populus.dialects.element_types import element_of, ui8
 from populus.dialects.popart import PopartOp, calls
 from populus.dialects.poplar.codelets import CODELETS, register
 from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, codelet
 from populus.dialects.poplar.tile_mlir import function_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import element_of, ui8
 from populus.dialects.table import context
 from populus.runtime.codelets.tile_code import run
 from populus.runtime.cycles.tile_code import tile_code_cycles

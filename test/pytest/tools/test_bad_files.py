@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from populus.dialects.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.files import parse_text
+from populus.lowering.driver.files import parse_text
 from populus.tools.main import main as populus
 from populus.tools.populus_opt import main as populus_opt
 

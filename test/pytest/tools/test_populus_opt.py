@@ -141,7 +141,7 @@ def test_weights_go_beside_the_output_and_come_back(populus_opt, tmp_path):
 
     from populus.dialects.data import ConstantOp, constant
     from populus.dialects.table import context
-    from populus.lowering.files import read_module, text_of, write_module
+    from populus.lowering.driver.files import read_module, text_of, write_module
 
     array = np.arange(100, dtype=np.float32)
     made = ModuleOp([constant(array, "w")])

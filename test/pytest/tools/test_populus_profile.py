@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 import populus as populus_package
-from populus.dialects.diagnostics import PopulusError
 from populus.dialects.poplar.target import Spec
+from populus.dialects.support.diagnostics import PopulusError
 from populus.tools.report import record as record_module
 from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of

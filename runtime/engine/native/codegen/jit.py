@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from populus.runtime.engine.native import cache
-from populus.runtime.engine.native.machine import Machine, binding, machine
+from populus.runtime.engine.native.codegen import object_cache
+from populus.runtime.engine.native.codegen.cpu import Machine, binding, machine
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Kernel:
 def source_hash() -> str:
     """A hash of the code that makes code: the files of this package."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -97,7 +97,7 @@ class Library:
             assert address, name
             self._addresses[name] = address
         if self.compiled > before:
-            cache.trim()
+            object_cache.trim()
 
     def address(self, kernel: Kernel) -> int:
         """Where a loaded kernel begins."""
@@ -107,11 +107,11 @@ class Library:
         host = self.host
         made_of = f"{kernel.key}\n{source_hash()}\n{host.triple}\n{host.cpu}\n{host.features}\n{host.llvmlite}"
         key = hashlib.sha256(made_of.encode()).hexdigest()
-        found = cache.get(key)
+        found = object_cache.get(key)
         if found is None:
             self.compiled += 1
             found = object_code(kernel.build(kernel.name, host), host)
-            cache.put(key, found)
+            object_cache.put(key, found)
         return found
 
 

@@ -28,7 +28,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.transforms.convert_scf_to_cf import ConvertScfToCf
 
-from populus.dialects.diagnostics import PopulusError, where
+from populus.dialects.support.diagnostics import PopulusError, where
 
 BINARY: dict[type[Operation], Callable[[SSAValue, SSAValue], Operation]] = {
     arith.AddfOp: llvm.FAddOp,

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from populus.runtime.codelets.task import Task
-from populus.runtime.engine.native.elementwise import map
-from populus.runtime.engine.native.halves import through_f32
-from populus.runtime.engine.native.jit import Library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.products import conv, matmul
-from populus.runtime.engine.native.reduction import reduce
-from populus.runtime.engine.native.rows import softmax, whiten
-from populus.runtime.engine.native.tables import dynamic_update, fill, iota, multi_slice, multi_update
-from populus.runtime.engine.native.windows import pool
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels.elementwise import map
+from populus.runtime.engine.native.kernels.f16 import through_f32
+from populus.runtime.engine.native.kernels.pool_kernels import pool
+from populus.runtime.engine.native.kernels.products import conv, matmul
+from populus.runtime.engine.native.kernels.reduction import reduce
+from populus.runtime.engine.native.kernels.rows import softmax, whiten
+from populus.runtime.engine.native.kernels.tables import dynamic_update, fill, iota, multi_slice, multi_update
+from populus.runtime.engine.native.run.launch import Launch
 
 Native: TypeAlias = Callable[[Library, Task], "list[Launch] | None"]
 

@@ -17,12 +17,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.dialects import mapped
+from populus.dialects.support import mmap_file
 from populus.runtime.codelets.task import Array
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch, run
-from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.text import Function
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.run.launch import Launch, run
 
 PIECE = 32 << 20  # bytes of a constant that are packed at a time
 TYPES = {"float32": "float", "float64": "double"}
@@ -391,11 +391,11 @@ class Product:
         if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows lie one after the other
             for low, high in itertools.pairwise(len(depth) * i // pieces for i in range(pieces + 1)):
                 run(self.library, [self.pack(b, depth, columns, room, rows=(low, high))])
-                mapped.release()
+                mmap_file.release()
             return made
         for first, end in itertools.pairwise(self.panels.parts * i // pieces for i in range(pieces + 1)):
             run(self.library, [self.pack(b, depth, columns, room, panels=(first, end))])
-            mapped.release()
+            mmap_file.release()
         return made
 
     def launch(self, packed: Array) -> Launch:

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from populus.runtime.codelets.task import Array
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.text import Function
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.run.launch import Launch
 from populus.runtime.expr import coalesced
 
 RANK = 4

@@ -16,12 +16,12 @@ import numpy as np
 
 from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
-from populus.runtime.engine.native.copies import SQUARE
-from populus.runtime.engine.native.copies import copy as copies
-from populus.runtime.engine.native.forms import has_form
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.kernels.copies import SQUARE
+from populus.runtime.engine.native.kernels.copies import copy as copies
+from populus.runtime.engine.native.kernels.native_support import has_form
+from populus.runtime.engine.native.run.launch import Launch
 from populus.runtime.expr import coalesced
 from populus.runtime.tape import Tape, tape_of
 
@@ -68,7 +68,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
     from xdsl.ir import Block, Operation, Region
     from xdsl.rewriter import InsertPoint
 
-    from populus.runtime.engine.native.formulas import Formula, element_type
+    from populus.runtime.engine.native.kernels.formulas import Formula, element_type
 
     index = IndexType()
 
@@ -143,7 +143,7 @@ def _text(pattern: Pattern, name: str, machine: Machine) -> str:
     from xdsl.backend.llvm.convert import convert_module
     from xdsl.context import Context
 
-    from populus.runtime.engine.native.to_llvm import lower
+    from populus.runtime.engine.native.codegen.to_llvm import lower
 
     module = module_of(pattern, f"{name}_codelet")
     lower(Context(), module)

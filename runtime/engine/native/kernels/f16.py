@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from populus.dialects.element_types import element_of
 from populus.dialects.expr import Arg, cast
+from populus.dialects.support.element_types import element_of
 from populus.runtime.codelets.task import Array, Piece, Task
-from populus.runtime.engine.native.elementwise import formula
-from populus.runtime.engine.native.forms import HALVES
-from populus.runtime.engine.native.jit import Library
-from populus.runtime.engine.native.launch import Launch
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels.elementwise import formula
+from populus.runtime.engine.native.kernels.native_support import HALVES
+from populus.runtime.engine.native.run.launch import Launch
 
 Native: TypeAlias = Callable[..., "list[Launch] | None"]
 F32 = np.dtype(np.float32)

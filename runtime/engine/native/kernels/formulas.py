@@ -16,7 +16,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, f64, i1, i8, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from populus.runtime.engine.native.forms import COMPARES, FLOATS, HALVES, INTEGERS
+from populus.runtime.engine.native.kernels.native_support import COMPARES, FLOATS, HALVES, INTEGERS
 from populus.runtime.tape import Step, Tape
 
 DType = np.dtype[Any]

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.runtime.codelets.task import Array, Task, seen_as
-from populus.runtime.engine.native.contraction import SUFFIX, TYPES, Table, offsets
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.rows import combine, identity
-from populus.runtime.engine.native.text import Function
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, Table, offsets
+from populus.runtime.engine.native.kernels.rows import combine, identity
+from populus.runtime.engine.native.run.launch import Launch
 
 LANES = 16
 

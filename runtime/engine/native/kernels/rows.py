@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 
 from populus.runtime.codelets.task import Array, Task
-from populus.runtime.engine.native.contraction import SUFFIX, TYPES, offsets
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.text import Function, number
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, offsets
+from populus.runtime.engine.native.run.launch import Launch
 
 LANES = 16
 
@@ -72,8 +72,8 @@ def scalar_function(name: str, function: str) -> str:
     from xdsl.dialects.builtin import ModuleOp, f32
     from xdsl.ir import Block, Region
 
-    from populus.runtime.engine.native.formulas import Formula
-    from populus.runtime.engine.native.to_llvm import lower
+    from populus.runtime.engine.native.codegen.to_llvm import lower
+    from populus.runtime.engine.native.kernels.formulas import Formula
 
     entry = Block(arg_types=[f32])
     made = getattr(Formula(entry.add_op), function)(entry.args[0])

@@ -8,14 +8,14 @@ import numpy as np
 
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Piece, Task, seen_as
-from populus.runtime.engine.native.contraction import TYPES, offsets
-from populus.runtime.engine.native.copies import copy
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.machine import Machine
-from populus.runtime.engine.native.reduction import firsts, run_of
-from populus.runtime.engine.native.rows import combine
-from populus.runtime.engine.native.text import Function
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.contraction import TYPES, offsets
+from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.reduction import firsts, run_of
+from populus.runtime.engine.native.kernels.rows import combine
+from populus.runtime.engine.native.run.launch import Launch
 
 
 def _take(width: int, name: str, machine: Machine) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
-from populus.runtime.engine.native.contraction import Packed
+from populus.runtime.engine.native.kernels.contraction import Packed
 
 Array = NDArray[Any]
 

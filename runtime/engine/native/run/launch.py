@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.engine.native.jit import Kernel, Library
-from populus.runtime.engine.native.team import Team, team
-from populus.runtime.engine.native.walker import WORDS, Step, Why
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.run.step_loop import WORDS, Step, Why
+from populus.runtime.engine.native.run.thread_pool import Team, team
 
 Array = NDArray[Any]
 

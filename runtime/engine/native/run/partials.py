@@ -15,8 +15,8 @@ from populus.dialects.poplar.memory import StorageOp, storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access
 from populus.dialects.poplar.types import TensorType
-from populus.runtime.engine.binding import params_of
-from populus.runtime.engine.native.contraction import Slices
+from populus.runtime.engine.native.kernels.contraction import Slices
+from populus.runtime.engine.views import params_of
 
 AXES = {"conv": ("ic", "k0", "k1"), "matmul": ("k",)}  # over which a product sums, in the order of its operands' dimensions
 

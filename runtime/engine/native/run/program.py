@@ -18,19 +18,19 @@ from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, V
 from populus.dialects.poplar.program import FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
-from populus.runtime.engine.binding import collapsed, params_of, piece_of, view_array
 from populus.runtime.engine.choice import NoMachineCodeError
-from populus.runtime.engine.native.assembly import assembled
-from populus.runtime.engine.native.constants import Constants
-from populus.runtime.engine.native.copies import copy
-from populus.runtime.engine.native.jit import library
+from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import NATIVE
-from populus.runtime.engine.native.launch import Launch
-from populus.runtime.engine.native.partials import PartialSums, pairs
-from populus.runtime.engine.native.products import conv, matmul
-from populus.runtime.engine.native.team import team, threads_of
+from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.products import conv, matmul
+from populus.runtime.engine.native.run.assembly import assembled
+from populus.runtime.engine.native.run.constants import Constants
+from populus.runtime.engine.native.run.launch import Launch
+from populus.runtime.engine.native.run.partials import PartialSums, pairs
+from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
+from populus.runtime.engine.views import collapsed, params_of, piece_of, view_array
 from populus.runtime.liveness import Span, liveness
 
 Array = NDArray[Any]

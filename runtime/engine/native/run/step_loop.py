@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from populus.runtime.engine.native.jit import Kernel
-from populus.runtime.engine.native.machine import Machine
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel
 
 WORDS = 8  # of a step
 

@@ -11,9 +11,9 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from populus.dialects.diagnostics import PopulusError
-from populus.runtime.engine.native.jit import Library
-from populus.runtime.engine.native.walker import STATE_WORDS, TICKET, WALK, WORKER, YIELD
+from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.run.step_loop import STATE_WORDS, TICKET, WALK, WORKER, YIELD
 
 VARIABLE = "POPULUS_THREADS"
 MOST = 250

@@ -12,9 +12,9 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.control import read_by
 from populus.dialects.data import ConstantOp
-from populus.dialects.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.control_flow import read_by
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
 STITCHES = ("add_fwd_outputs", "recompute_all_non_inputs", "recompute_minimal")
 

@@ -14,8 +14,8 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart, poplin, popnn, popops
 from populus.dialects.expr import Arg
-from populus.dialects.ops import ints
 from populus.dialects.popart import PopartOp, calls
+from populus.dialects.support.tensor_op import ints
 
 Gradients: TypeAlias = "Sequence[SSAValue | None]"
 

@@ -1,0 +1,1 @@
+"""Shared by all dialects: diagnostics, element types, shapes, constraints, the base of ops."""

@@ -1,0 +1,1 @@
+"""The tile level: rules from library calls to families, planners, layouts, compute sets, addresses."""

@@ -1,0 +1,1 @@
+"""The library level: fused element-wise maps and narrowed element types."""

@@ -1,0 +1,43 @@
+"""Former module names that users' files import: each is today's module, found when it is first asked for."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "populus.dialects.support.constraints": "populus.dialects.support.constraints",
+    "populus.dialects.support.diagnostics": "populus.dialects.support.diagnostics",
+    "populus.dialects.support.element_types": "populus.dialects.support.element_types",
+    "populus.dialects.support.shapes": "populus.dialects.support.shapes",
+    "populus.lowering.driver.legality": "populus.lowering.driver.legality",
+    "populus.lowering.driver.passes": "populus.lowering.driver.passes",
+    "populus.lowering.driver.pipeline": "populus.lowering.driver.pipeline",
+    "populus.lowering.popart.rewriting": "populus.lowering.popart.rewriting",
+}
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds the names of the table. A module is loaded once: both names give the same object, so classes compare equal."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leaves it to Python to make the module that `exec_module` replaces."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        warnings.warn(f"{name} is {MOVED[name]} now", DeprecationWarning, stacklevel=2)
+        sys.modules[name] = import_module(MOVED[name])
+
+
+def install() -> None:
+    """Makes Python's import know the former names."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())
