@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: a folder of safetensors files, each complete or not there.
+"""Checkpoints of a training run: a folder of safetensors files, each complete or not there, with a checksum of each tensor.
 
 newest, skipped = read_newest("run/")
 """
@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,8 @@ from populus.lowering.driver.files import replacing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
+KEYS = {"1": {"populus", "training"}, "2": {"populus", "training", "sums"}}  # what each format's metadata has; 1 had no checksums
 KEPT = 2  # the newest, and one before it should the newest turn out to be damaged
 
 
@@ -49,8 +51,10 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         "validations": checkpoint.validations,
         "progress": checkpoint.progress,
     }
-    metadata = {"populus": str(FORMAT), "training": json.dumps(about)}
-    content = save({name: np.asarray(a, order="C") for name, a in checkpoint.tensors.items()}, metadata)
+    tensors = {name: np.asarray(a, order="C") for name, a in checkpoint.tensors.items()}
+    training = json.dumps(about)
+    metadata = {"populus": str(FORMAT), "training": training, "sums": json.dumps(_sums(training, tensors))}
+    content = save(tensors, metadata)
     path = place / f"step-{checkpoint.step:09}.safetensors"
     with replacing(path) as partial, partial.open("wb") as file:
         file.write(content)
@@ -60,6 +64,18 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     for old in (*files(place)[KEPT:], *place.glob("step-*.partial")):  # a partial one is of a process that was killed
         old.unlink(missing_ok=True)
     return path
+
+
+def _sums(training: str, tensors: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    """A checksum of each tensor, its type and shape included, by its name; and, by no name, of what is no tensor."""
+    import numpy as np
+
+    found = {"": sha256(training.encode()).hexdigest()}
+    for name, a in tensors.items():
+        digest = sha256(f"{a.dtype} {list(a.shape)} ".encode())
+        digest.update(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data)
+        found[name] = digest.hexdigest()
+    return found
 
 
 def _settle(folder: Path) -> None:
@@ -80,19 +96,34 @@ def files(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
-    """A checkpoint. Raises PopulusError for a file that is none or is damaged."""
+    """A checkpoint, each tensor of which has its checksum; files of format 1, which had none, are read without.
+
+    Raises PopulusError for a file that is none or is damaged.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with cast("Any", safe_open(os.fspath(path), framework="numpy")) as found:
-            metadata: Mapping[str, str] = found.metadata() or {}
-            if metadata.get("populus") != str(FORMAT):
+            metadata: dict[str, str] = found.metadata() or {}
+            if "populus" not in metadata or "training" not in metadata:
                 raise PopulusError(f"{os.fspath(path)}: not a checkpoint of populus train")
-            about = json.loads(metadata["training"])
-            tensors = {str(name): found.get_tensor(name) for name in found.keys()}  # noqa: SIM118  # it is no dict
-            return Checkpoint(about["step"], tensors, about["settings"], about["validations"], about.get("progress", {}))
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+            if KEYS.get(metadata["populus"]) != set(metadata):
+                raise ValueError(f"format {metadata['populus']!r} with {', '.join(sorted(metadata))}")
+            tensors: dict[str, NDArray[Any]] = {str(name): found.get_tensor(name) for name in found.keys()}  # noqa: SIM118  # no dict
+        if "sums" in metadata:
+            _compare(json.loads(metadata["sums"]), _sums(metadata["training"], tensors))
+        about = json.loads(metadata["training"])
+        return Checkpoint(about["step"], tensors, about["settings"], about["validations"], about.get("progress", {}))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise PopulusError(f"{os.fspath(path)}: a damaged checkpoint: {' '.join(str(error).split())}") from error
+
+
+def _compare(written: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raises ValueError where the checksums that were written are not those of what is there."""
+    for name in {**written, **found}:
+        if written.get(name) != found.get(name):
+            what = f"tensor '{name}'" if name else "what it says about the run"
+            raise ValueError(f"{what} differs from what was written")
 
 
 def read_newest(folder: str | os.PathLike[str]) -> tuple[Checkpoint | None, list[str]]:

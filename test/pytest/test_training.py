@@ -255,10 +255,11 @@ def test_a_killed_command_goes_on(tmp_path):
     assert same(found, train(net(), DATA, batch=4, epochs=20))
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
+@pytest.mark.parametrize("damage", [lambda content: content[:-10], lambda content: content[:-1] + bytes([content[-1] ^ 1])])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, damage):
     whole = train(net(), DATA, batch=32, epochs=3, checkpoint=tmp_path)
     newest = checkpoints.files(tmp_path)[0]
-    newest.write_bytes(newest.read_bytes()[:-10])
+    newest.write_bytes(damage(newest.read_bytes()))
     lines: list[str] = []
     again = train(net(), DATA, batch=32, epochs=3, checkpoint=tmp_path, warn=lines.append)
     assert same(again, whole)
