@@ -1,11 +1,15 @@
-# demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, bench: parts of it.
+# demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest: parts of it.
+# bench: times.  fuzz: random graphs against onnxruntime, COUNT of them from seed SEED on, for at most SECONDS if given.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest bench
+.PHONY: demo test lint lit pytest bench fuzz
+
+SEED   ?= 0
+COUNT  ?= 3000
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -28,6 +32,9 @@ pytest: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
+
+fuzz: $(READY)
+	@$(BIN)/python test/fuzz --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

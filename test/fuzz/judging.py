@@ -1,0 +1,141 @@
+"""A model's outputs from onnxruntime and from us, and whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from differences import known
+from drawing import Array
+from graphs import graph, inputs
+from onnx import ModelProto
+
+import populus
+from populus.dialects.support.diagnostics import PopulusError
+
+CONFIGURATIONS = (
+    ("numpy", "host", 1),
+    ("native", "host", 3),
+    ("strict", "host", 3),
+    ("numpy", "gc200", 1472),
+    ("native", "host", 16),
+    ("strict", "host", 16),
+    ("numpy", "host", 16),
+    ("native", "host", 1),
+)
+"""Engine, target, tiles: a seed has the one at its number."""
+
+RTOL = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3}
+"""Of a tensor's largest element."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a seed ended: `agrees`, `known`, `no oracle`, `refused`, `wrong`, `failed`; and why."""
+
+    seed: int
+    engine: str
+    outcome: str
+    reason: str = ""
+
+    @property
+    def found(self) -> bool:
+        """Whether this is something to look into."""
+        return self.outcome in ("refused", "wrong", "failed")
+
+
+class NoOracle(Exception):
+    """onnxruntime does not run this model."""
+
+
+def oracle(model: ModelProto, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """What onnxruntime computes, without any optimisation of the graph. Raises NoOracle where it does not."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        found = session.run(None, dict(arrays))
+    except Exception as error:
+        raise NoOracle(" ".join(str(error).split())) from error
+    return {o.name: np.asarray(a) for o, a in zip(model.graph.output, found)}
+
+
+def differ(found: Array, expected: Array, doubt: float) -> str | None:
+    """How two results differ; None if they do not. `doubt`: how far rounding can move floats, whatever computes them."""
+    if found.shape != expected.shape or (found.dtype != expected.dtype and found.dtype.itemsize != expected.dtype.itemsize):
+        return f"{found.dtype}{list(found.shape)}, expected {expected.dtype}{list(expected.shape)}"
+    if found.dtype not in RTOL:
+        wrong = np.asarray(found != expected)
+    else:
+        a, b = found.astype(np.float64), expected.view(found.dtype).astype(np.float64)
+        size = float(np.abs(b[np.isfinite(b)]).max(initial=0))
+        with np.errstate(invalid="ignore"):
+            wrong = np.asarray(~((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= RTOL[found.dtype] * size + doubt)))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    return f"{int(wrong.sum())} of {wrong.size} elements differ; at {list(at)}: {found[at]}, expected {expected[at]}"
+
+
+def doubts(model: ModelProto, arrays: Mapping[str, Array], expected: Mapping[str, Array]) -> dict[str, float]:
+    """How far each output moves when the floats of the inputs and constants do, by a few units in the last place."""
+    moved = dict.fromkeys(expected, 0.0)
+    for turn in range(2):
+        rng = np.random.default_rng(turn)
+
+        def nudged(a: Array, rng: Any = rng) -> Array:
+            if a.dtype.kind != "f":
+                return a
+            return (a * (1 + rng.choice([-4, 4], a.shape) * np.finfo(a.dtype).eps)).astype(a.dtype)
+
+        try:
+            other = oracle(model, {n: nudged(a) for n, a in arrays.items()})
+        except NoOracle:
+            return moved
+        for name, e in expected.items():
+            if e.dtype.kind == "f" and e.size and other[name].shape == e.shape:
+                with np.errstate(invalid="ignore"):
+                    distance = np.abs(other[name].astype(np.float64) - e.astype(np.float64))
+                moved[name] = max(moved[name], float(np.nan_to_num(distance).max()))
+    return moved
+
+
+def judge(seed: int, configuration: tuple[str, str, int] | None = None) -> Verdict:
+    """The verdict on one seed. An error that is neither ours to report nor onnxruntime's is `failed`."""
+    engine, target, tiles = configuration or CONFIGURATIONS[seed % len(CONFIGURATIONS)]
+    return judged(graph(seed), seed, engine, target, tiles)
+
+
+def judged(model: ModelProto, seed: int, engine: str, target: str, tiles: int) -> Verdict:
+    """The verdict on a model."""
+    label = f"{engine}/{tiles}"
+    arrays = inputs(model, seed)
+    try:
+        expected = oracle(model, arrays)
+    except NoOracle as error:
+        return Verdict(seed, label, "no oracle", str(error))
+    if reason := known(model):
+        return Verdict(seed, label, "known", reason)
+    before = {n: a.copy() for n, a in arrays.items()}
+    try:
+        program = populus.compile(model, target=target, tiles=tiles, engine=engine, **({"narrow": True} if target != "host" else {}))
+        found = program.run(arrays)
+    except PopulusError as error:
+        return Verdict(seed, label, "refused", str(error))
+    except Exception as error:
+        return Verdict(seed, label, "failed", f"{type(error).__name__}: {' '.join(str(error).split())}")
+    if any(not np.array_equal(before[n], a) for n, a in arrays.items()):
+        return Verdict(seed, label, "wrong", "an input was overwritten")
+    wrong = {n: said for n, e in expected.items() if (said := differ(found[n], e, 0.0))}
+    if wrong:
+        doubt = doubts(model, arrays, expected)
+        wrong = {n: said for n in wrong if (said := differ(found[n], expected[n], 4 * doubt[n]))}
+    if wrong:
+        name, said = next(iter(wrong.items()))
+        return Verdict(seed, label, "wrong", f"'{name}': {said}")
+    return Verdict(seed, label, "agrees")
