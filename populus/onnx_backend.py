@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
+from onnx import ModelProto, NodeProto, ValueInfoProto, defs, helper
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from populus.api import Program, compile
 from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.inventory import arriving
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.onnx.shape_inputs import deciding_inputs
 
@@ -164,15 +165,17 @@ class Backend(OnnxBackend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether the model compiles, with 1 for each dimension that it leaves open."""
+        """Whether there is a rule for each of its nodes, as far as that can be told before its inputs arrive.
+
+        A model whose inputs decide shapes may still be refused for the values that they bring.
+        """
         if not cls.supports_device(device):
             return False
+        refused = ("missing",) if cls.host else ("missing", "host")
         try:
-            prepared = cls.prepare(model, device)
-            prepared.program({name: _sample(i.type) for name, i in prepared.inputs.items()})
+            return all(row.status not in refused for row in arriving(model))
         except PopulusError:
             return False
-        return True
 
 
 def _value(value: Any) -> Value:
@@ -274,15 +277,6 @@ def _gathered(found: Mapping[str, Array], output: ValueInfoProto) -> Any:
     if output.type.HasField("optional_type") and not output.type.optional_type.elem_type.HasField("sequence_type"):
         return values[0] if values else None
     return values
-
-
-def _sample(type: TypeProto) -> Value:
-    if type.HasField("sequence_type") or type.HasField("optional_type"):
-        return [] if type.HasField("sequence_type") else None
-    dims = [d.dim_value if d.HasField("dim_value") else 1 for d in type.tensor_type.shape.dim]
-    if type.tensor_type.elem_type == TensorProto.STRING:
-        return np.full(dims, "", object)
-    return np.zeros(dims, helper.tensor_dtype_to_np_dtype(type.tensor_type.elem_type))
 
 
 prepare = Backend.prepare

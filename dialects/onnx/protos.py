@@ -113,6 +113,12 @@ def function_body(op: OnnxOp) -> FunctionProto | None:
     return schema.function_body if schema.has_function else None
 
 
+def has_function(op: OnnxOp) -> bool:
+    """Whether ONNX states the op as a function of others, for some inputs at least."""
+    schema: Any = op.schema()
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def newest_opset() -> int:
     """The newest version of ONNX's own domain that the installed package knows."""
     from onnx import defs

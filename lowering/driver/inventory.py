@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.data import ConstantOp, constant
+from populus.dialects.onnx.protos import has_function
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, UnknownType, as_tensor, is_static, spelled, string
-from populus.dialects.support.diagnostics import PopulusError, place
+from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.texts import handles
 from populus.lowering.onnx.custom_ops import NO_CUSTOMS, Customs
-from populus.lowering.onnx.host_ops import check_strings, function_of, handled, is_text
+from populus.lowering.onnx.host_ops import CUSTOM, FUNCTIONS, check_strings, function_of, handled, is_text
 from populus.lowering.onnx.importer import import_onnx
-from populus.lowering.onnx.infer_shapes import bind_dims
+from populus.lowering.onnx.importer.build import MISSING
+from populus.lowering.onnx.infer_shapes import bind_dims, input_names
 from populus.lowering.onnx.inference import Inference, set_type
-from populus.lowering.onnx.to_popart import Converter
+from populus.lowering.onnx.shape_inputs import deciding_inputs
+from populus.lowering.onnx.structure import RULES as RESOLVED
+from populus.lowering.onnx.to_popart import RULES, Converter
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -37,8 +41,8 @@ class Row:
     domain: str  # "" for ONNX's own
     opset: int  # the opset that brought this version of the op
     dtype: str  # of its first tensor input, as ONNX spells it
-    status: str  # "tile", "host" or "missing"
-    reason: str  # why it is missing, or what the host does; else ""
+    status: str  # "tile", "host" or "missing"; of `arriving` also "open"
+    reason: str  # why it is missing or open, or what the host does; else ""
 
 
 def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, int] = {}, customs: Customs = NO_CUSTOMS) -> list[Row]:
@@ -51,6 +55,17 @@ def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, 
     return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, customs).rows()]
 
 
+def arriving(model: ModelProto) -> list[Row]:
+    """As `inventory`, of a model whose inputs bring what it leaves open: sizes, structure, and the values that decide shapes.
+
+    A node is `open` if it fails without these and reads what follows from them; it is `missing` if nothing that arrives can help.
+    Raises PopulusError if the model cannot be read at all.
+    """
+    module = import_onnx(model, customs=_Any())
+    deciding = deciding_inputs(model, structural=True)
+    return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, NO_CUSTOMS, deciding).rows()]
+
+
 class _Any:
     """The custom ops of every domain: whether one is defined is judged for each node."""
 
@@ -61,27 +76,49 @@ class _Any:
 
 
 class _Survey:
-    """The walk over one function."""
+    """The walk over one function. `deciding`: the inputs whose values arrive before anything is compiled; None if none does."""
 
-    def __init__(self, function: FuncOp, customs: Customs):
-        bind_dims(function, {}, default=1)
+    def __init__(self, function: FuncOp, customs: Customs, deciding: Sequence[str] | None = None):
+        self.open = set[SSAValue]()  # what follows from what has not arrived
+        awaited: list[int] = []
+        if deciding is not None:
+            named = zip(function.body.block.args, input_names(function))
+            awaited = [i for i, (a, name) in enumerate(named) if name in deciding or not is_static(a.type) or as_tensor(a.type) is None]
+        bind_dims(function, {}, default=1, tensors=deciding is None)
         self.block = function.body.block
+        self.open |= {self.block.args[i] for i in awaited}
         self.customs = customs
         self.inference = Inference(customs)
 
     def rows(self) -> list[Row]:
-        rows: list[Row] = []
-        for op in list(self.block.ops):
-            if isinstance(op, OnnxOp | CustomOp):
-                row = _row(op)
-                if isinstance(op, OnnxOp) and (function := self.host(op)):
-                    rows.append(Row(*row, "host", function))
-                    continue
-                reason = self.reason(op)
-                rows.append(Row(*row, "missing" if reason else "tile", reason))
-        return rows
+        return [self.row(op) for op in list(self.block.ops) if isinstance(op, OnnxOp | CustomOp)]
 
-    def host(self, op: OnnxOp) -> str:
+    def row(self, op: OnnxOp | CustomOp) -> Row:
+        row = _row(op)
+        waits = any(v in self.open for inner in op.walk() for v in inner.operands)
+        before = op.prev_op
+        if function := self.host(op):
+            status, reason = "host", function
+        else:
+            reason = self.unfit(op) or self.reason(op)
+            status = "missing" if reason else "tile"
+            if reason and waits and not self.unfit(op) and all(map(self.ruled, op.walk())):
+                status = "open"
+        if waits:  # what was put in place of it, too
+            for made in (*between(self.block, before, op), op):
+                self.open.update(made.results)
+        return Row(*row, status, reason)
+
+    def ruled(self, op: Operation) -> bool:
+        """Whether ops of this kind can run, for some inputs at least."""
+        if isinstance(op, CustomOp):
+            return (op.domain.data, op.op_type.data) in {**self.customs, **CUSTOM} and MISSING not in op.attributes
+        if not isinstance(op, OnnxOp):
+            return True
+        name = f"{op.DOMAIN}.{op.OP_TYPE}" if op.DOMAIN else op.OP_TYPE
+        return name in RULES or name in RESOLVED or name in FUNCTIONS or name in ("Shape", "Size") or has_function(op)
+
+    def host(self, op: OnnxOp | CustomOp) -> str:
         """The host function that an op is; "" if it is none, or does not fit its inputs."""
         name = function_of(op)
         if name is None:
@@ -95,18 +132,24 @@ class _Survey:
             x = as_tensor(op.operands[0].type)
             shape = () if x is None else x.get_shape()
             sizes = {"image.decode": [(1, 1, 3)], "text.split": [(*shape, 1), shape], "text.normalize": [shape]}.get(name, [])
+            sizes = [(*shape, 1)] if name == "text.tokenize" else sizes
             for result, size in zip(list(op.results), sizes):
                 if (type := as_tensor(result.type)) is not None or isinstance(result.type, UnknownType):
                     set_type(result, TensorType(string if type is None else type.element_type, size))
         return name
 
+    def unfit(self, op: OnnxOp | CustomOp) -> str:
+        """Why an op cannot run whatever it reads; "" if nothing says so."""
+        if isinstance(op, CustomOp):
+            return why.data if isinstance(why := op.attributes.get(MISSING), StringAttr) else ""
+        try:
+            check_strings(op)
+        except PopulusError as error:
+            return str(error).removeprefix(f"{place(op.location)}: ")
+        return ""
+
     def reason(self, op: OnnxOp | CustomOp) -> str:
-        """Why an op cannot run; "" if it can."""
-        if isinstance(op, OnnxOp):
-            try:
-                check_strings(op)
-            except PopulusError as error:
-                return str(error).removeprefix(f"{place(op.location)}: ")
+        """Why an op cannot run on what is known of its operands; "" if it can."""
         if unjudged := [v for v in op.operands if not _judged(v, self.inference)]:
             return f"what it reads, %{unjudged[0].name_hint}, is given by a node that is missing"
         try:

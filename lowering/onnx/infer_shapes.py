@@ -77,14 +77,22 @@ def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
     return sizes
 
 
-def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = None) -> None:
+def input_names(function: FuncOp) -> list[str]:
+    """The model's names of a function's arguments; none if it does not state them."""
+    return [name for (name,) in _texts(function.attributes.get("input_names"))]
+
+
+def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = None, tensors: bool = True) -> None:
     """Replaces the open dimensions of a function's arguments by `sizes`, others by `default`.
 
+    `tensors`: whether each argument has to be a tensor of a stated rank; without it, others stay what they are.
     Raises PopulusError naming an argument and dimension that stay open, and how to bind it.
     """
     names = _texts(function.attributes.pop("dim_names", None))
     inputs = _texts(function.attributes.get("input_names"))
     for i, argument in enumerate(list(function.body.block.args)):
+        if not tensors and as_tensor(argument.type) is None:
+            continue
         title = f"input '{inputs[i][0]}'" if inputs else f"argument {i}"
         if isinstance(argument.type, SequenceType | OptionalType):
             raise PopulusError(f"{title} is {argument.type}; tiles hold tensors only")

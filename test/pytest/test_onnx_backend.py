@@ -94,6 +94,26 @@ def test_there_is_a_cpu_and_no_other_device():
     assert onnx_backend.is_compatible(ADD)
 
 
+def test_a_model_is_compatible_if_each_of_its_nodes_has_a_rule_whatever_its_inputs_decide():
+    x, shape = make_tensor_value_info("x", F, [3, 1]), make_tensor_value_info("shape", TensorProto.INT64, [2])
+    open_rank, y = make_tensor_value_info("x", F, None), [make_tensor_value_info("y", F, None)]
+    expand, relu, unknown = make_node("Expand", ["x", "shape"], ["y"]), make_node("Relu", ["x"], ["y"]), make_node("Negate", ["x"], ["y"])
+    assert onnx_backend.is_compatible(model([expand], [x, shape], y))
+    assert onnx_backend.is_compatible(model([relu], [open_rank], y))
+    assert not onnx_backend.is_compatible(model([unknown], [open_rank], y))
+    assert not onnx_backend.is_compatible(model([make_node("MatMul", ["x", "x"], ["y"])], [x], y))
+
+
+def test_without_the_host_a_model_that_needs_it_is_not_compatible():
+    class Tiles(Backend):
+        host = False
+
+    strings = [make_tensor_value_info(n, TensorProto.STRING, [2]) for n in ("x", "y")]
+    joined = model([make_node("StringConcat", ["x", "x"], ["y"])], strings[:1], strings[1:])
+    assert onnx_backend.is_compatible(joined)
+    assert not Tiles.is_compatible(joined)
+
+
 def test_the_engine_is_an_attribute_of_the_class():
     class Strict(Backend):
         engine = "strict"

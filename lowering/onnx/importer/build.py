@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.data import constant, constant_value
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
+MISSING = "missing"  # the attribute that says why a survey could not build a node
 DEEPEST_CALL = 64  # functions within functions; more means that they call each other in a circle
 
 
@@ -97,6 +99,9 @@ class Builder:
             except NodeError:
                 raise
             except PopulusError as error:
+                if hasattr(self.customs, "surveys"):
+                    self._missing(node, str(error), name, scope)
+                    continue
                 raise NodeError(f"'{name}': {node.op_type}: {error}") from error
 
     def node(self, node: NodeProto, name: str, scope: Scope, given: Mapping[str, AttributeProto]) -> None:
@@ -136,6 +141,16 @@ class Builder:
             raise PopulusError(f"{kind.title()} needs the attribute '{missing[0]}'")
         outputs = [self.types.get(o, unknown) if o else None for o in node.output]
         self._insert(kind.make(inputs, outputs, properties, regions), [o for o in node.output if o], name, scope)
+
+    def _missing(self, node: NodeProto, why: str, name: str, scope: Scope) -> None:
+        """In place of a node that cannot be built: an op that says why, which a survey lists."""
+        domain = standard(node.domain)
+        values = [v for i in node.input if i and (v := scope.lookup(i)) is not None]
+        outputs = [o for o in node.output if o and o not in scope.values]
+        version = self.opsets.get(domain, 1)
+        op = CustomOp(domain, node.op_type, version, values, [self.types.get(o, unknown) for o in outputs], {})
+        op.attributes[MISSING] = StringAttr(why)
+        self._insert(op, outputs, name, scope)
 
     def _differentiated(self, node: NodeProto, attributes: Mapping[str, AttributeProto], scope: Scope) -> SSAValue | None:
         """The tensor that a Gradient names as y. Raises PopulusError unless its inputs are the tensors that it names as xs and zs."""
