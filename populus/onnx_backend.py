@@ -21,6 +21,7 @@ from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from populus.api import Program, compile
+from populus.dialects.onnx.types import is_open
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.inventory import arriving
 from populus.lowering.onnx.importer import import_onnx
@@ -263,7 +264,7 @@ def _state(info: ValueInfoProto, value: Array) -> None:
         if not value.ndim:
             tensor.shape.SetInParent()
     for dimension, n in zip(tensor.shape.dim, value.shape):
-        if not dimension.HasField("dim_value"):
+        if is_open(dimension):
             dimension.dim_value = n
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from populus.api import Program
+from populus.dialects.onnx.types import dimension_name, is_open
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
     for i in proto.graph.input:
         if i.name in initial or not i.type.HasField("tensor_type"):
             continue
-        named = [dimension.dim_param or f"{i.name}.{d}" for d, dimension in enumerate(i.type.tensor_type.shape.dim)]
-        given = [dimension.HasField("dim_value") for dimension in i.type.tensor_type.shape.dim]
-        found[i.name] = {d: name for d, name in enumerate(named) if not given[d] and name not in source.dims}
+        dimensions = list(enumerate(i.type.tensor_type.shape.dim))
+        names = {d: dimension_name(dimension) or f"{i.name}.{d}" for d, dimension in dimensions if is_open(dimension)}
+        found[i.name] = {d: name for d, name in names.items() if name not in source.dims}
     return found if any(found.values()) else {}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
-from populus.dialects.support.diagnostics import PopulusError, printable
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, printable
 from populus.lowering.driver.files import parse_message
 
 
@@ -32,11 +34,16 @@ def dims_of(texts: Sequence[str]) -> dict[str, int]:
 
 
 def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], int]) -> int:
-    """Runs a tool's body on its arguments; what it raises becomes one line on stderr and exit status 1. With `--debug`, it is raised."""
+    """Runs a tool's body on its arguments; what it raises becomes one line on stderr and exit status 1. With `--debug`, it is raised.
+
+    A warning of ours is one line on stderr, too.
+    """
     try:
         if strange := [a for a in args if "\0" in a]:
             raise PopulusError(f"argument {strange[0]!r} has a NUL character, which no path and no name has")
-        return body(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_warned, tool, warnings.showwarning)
+            return body(args)
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()
         return 1
@@ -48,6 +55,13 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
             raise
         print(line_of(tool, error), file=sys.stderr)
         return 1
+
+
+def _warned(tool: str, other: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    if issubclass(category, PopulusWarning):
+        print(printable(f"{tool}: {' '.join(str(message).split())}"), file=sys.stderr)
+    else:
+        other(message, category, *place)
 
 
 def line_of(tool: str, error: BaseException) -> str:

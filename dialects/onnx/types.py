@@ -32,7 +32,7 @@ from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
 if TYPE_CHECKING:
-    from onnx import TypeProto
+    from onnx import TensorShapeProto, TypeProto
 
 
 @irdl_attr_definition
@@ -144,6 +144,16 @@ def spelled(type: Attribute) -> str:
             return str(type)
 
 
+def dimension_name(dimension: TensorShapeProto.Dimension) -> str:
+    """The name of an open dimension; "" where it has none, as "?" is what some exporters write for any."""
+    return "" if dimension.dim_param == "?" else dimension.dim_param
+
+
+def is_open(dimension: TensorShapeProto.Dimension) -> bool:
+    """Whether a dimension has no size; exporters state -1 for that, too."""
+    return not dimension.HasField("dim_value") or dimension.dim_value < 0
+
+
 def from_proto(type: TypeProto, dimension: Callable[[str], int] = lambda name: -1) -> Attribute:
     """The attribute of a TypeProto; `unknown` where the file says nothing, or of a map.
 
@@ -157,7 +167,7 @@ def from_proto(type: TypeProto, dimension: Callable[[str], int] = lambda name: -
             if not type.tensor_type.HasField("shape"):
                 return UnrankedTensorType(element)
             dims = [
-                d.dim_value if d.WhichOneof("value") == "dim_value" else dimension(d.dim_param) if d.dim_param else -1
+                d.dim_value if d.WhichOneof("value") == "dim_value" else dimension(name) if (name := dimension_name(d)) else -1
                 for d in type.tensor_type.shape.dim
             ]
             return TensorType(element, [n if n >= 0 else DYNAMIC_INDEX for n in dims])

@@ -32,6 +32,10 @@ class PopulusError(DiagnosticException):
     """A user's mistake, in one line: where, what was found, what was expected, what to do."""
 
 
+class PopulusWarning(UserWarning):
+    """What a user should know of what was nevertheless done, in one line."""
+
+
 def named(name: str) -> NameLoc:
     """The location of what came from the ONNX node (or tensor) `name`."""
     return NameLoc(StringAttr(name), NoneAttr())

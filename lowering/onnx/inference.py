@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
-from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, tensor
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
 from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
@@ -79,6 +80,7 @@ class Inference:
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
         self.resolved: list[Operation] = []
         self.bounded: dict[SSAValue, Bound] = {}  # as large as the data may make them
+        self.overruled: list[str] = []  # what the file states of values and is not so
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
         """The elements of a value, where they are known and few."""
@@ -117,7 +119,14 @@ class Inference:
             self.placed_operation(op)
 
     def finish(self) -> None:
-        """Erases the ops that were resolved. They stay until then: sequences are known by their results."""
+        """Erases the ops that were resolved. They stay until then: sequences are known by their results.
+
+        Warns, once, if the file stated types of values that were overruled.
+        """
+        if self.overruled:
+            first, others = self.overruled[0], len(self.overruled) - 1
+            warnings.warn(f"{first}; goes on without the statement{f' and {others} like it' if others else ''}", PopulusWarning, 2)
+            self.overruled.clear()
         for op in reversed(self.resolved):
             if any(r.uses for r in op.results):
                 raise placed(op, PopulusError("its result is a sequence that the model gives back; tiles hold tensors only"))
@@ -221,9 +230,7 @@ class Inference:
         types = infer_types(op, self.known)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
             types = [v.type for v in op.operands[: len(types)]]  # a gradient is like what it is of; ONNX has no inference for it
-        merged = [
-            r.type if isinstance(t, UnknownType) or (not is_static(t) and is_static(r.type)) else t for t, r in zip(types, op.results)
-        ]
+        merged = [r.type if _completes(r.type, t) else t for t, r in zip(types, op.results)]
         if op.DOMAIN == "ai.onnx.ml" and not all(map(is_static, merged)):
             from populus.lowering.onnx.fold_constants import converted_shapes
 
@@ -240,10 +247,17 @@ class Inference:
         return merged
 
     def assign(self, op: Operation, types: list[Attribute]) -> None:
+        """Gives the results of an op their types; what the file states of values between inputs and outputs binds nobody.
+
+        Raises PopulusError for an output of the model whose element type is stated wrongly.
+        """
         for result, type in zip(list(op.results), types):
             stated = result.type
-            if _disagree(stated, type) and not (_same_element(stated, type) and _given_back(result)):
-                raise PopulusError(f"its result '%{result.name_hint or result.index}' is stated to be {stated}, and is {type}")
+            if _disagree(stated, type):
+                line = f"its result '%{result.name_hint or result.index}' is stated to be {stated}, and is {type}"
+                if _output(result) and not _same_element(stated, type):
+                    raise PopulusError(line)
+                self.overruled.append(str(placed(op, PopulusError(line))))
             set_type(result, type)
 
 
@@ -260,9 +274,14 @@ def _same_element(stated: Attribute, found: Attribute) -> bool:
     return a is not None and b is not None and a.element_type == b.element_type
 
 
-def _given_back(value: SSAValue) -> bool:
-    """Whether a value is an output of the model and nothing else: exporters state wrong shapes for these, which mislead nothing."""
-    return all(isinstance(use.operation, ReturnOp) for use in value.uses)
+def _output(value: SSAValue) -> bool:
+    """Whether a value is an output of the model. The shapes that exporters state for these are often wrong."""
+    return any(isinstance(use.operation, ReturnOp) for use in value.uses)
+
+
+def _completes(stated: Attribute, found: Attribute) -> bool:
+    """Whether what the file states says more than what was found, and does not contradict it."""
+    return isinstance(found, UnknownType) or (not is_static(found) and is_static(stated) and not _disagree(stated, found))
 
 
 def _disagree(stated: Attribute, found: Attribute) -> bool:

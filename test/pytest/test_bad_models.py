@@ -9,7 +9,7 @@ from onnx import helper
 
 import populus
 from populus import onnx_backend
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 
 V = helper.make_tensor_value_info
 
@@ -184,3 +184,44 @@ def test_a_sequence_is_no_longer_than_its_dimension(engine: str, length: int):
         program.run({"x": x, "n": np.array([2, length])})
     y = program.run({"x": x, "n": np.array([4, 1])})["y"]
     np.testing.assert_array_equal(y, np.stack([x[::-1, 0], x[:, 1]], axis=1))
+
+
+# -- what a file says of values and is not so
+
+
+def test_what_is_stated_of_a_value_between_inputs_and_outputs_binds_nobody():
+    nodes = [helper.make_node("Relu", ["x"], ["r"], "first"), helper.make_node("Neg", ["r"], ["y"], "second")]
+    for element, shape in ((T.FLOAT, [2, 4]), (T.FLOAT, [6]), (T.DOUBLE, [2, 3])):
+        wrong = model(nodes, [floats("x", 2, 3)], [floats("y", 2, 3)])
+        wrong.graph.value_info.append(V("r", element, shape))
+        with pytest.warns(PopulusWarning, match="'first': Relu-14: its result '%r' is stated to be .*, and is tensor<2x3xf32>") as told:
+            program = populus.compile(wrong)
+        assert len(told) == 1
+        assert program.run({"x": np.ones((2, 3), np.float32)})["y"].tolist() == [[-1] * 3] * 2
+
+
+def test_several_statements_that_are_not_so_are_one_warning():
+    nodes = [helper.make_node("Relu", ["x"], ["r"], "a"), helper.make_node("Abs", ["r"], ["s"], "b"), helper.make_node("Neg", ["s"], ["y"])]
+    wrong = model(nodes, [floats("x", 2)], [floats("y", 2)])
+    wrong.graph.value_info.extend([floats("r", 3), floats("s", 3)])
+    with pytest.warns(PopulusWarning, match="'a': Relu-14: .* and 1 like it") as told:
+        populus.compile(wrong)
+    assert len(told) == 1
+
+
+def test_the_element_type_of_an_output_binds():
+    nodes = [helper.make_node("Relu", ["x"], ["y"], "bad")]
+    with pytest.raises(PopulusError, match="'bad': Relu-14: its result '%y' is stated to be tensor<2xf64>, and is tensor<2xf32>"):
+        populus.compile(model(nodes, [floats("x", 2)], [V("y", T.DOUBLE, [2])]))
+
+
+def test_a_question_mark_names_no_dimension_and_minus_one_is_no_size():
+    joined = model([helper.make_node("Concat", ["x", "z"], ["y"], axis=0)], [floats("x", "?"), floats("z", "?")], [floats("y", "?")])
+    given = [np.ones(2, np.float32), np.zeros(3, np.float32)]
+    assert populus.compile(joined).run(dict(zip("xz", given)))["y"].tolist() == [1, 1, 0, 0, 0]
+    assert onnx_backend.run_model(joined, given)[0].tolist() == [1, 1, 0, 0, 0]
+    open_ = model([helper.make_node("Neg", ["x"], ["y"])], [floats("x", -1, 2)], [floats("y", -1, 2)])
+    for n in (1, 3):
+        x = np.ones((n, 2), np.float32)
+        assert populus.compile(open_).run({"x": x})["y"].shape == (n, 2)
+        assert onnx_backend.run_model(open_, [x])[0].shape == (n, 2)

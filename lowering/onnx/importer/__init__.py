@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
 
-from populus.dialects.onnx.types import as_tensor, from_proto
+from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.build import Builder, Scope, hint, standard
 from populus.lowering.onnx.importer.read import read_tensor
@@ -106,7 +106,7 @@ def _shape(type: Attribute) -> tuple[int, ...]:
 
 def _name(value: ValueInfoProto, d: int) -> str:
     """The name of a dimension of an input: its own, or `INPUT.AXIS`."""
-    return value.type.tensor_type.shape.dim[d].dim_param or f"{value.name}.{d}"
+    return dimension_name(value.type.tensor_type.shape.dim[d]) or f"{value.name}.{d}"
 
 
 def _input_type(value: ValueInfoProto, dims: Mapping[str, int], used: set[str]) -> Attribute:
