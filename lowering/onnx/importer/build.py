@@ -16,7 +16,7 @@ from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
 from populus.dialects.support.diagnostics import PopulusError, named
-from populus.lowering.onnx.importer.contrib import DOMAIN, HOST, contrib
+from populus.lowering.onnx.importer.contrib import DOMAIN, EVERYWHERE, HOST, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
 MISSING = "missing"  # the attribute that says why a survey could not build a node
+EARLY = {"LayerNormalization": 17}  # optimisers write these at any opset: op type -> the opset that brought it
 DEEPEST_CALL = 64  # functions within functions; more means that they call each other in a circle
 
 
@@ -110,7 +111,8 @@ class Builder:
         domain = standard(node.domain)
         attributes = {a.name: a for a in self._attributes(node, given)}
         function = self.functions.get((domain, node.op_type))
-        if function is None and domain == DOMAIN and not self._defined(domain, node.op_type):
+        known = domain == DOMAIN or (not domain and node.op_type in EVERYWHERE)
+        if function is None and known and not self._defined(domain, node.op_type):
             function = contrib(node, attributes)
         if function is not None:
             self._call(function, node, name, scope, attributes)
@@ -124,7 +126,7 @@ class Builder:
             return
         if domain == "ai.onnx.preview.training" and node.op_type == "Gradient":
             inputs.append(self._differentiated(node, attributes, scope))
-        kind = op_class(domain, node.op_type, self.opset(domain))
+        kind = op_class(domain, node.op_type, max(self.opset(domain), EARLY.get(node.op_type, 0) if not domain else 0))
         properties: dict[str, Attribute] = {}
         regions: dict[str, Region] = {}
         for key, attribute in attributes.items():

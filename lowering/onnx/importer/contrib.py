@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, NodeProto
 
 DOMAIN = "com.microsoft"
-OPSET = 21
+OPSET = 23  # RMSNormalization's
+EVERYWHERE = frozenset(("SimplifiedLayerNormalization",))  # which onnxruntime has in ONNX's own domain, at any opset
 HOST = frozenset(("Tokenizer",))  # ops of the domain that the host does
 
 
@@ -201,6 +202,31 @@ def _skip_norm(simple: bool) -> Callable[[Call], str]:
     return body
 
 
+def _simplified_norm(c: Call) -> str:
+    """RMSNormalization; y1 is the reciprocal of the root, in floats of 32 bits as onnxruntime has it."""
+    axis, epsilon = int(c.get("axis", -1)), _text(float(c.get("epsilon", 1e-5)))
+    root = ""
+    if c.outputs > 1:
+        root = f"""f = Cast <to = 1> (x0)
+q = Mul (f, f)
+sh = Shape (x0)
+rank = Shape (sh)
+ax = Constant <value = int64[1] {{{axis}}}> ()
+zero = Constant <value = int64[1] {{0}}> ()
+first = {"Add (ax, rank)" if axis < 0 else "Identity (ax)"}
+s = Squeeze (first, zero)
+end = Squeeze (rank, zero)
+step = Constant <value = int64 {{1}}> ()
+axes = Range (s, end, step)
+mean = ReduceMean (q, axes)
+e = Constant <value = float {{{epsilon}}}> ()
+me = Add (mean, e)
+sq = Sqrt (me)
+y1 = Reciprocal (sq)
+"""
+    return f"{root}y0 = RMSNormalization <axis = {axis}, epsilon = {epsilon}> (x0, x1)\n"
+
+
 def _fused_activation(op: str, *attributes: str) -> Callable[[Call], str]:
     def body(c: Call) -> str:
         kind = c.get("activation", "")
@@ -240,6 +266,7 @@ _FUNCTIONS: Mapping[str, Callable[[Call], str]] = {
     "QLinearWhere": _where,
     "QuantizeLinear": _same("QuantizeLinear", "axis"),
     "QuickGelu": _quick_gelu,
+    "SimplifiedLayerNormalization": _simplified_norm,
     "SkipLayerNormalization": _skip_norm(False),
     "SkipSimplifiedLayerNormalization": _skip_norm(True),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import populus
 from populus.dialects.support.diagnostics import PopulusError
@@ -99,3 +99,29 @@ def test_what_is_not_supported_says_so():
         inputs = CASES[op][0] if op in CASES else [X]
         with pytest.raises(PopulusError, match=said):
             populus.compile(model(op, inputs, **attributes))
+
+
+@pytest.mark.parametrize("outputs", [("y",), ("y", "second")])
+@pytest.mark.parametrize(
+    ("op", "axis"), [("LayerNormalization", -1), ("SimplifiedLayerNormalization", -1), ("SimplifiedLayerNormalization", 1)]
+)
+def test_a_norm_that_an_optimiser_wrote_in_onnxs_own_domain_runs_at_an_opset_older_than_the_op(op, axis, outputs):
+    names = [outputs[0], "", *outputs[1:]] if op == "LayerNormalization" and len(outputs) > 1 else list(outputs)
+    node = helper.make_node(op, ["x", "scale"], names, axis=axis, epsilon=1e-3)
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    scale = np.arange(1, 5, dtype=np.float32) if axis == -1 else np.arange(12, dtype=np.float32).reshape(3, 4)
+    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)]
+    results = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs]
+    graph = helper.make_graph([node], "g", infos, results, [numpy_helper.from_array(scale, "scale")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+    wanted = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    found = populus.compile(made, tiles=4).run({"x": x})
+    for w, o in zip(wanted, outputs):
+        np.testing.assert_allclose(found[o], w, rtol=1e-5, atol=1e-5)
+        assert found[o].shape == w.shape
+
+
+def test_simplified_layer_normalization_is_in_microsofts_domain_too():
+    made = model("SimplifiedLayerNormalization", [X, ROW], epsilon=1e-3)
+    wanted = X / np.sqrt((X**2).mean(-1, keepdims=True) + 1e-3) * ROW
+    np.testing.assert_allclose(populus.compile(made, tiles=4).run({"x0": X})["y"], wanted, rtol=1e-5, atol=1e-5)
