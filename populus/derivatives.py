@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.autodiff.activation_memory import Report, kept
 from populus.lowering.popart.training_names import gradient_name
+from populus.open_program import OpenProgram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,18 +71,41 @@ def vjp(
 
 
 class Vjp:
-    """A program of outputs and gradients. `weights` are the values that it runs with where a run's inputs give no others."""
+    """A program of outputs and gradients. `weights` are the values that it runs with where a run's inputs give no others.
+
+    Of a model with open dimensions, `run` takes inputs of any size, as a program's does. What is of one size (`inputs`, `outputs`,
+    `cotangents`, levels, profile) is asked of `sized(n=..)`.
+    """
 
     def __init__(self, program: Program, wrt: Sequence[str], weights: Mapping[str, NDArray[Any]], unread: Mapping[str, NDArray[Any]]):
         self.program = program
         self.wrt = list(wrt)
         self.weights = dict(weights)
         self._unread = dict(unread)
-        signature = program.signature
-        gradients = {gradient_name(name) for name in wrt}
-        self.outputs = {n: t for n, t in signature.outputs.items() if n not in gradients}
-        self.cotangents = {n: signature.inputs[gradient_name(n)] for n in self.outputs if gradient_name(n) in signature.inputs}
-        self.inputs = {n: t for n, t in signature.inputs.items() if n not in {gradient_name(c) for c in self.cotangents}}
+
+    @cached_property
+    def outputs(self) -> dict[str, TensorType[Attribute]]:
+        """The model's outputs. Raises PopulusError where a dimension is open."""
+        gradients = {gradient_name(name) for name in self.wrt}
+        return {n: t for n, t in self.program.signature.outputs.items() if n not in gradients}
+
+    @cached_property
+    def cotangents(self) -> dict[str, TensorType[Attribute]]:
+        """The outputs that have gradients. Raises PopulusError where a dimension is open."""
+        inputs = self.program.signature.inputs
+        return {n: inputs[gradient_name(n)] for n in self.outputs if gradient_name(n) in inputs}
+
+    @cached_property
+    def inputs(self) -> dict[str, TensorType[Attribute]]:
+        """The model's inputs, and weights of `wrt`. Raises PopulusError where a dimension is open."""
+        gradients = {gradient_name(name) for name in self.cotangents}
+        return {n: t for n, t in self.program.signature.inputs.items() if n not in gradients}
+
+    def sized(self, **sizes: int) -> Vjp:
+        """The same for these sizes of open dimensions; itself where none is open. Raises PopulusError."""
+        if not isinstance(self.program, OpenProgram):
+            return self
+        return Vjp(self.program.sized(**sizes), self.wrt, self.weights, self._unread)
 
     def run(self, inputs: Mapping[str, Any], cotangents: Mapping[str, Any]) -> tuple[Arrays, Arrays]:
         """The outputs by name, and the gradient of each tensor of `wrt` by its name.
@@ -90,6 +115,8 @@ class Vjp:
         """
         import numpy as np
 
+        if isinstance(self.program, OpenProgram):
+            return Vjp(self.program.sized_for(inputs), self.wrt, self.weights, self._unread).run(inputs, cotangents)
         if strange := [name for name in cotangents if name not in self.cotangents]:
             raise PopulusError(f"no output of floats is called '{strange[0]}'{did_you_mean(strange[0], self.cotangents)}")
         if strange := [name for name in inputs if name not in self.inputs and name not in self._unread]:

@@ -205,3 +205,21 @@ def test_parameter_gradients_agree_with_torch():
     _, gradients = populus.vjp(made, list(w)).run({"x": x}, {"y": dy})
     for name, tensor in w.items():
         np.testing.assert_allclose(gradients[name], tensor.grad.numpy(), rtol=1e-7, atol=1e-10, err_msg=name)
+
+
+def test_open_dimensions_take_the_sizes_that_inputs_bring():
+    w = helper.make_tensor("w", TensorProto.FLOAT, [3], [1, 2, 3])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", [x], [y], [w])
+    found = populus.vjp(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), ["w", "x"])
+    for n in (2, 4):
+        ones = np.ones((n, 3), np.float32)
+        outputs, gradients = found.run({"x": ones}, {"y": ones})
+        assert outputs["y"].tolist() == [[1, 2, 3]] * n
+        assert gradients["w"].tolist() == [n] * 3
+        assert gradients["x"].tolist() == [[1, 2, 3]] * n
+    assert list(found.sized(n=5).cotangents["y"].get_shape()) == [5, 3]
+    with pytest.raises(PopulusError, match="its dimension 'n' is open"):
+        _ = found.cotangents
+    with pytest.raises(PopulusError, match="input 'x' is missing"):
+        found.run({}, {})
