@@ -4,54 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from populus.dialects.popart.loss import AbsoluteErrorOp, BinaryCrossEntropyOp, CrossEntropyOp, SquaredErrorOp
-from populus.dialects.popart.optimizer import (
-    AdadeltaOp,
-    AdagradOp,
-    AdaMaxOp,
-    AdamOp,
-    AdamWOp,
-    LambOp,
-    MomentumOp,
-    OptimizerOp,
-    RmsPropOp,
-    SgdOp,
-)
+from populus.dialects.popart.loss import *
+from populus.dialects.popart.optimizer import *
+from populus.dialects.support.op_modules import ops_of
 
-TRAIN = Dialect(
-    "train",
-    [
-        AbsoluteErrorOp,
-        AdaMaxOp,
-        AdadeltaOp,
-        AdagradOp,
-        AdamOp,
-        AdamWOp,
-        BinaryCrossEntropyOp,
-        CrossEntropyOp,
-        LambOp,
-        MomentumOp,
-        RmsPropOp,
-        SgdOp,
-        SquaredErrorOp,
-    ],
-    [],
-)
-
-__all__ = [
-    "TRAIN",
-    "AbsoluteErrorOp",
-    "AdaMaxOp",
-    "AdadeltaOp",
-    "AdagradOp",
-    "AdamOp",
-    "AdamWOp",
-    "BinaryCrossEntropyOp",
-    "CrossEntropyOp",
-    "LambOp",
-    "MomentumOp",
-    "OptimizerOp",
-    "RmsPropOp",
-    "SgdOp",
-    "SquaredErrorOp",
-]
+TRAIN = Dialect("train", ops_of("train.", globals()), [])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +19,10 @@ from xdsl.utils.test_value import create_ssa_value
 from populus.dialects import popart
 from populus.dialects.data import constant
 from populus.dialects.expr import Expr
-from populus.dialects.popart import NoGradient, PopartOp, UnaryOp, calls
+from populus.dialects.popart import NoGradient, PopartOp, UnaryOp, calls, train
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.op_modules import ops_of
 from populus.dialects.support.shapes import ShapeError
 from populus.runtime.interpreter import evaluate_op
 
@@ -182,3 +185,10 @@ def test_batch_norm_of_constants_is_one_product_and_sum():
     op = b.insert(popart.BatchNormOp(block.args[0], *vectors, epsilon=0.0))
     y = op.lower(b)[0]
     assert str(y.owner.properties["expr"]) == "#expr.fn<add(mul(_1, _2), _3)>"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_every_op_class_of_the_folder_is_in_a_dialect():
+    folder = Path(popart.__file__).parent
+    modules = [import_module(f"populus.dialects.popart.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))]
+    defined = {op for module in modules for op in (*ops_of("popart.", vars(module)), *ops_of("train.", vars(module)))}
+    assert defined == {*popart.POPART.operations, *train.TRAIN.operations}
