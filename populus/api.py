@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from zlib import crc32
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
-from populus.dialects.bounded import Bounded, bounded, trimmed
-from populus.dialects.maps import Map, maps
 from populus.dialects.poplar.target import Spec
-from populus.dialects.required import Required, required
+from populus.dialects.signature import input_names, output_names, state_names
+from populus.dialects.signature.map_outputs import Map, maps
+from populus.dialects.signature.required_values import Required, required
+from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
+from populus.dialects.signature.valid_lengths import Bounded, bounded, trimmed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.table import context
-from populus.dialects.texts import NO_TEXTS, Texts, texts
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
 from populus.lowering.driver.passes import PASSES
@@ -191,8 +192,7 @@ class Signature:
         arguments = list(op.body.block.args)
         last = op.body.block.last_op
         results = [o.type for o in last.operands] if isinstance(last, ReturnOp) else []
-        inputs = _names(op, "input_names") or [a.name_hint or f"input_{i}" for i, a in enumerate(arguments)]
-        outputs = _names(op, "output_names") or [f"output_{i}" for i in range(len(results))]
+        inputs, outputs = input_names(op), output_names(op)
         if len(inputs) != len(arguments) or len(outputs) != len(results):
             raise PopulusError(f"@main names {len(inputs)} inputs and {len(outputs)} outputs, and has {len(arguments)} and {len(results)}")
         strings = texts(op)
@@ -207,9 +207,7 @@ class Signature:
 
     def state(self, module: ModuleOp) -> None:
         """Writes the names onto `@main`, for the levels below, whose streams have them."""
-        main = _main(module)
-        for attribute, names in (("input_names", self.inputs), ("output_names", self.outputs)):
-            main.attributes[attribute] = ArrayAttr([StringAttr(name) for name in names])
+        state_names(_main(module), inputs=self.inputs, outputs=self.outputs)
 
     def checked(self, inputs: Mapping[str, Any]) -> Arrays:
         """The arrays for the inputs, in order.
@@ -441,13 +439,6 @@ def _main(module: ModuleOp) -> FuncOp:
         if isinstance(op, FuncOp) and op.sym_name.data == "main":
             return op
     raise PopulusError("the module has no func.func @main to run")
-
-
-def _names(op: FuncOp, attribute: str) -> list[str]:
-    found = op.attributes.get(attribute)
-    if not isinstance(found, ArrayAttr):
-        return []
-    return [name.data for name in cast("ArrayAttr[Attribute]", found) if isinstance(name, StringAttr)]
 
 
 def _types(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, TensorType[Attribute]]:

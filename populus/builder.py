@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
-from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FunctionType, IntAttr, LocationAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import FileLineColLoc, FunctionType, IntAttr, LocationAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -28,6 +28,7 @@ from populus.dialects.data import constant
 from populus.dialects.popart import POPART, LoopOp, YieldOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
+from populus.dialects.signature import state_names
 from populus.dialects.support.control_flow import INDEX
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, named, place, verify
 from populus.dialects.support.element_types import element_of, tensor
@@ -175,8 +176,7 @@ class Builder:
         if not self._outputs:
             raise PopulusError(f"graph '{self.name}' has no output; name one with output(name, value)")
         function = self._function("main")
-        function.attributes["input_names"] = ArrayAttr([StringAttr(n) for n in self._inputs])
-        function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in self._outputs])
+        state_names(function, inputs=self._inputs, outputs=self._outputs)
         module = ModuleOp([function, *(graph._function(graph.name, "private") for graph in self.functions())])
         verify(module)
         return module

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
 from populus.api import Program, Source, compile, level_of
-from populus.dialects.signature import main_of, strings, weights_of
+from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.driver import extensions
@@ -158,7 +158,7 @@ def constants_of(
     source = Source(model, dict(dims or {}), known_extensions(load))
     with in_file(model if isinstance(model, str | os.PathLike) else None):
         function = main_of(source.module(source.context()))
-    return {name: op.array() for name, op in weights_of(function).items()}, strings(function, "input_names")
+    return {name: op.array() for name, op in weights_of(function).items()}, input_names(function)
 
 
 def known_extensions(load: Sequence[str | os.PathLike[str]]) -> tuple[extensions.Extension, ...]:

@@ -16,7 +16,7 @@ from populus.api import Source
 from populus.derivatives import known_extensions
 from populus.dialects.data import ConstantOp
 from populus.dialects.onnx.schema import OnnxOp
-from populus.dialects.signature import main_of, strings, weights_of
+from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.lowering.driver.files import in_file
@@ -54,7 +54,7 @@ class Trainable:
         shapes = [shape_of(t) for t in function.function_type.inputs if t.name == TensorType.name]
         return Trainable(
             {n: op.array() for n, op in constants.items()},
-            strings(function, "input_names"),
+            input_names(function),
             next((s[0] for s in shapes if s and s[0] > 0), BATCH),
             _open(function),
             dict(dims),

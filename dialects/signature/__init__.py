@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr
@@ -18,7 +18,7 @@ def expose(function: FuncOp, names: Sequence[str]) -> None:
 
     Raises PopulusError for a name that is neither an input's nor a constant's.
     """
-    inputs, constants = strings(function, "input_names"), weights_of(function)
+    inputs, constants = input_names(function), weights_of(function)
     wanted = [name for name in dict.fromkeys(names) if name not in inputs]
     if strange := [name for name in wanted if name not in constants]:
         raise PopulusError(f"there is no input or weight '{strange[0]}'{did_you_mean(strange[0], [*inputs, *constants])}")
@@ -30,7 +30,7 @@ def expose(function: FuncOp, names: Sequence[str]) -> None:
         op.result.replace_all_uses_with(argument)
         op.detach()
         op.erase()
-    set_strings(function, "input_names", [*inputs, *wanted])
+    state_names(function, inputs=[*inputs, *wanted])
     dims = function.attributes.get("dim_names")
     if isinstance(dims, ArrayAttr):  # weights have no symbolic dimensions
         known = cast("ArrayAttr[Attribute]", dims)
@@ -55,18 +55,30 @@ def main_of(module: ModuleOp) -> FuncOp:
     raise PopulusError("the module has no func.func @main")
 
 
-def strings(function: FuncOp, attribute: str) -> list[str]:
-    """`input_names` or `output_names`; without the attribute, the names that running the function gives them."""
+def input_names(function: FuncOp) -> list[str]:
+    """Gives the names of a function's arguments: those of `input_names`, else the names in its text, else `input_0`, ..."""
+    return _stated(function, "input_names") or [a.name_hint or f"input_{i}" for i, a in enumerate(function.body.block.args)]
+
+
+def output_names(function: FuncOp) -> list[str]:
+    """Gives the names of a function's results: those of `output_names`, else `output_0`, ..."""
+    if stated := _stated(function, "output_names"):
+        return stated
+    last = function.body.block.last_op
+    return [f"output_{i}" for i in range(len(last.operands) if isinstance(last, ReturnOp) else 0)]
+
+
+def state_names(function: FuncOp, *, inputs: Iterable[str] | None = None, outputs: Iterable[str] | None = None) -> None:
+    """Writes the names of the arguments, of the results, or of both onto a function."""
+    for attribute, names in (("input_names", inputs), ("output_names", outputs)):
+        if names is not None:
+            function.attributes[attribute] = ArrayAttr([StringAttr(name) for name in names])
+
+
+def _stated(function: FuncOp, attribute: str) -> list[str]:
     found = function.attributes.get(attribute)
-    if isinstance(found, ArrayAttr):
-        return [n.data for n in cast("ArrayAttr[Attribute]", found) if isinstance(n, StringAttr)]
-    if attribute == "input_names":
-        return [a.name_hint or f"input_{i}" for i, a in enumerate(function.body.block.args)]
-    return [f"output_{i}" for i in range(len(return_of(function).operands))]
-
-
-def set_strings(function: FuncOp, attribute: str, names: Sequence[str]) -> None:
-    function.attributes[attribute] = ArrayAttr([StringAttr(n) for n in names])
+    entries = cast("ArrayAttr[Attribute]", found) if isinstance(found, ArrayAttr) else ()
+    return [name.data for name in entries if isinstance(name, StringAttr)]
 
 
 def return_of(function: FuncOp) -> ReturnOp:
@@ -78,17 +90,17 @@ def return_of(function: FuncOp) -> ReturnOp:
 def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSAValue:
     """A further argument called `name`; `hint`: what a text calls it."""
     block = function.body.block
-    inputs = strings(function, "input_names")
+    inputs = input_names(function)
     argument = block.insert_arg(type, len(block.args))
     argument.location, argument.name_hint = named(name), hint
-    set_strings(function, "input_names", [*inputs, name])
+    state_names(function, inputs=[*inputs, name])
     function.update_function_type()
     return argument
 
 
 def add_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
     """Further results by name."""
-    replace_results(function, {**dict(zip(strings(function, "output_names"), return_of(function).operands)), **results})
+    replace_results(function, {**dict(zip(output_names(function), return_of(function).operands)), **results})
 
 
 def replace_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
@@ -99,5 +111,5 @@ def replace_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
     function.body.block.insert_op_before(new, old)
     old.detach()
     old.erase()
-    set_strings(function, "output_names", list(results))
+    state_names(function, outputs=list(results))
     function.update_function_type()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation
 
+from populus.dialects.signature.entries import add_record, records
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -32,18 +34,12 @@ class Map:
 def note(op: Operation, entry: Map) -> None:
     """Records on a function that one of its results is maps."""
     keys = [StringAttr(k) if isinstance(k, str) else IntegerAttr(k, i64) for k in entry.keys]
-    entries = {"output": StringAttr(entry.output), "keys": ArrayAttr(cast("list[Attribute]", keys))}
-    op.attributes[KEY] = ArrayAttr([*_entries(op), DictionaryAttr(cast("dict[str, Attribute]", entries))])
+    add_record(op, KEY, {"output": StringAttr(entry.output), "keys": ArrayAttr(cast("list[Attribute]", keys))})
 
 
 def maps(op: Operation) -> list[Map]:
-    """What is recorded on a function."""
-    return [_read(entry) for entry in _entries(op) if isinstance(entry, DictionaryAttr)]
-
-
-def _entries(op: Operation) -> tuple[Attribute, ...]:
-    found = op.attributes.get(KEY)
-    return cast("ArrayAttr[Attribute]", found).data if isinstance(found, ArrayAttr) else ()
+    """Gives the maps recorded on a function."""
+    return [_read(entry) for entry in records(op, KEY)]
 
 
 def _read(entry: DictionaryAttr) -> Map:

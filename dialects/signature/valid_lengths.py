@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation
 
-from populus.dialects.records import add_record, records
+from populus.dialects.signature.entries import add_record, records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

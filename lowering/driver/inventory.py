@@ -16,13 +16,14 @@ from populus.dialects.onnx.protos import has_function
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, UnknownType, as_tensor, is_static, spelled, string
+from populus.dialects.signature import input_names
+from populus.dialects.signature.string_table import handles
 from populus.dialects.support.diagnostics import PopulusError, between, place
-from populus.dialects.texts import handles
 from populus.lowering.onnx.custom_ops import NO_CUSTOMS, Customs
 from populus.lowering.onnx.host_ops import CUSTOM, FUNCTIONS, check_strings, function_of, handled, is_text
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.onnx.importer.build import MISSING
-from populus.lowering.onnx.infer_shapes import bind_dims, input_names
+from populus.lowering.onnx.infer_shapes import bind_dims
 from populus.lowering.onnx.inference import Inference, set_type
 from populus.lowering.onnx.shape_inputs import deciding_inputs
 from populus.lowering.onnx.structure import RULES as RESOLVED

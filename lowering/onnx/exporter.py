@@ -20,7 +20,7 @@ from populus.dialects.onnx.attributes import write_attribute
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import to_proto
-from populus.dialects.signature import main_of, strings
+from populus.dialects.signature import input_names, main_of, output_names
 from populus.dialects.support.diagnostics import PopulusError, where
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def export_onnx(module: ModuleOp) -> ModelProto:
 
     function = main_of(module)
     block = function.body.block
-    writer = _Writer(set(strings(function, "input_names")) | set(strings(function, "output_names")))
-    for argument, name in zip(block.args, strings(function, "input_names")):
+    writer = _Writer(set(input_names(function)) | set(output_names(function)))
+    for argument, name in zip(block.args, input_names(function)):
         writer.names[argument] = name
     model = ModelProto(ir_version=IR_VERSION, producer_name="populus")
-    graph = writer.graph(block, strings(function, "output_names"), "main")
+    graph = writer.graph(block, output_names(function), "main")
     for info, names in zip(graph.input, _dim_names(function)):
         for d, name in zip(info.type.tensor_type.shape.dim, names):
             if name:

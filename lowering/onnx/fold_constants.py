@@ -18,9 +18,9 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant, constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static, unknown
+from populus.dialects.signature.string_table import KEY
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import is_known, shape_of, size_in_bytes
-from populus.dialects.texts import KEY
 from populus.lowering.onnx.custom_ops import Customs, custom_ops, overriding
 from populus.lowering.onnx.dynamic_sizes import is_marked
 from populus.lowering.onnx.host_ops import handled, is_text

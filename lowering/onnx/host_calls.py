@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -16,7 +15,8 @@ from populus.dialects.data import constant
 from populus.dialects.host import CallOp
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, StringsOp
-from populus.dialects.texts import Texts, handles, set_texts, texts
+from populus.dialects.signature import input_names, output_names
+from populus.dialects.signature.string_table import Texts, handles, set_texts, texts
 from populus.lowering.onnx.host_ops import check_strings, function_of, handled, is_text, params_of
 from populus.lowering.onnx.inference import set_type
 
@@ -72,17 +72,9 @@ def _note_streams(function: FuncOp) -> None:
     """Records which inputs and outputs are strings."""
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
-    inputs = _named(function, "input_names", list(function.body.block.args))
-    outputs = _named(function, "output_names", list(last.operands))
-    set_texts(function, Texts(texts(function).table or ("",), inputs, outputs))
-
-
-def _named(function: FuncOp, key: str, values: list[SSAValue]) -> tuple[str, ...]:
-    """The names of those among a function's arguments or results that are strings."""
-    found = function.attributes.get(key)
-    stated = cast("ArrayAttr[Attribute]", found).data if isinstance(found, ArrayAttr) else ()
-    names = [n.data for n in stated if isinstance(n, StringAttr)] or [v.name_hint or "" for v in values]
-    return tuple(name for name, value in zip(names, values) if is_text(value))
+    inputs = (n for n, a in zip(input_names(function), function.body.block.args) if is_text(a))
+    outputs = (n for n, r in zip(output_names(function), last.operands) if is_text(r))
+    set_texts(function, Texts(texts(function).table or ("",), tuple(inputs), tuple(outputs)))
 
 
 def _retype(function: FuncOp) -> None:

@@ -12,9 +12,9 @@ from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import SequenceType, as_tensor, string
+from populus.dialects.signature.string_table import HANDLE
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of
-from populus.dialects.texts import HANDLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

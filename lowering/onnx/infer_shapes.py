@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
 from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
+from populus.dialects.signature import input_names, output_names, state_names
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
@@ -49,7 +50,7 @@ def _flatten_results(function: FuncOp, inference: Inference) -> None:
     """
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
-    names = [name for (name,) in _texts(function.attributes.get("output_names"))]
+    names = output_names(function)
     if not any(v in inference.lists for v in last.operands):
         return
     values: list[SSAValue] = []
@@ -64,7 +65,7 @@ def _flatten_results(function: FuncOp, inference: Inference) -> None:
     if twice := [name for name in flat if flat.count(name) > 1]:
         raise PopulusError(f"two outputs are called '{twice[0]}'; rename one")
     last.operands = values
-    function.attributes["output_names"] = ArrayAttr([StringAttr(name) for name in flat])
+    state_names(function, outputs=flat)
 
 
 def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
@@ -77,11 +78,6 @@ def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
     return sizes
 
 
-def input_names(function: FuncOp) -> list[str]:
-    """The model's names of a function's arguments; none if it does not state them."""
-    return [name for (name,) in _texts(function.attributes.get("input_names"))]
-
-
 def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = None, tensors: bool = True) -> None:
     """Replaces the open dimensions of a function's arguments by `sizes`, others by `default`.
 
@@ -89,11 +85,11 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = 
     Raises PopulusError naming an argument and dimension that stay open, and how to bind it.
     """
     names = _texts(function.attributes.pop("dim_names", None))
-    inputs = _texts(function.attributes.get("input_names"))
+    inputs = input_names(function)
     for i, argument in enumerate(list(function.body.block.args)):
         if not tensors and as_tensor(argument.type) is None:
             continue
-        title = f"input '{inputs[i][0]}'" if inputs else f"argument {i}"
+        title = f"input '{inputs[i]}'"
         if isinstance(argument.type, SequenceType | OptionalType):
             raise PopulusError(f"{title} is {argument.type}; tiles hold tensors only")
         if (type := as_tensor(argument.type)) is None:

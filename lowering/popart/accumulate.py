@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
 from populus.dialects.popart.optimizer import wide
-from populus.dialects.signature import add_argument, main_of, replace_results, return_of, strings
+from populus.dialects.signature import add_argument, input_names, main_of, output_names, replace_results, return_of, state_names
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import tensor
 from populus.lowering.popart.training_names import accumulated_name, gradient_name
@@ -38,8 +38,8 @@ class PopartAccumulatePass(ModulePass):
         if self.steps < 1:
             raise PopulusError(f"steps = {self.steps}; gradients of at least 1 batch are summed")
         function = main_of(op)
-        results = dict(zip(strings(function, "output_names"), return_of(function).operands))
-        weights = [name for name in strings(function, "input_names") if gradient_name(name) in results]
+        results = dict(zip(output_names(function), return_of(function).operands))
+        weights = [name for name in input_names(function) if gradient_name(name) in results]
         if not weights:
             raise PopulusError("no result is a gradient of an input; popart-autodiff comes before this pass")
         last = return_of(function)
@@ -66,6 +66,5 @@ def update_module(weights: Mapping[str, TensorType[Attribute]]) -> ModuleOp:
     gradients = block.args[len(weights) :]
     block.add_op(ReturnOp(*gradients))
     function = FuncOp("main", (types, [g.type for g in gradients]), Region(block))
-    function.attributes["input_names"] = ArrayAttr([StringAttr(n) for n in names])
-    function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in names[len(weights) :]])
+    state_names(function, inputs=names, outputs=names[len(weights) :])
     return ModuleOp([function])

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
 from populus.dialects.popart import calls, train
-from populus.dialects.signature import add_argument, main_of, replace_results, return_of, strings
+from populus.dialects.signature import add_argument, input_names, main_of, output_names, replace_results, return_of
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, named
 from populus.dialects.support.element_types import is_float, tensor
@@ -54,13 +54,13 @@ class PopartLossPass(ModulePass):
         function = main_of(op)
         if self.loss not in LOSS_NAMES:
             raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSS_NAMES)}")
-        outputs = dict(zip(strings(function, "output_names"), return_of(function).operands))
+        outputs = dict(zip(output_names(function), return_of(function).operands))
         name, value = self._chosen({n: v for n, v in outputs.items() if not n.startswith(updated_name(""))})
         if not is_float(calls.element(value)):
             raise PopulusError(f"the output '{name}' is {value.type}; a loss is of floats")
         if self.loss == IDENTITY:  # the output may be called as the loss that it is
             outputs = {n: v for n, v in outputs.items() if n != name}
-        if clash := {LABELS} & set(strings(function, "input_names")) if self.loss != IDENTITY else set[str]():
+        if clash := {LABELS} & set(input_names(function)) if self.loss != IDENTITY else set[str]():
             raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
         if clash := {LOSS, LOSSES_EACH} & set(outputs):
             raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")

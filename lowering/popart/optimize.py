@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects.expr import Arg, Expr, absolute, cast, maximum, minimum, select, sqrt, substitute
 from populus.dialects.popart import calls, train
 from populus.dialects.popart.optimizer import wide
-from populus.dialects.signature import add_argument, main_of, replace_results, return_of, strings
+from populus.dialects.signature import add_argument, input_names, main_of, output_names, replace_results, return_of
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, named
 from populus.dialects.support.element_types import element_type_of, tensor
 from populus.lowering.popart.autodiff.sparse_rows import merged, updated_rows
@@ -112,8 +112,8 @@ class PopartOptimizePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
         optimizer = optimizer_of(self.optimizer)
-        inputs = dict(zip(strings(function, "input_names"), function.body.block.args))
-        results = dict(zip(strings(function, "output_names"), return_of(function).operands))
+        inputs = dict(zip(input_names(function), function.body.block.args))
+        results = dict(zip(output_names(function), return_of(function).operands))
         weights = {name: inputs[name] for name in inputs if gradient_name(name) in results}
         if not weights:
             raise PopulusError("no result is a gradient of an input; popart-autodiff comes before this pass")

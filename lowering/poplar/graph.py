@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, UnknownLoc, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, UnknownLoc, UnrealizedConversionCastOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -40,6 +40,7 @@ from populus.dialects.poplar import (
 )
 from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.target import Spec, Target
+from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.diagnostics import PopulusError, named, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.tile_builder import Tiles, label_of, poplar_type
@@ -141,7 +142,7 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
     """Arguments become variables filled by streams, results streams out."""
     block = function.body.block
     machine = spec.target()
-    inputs = names(function, "input_names", len(block.args))
+    inputs = input_names(function)
     tiles = Tiles(machine)
     first, last = block.first_op, block.last_op
     assert first is not None
@@ -152,7 +153,7 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
     _lower_constants(function, machine)
     assert isinstance(last, ReturnOp), last
     tiles.at(last)
-    outputs = names(function, "output_names", len(last.operands))
+    outputs = output_names(function)
     for name, value, host in zip(outputs, list(last.operands), _host_types(function, "output_types", len(outputs))):
         stream = StreamOutOp(tiles.view(value), name, host)
         tiles.insert(stream)
@@ -281,14 +282,6 @@ def _check_held(machine: Target, type: Attribute, what: str) -> None:
             f"{what} is {element}, which target {machine.name} cannot hold; "
             "ask for narrower types (--narrow, popops-narrow) or take target host"
         )
-
-
-def names(function: FuncOp, key: str, count: int) -> list[str]:
-    """The model's names of a function's arguments (`input_names`) or results (`output_names`)."""
-    found = [name.data for name in _attributes(function, key) if isinstance(name, StringAttr)]
-    if len(found) == count:
-        return found
-    return [f"{key.split('_', maxsplit=1)[0]}{i}" for i in range(count)]
 
 
 def _host_types(function: FuncOp, key: str, count: int) -> list[Attribute | None]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.builder import Builder
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects.check import CloseOp
@@ -24,6 +24,7 @@ from populus.dialects.data import ConstantOp
 from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.kernel import KernelOp, evaluated
+from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.control_flow import Control, Yield, read_by
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
@@ -115,7 +116,7 @@ def run_function(module: ModuleOp, inputs: Mapping[str, Array], observe: Observe
     Raises PopulusError for inputs that are missing, of another shape or element type, or not asked for, and as the ops do.
     """
     main = _function(module, function)
-    names = _names(main, "input_names") or [a.name_hint or f"input_{i}" for i, a in enumerate(main.body.block.args)]
+    names = input_names(main)
     if unknown := inputs.keys() - set(names):
         raise PopulusError(f"@{function} has no input '{min(unknown)}'; its inputs are {', '.join(names) or 'none'}")
     arrays: list[Array] = []
@@ -128,7 +129,7 @@ def run_function(module: ModuleOp, inputs: Mapping[str, Array], observe: Observe
             raise PopulusError(f"@{function}: the input '{name}' is {list(array.shape)} of {array.dtype}; {argument.type} is expected")
         arrays.append(array)
     results = _call(module, main, arrays, observe)
-    return dict(zip(_names(main, "output_names") or [f"output_{i}" for i in range(len(results))], results))
+    return dict(zip(output_names(main), results))
 
 
 def _function(module: ModuleOp, name: str) -> func.FuncOp:
@@ -136,13 +137,6 @@ def _function(module: ModuleOp, name: str) -> func.FuncOp:
         if isinstance(op, func.FuncOp) and op.sym_name.data == name:
             return op
     raise PopulusError(f"the module has no function @{name}")
-
-
-def _names(function: func.FuncOp, attribute: str) -> list[str]:
-    names = function.attributes.get(attribute)
-    if not isinstance(names, ArrayAttr):
-        return []
-    return [n.data for n in cast("ArrayAttr[Attribute]", names) if isinstance(n, StringAttr)]
 
 
 def _call(module: ModuleOp, function: func.FuncOp, arguments: Sequence[Array], observe: Observe | None) -> list[Array]:

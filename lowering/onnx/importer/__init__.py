@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
 
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto
+from populus.dialects.signature import state_names
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.build import Builder, Scope, hint, standard
 from populus.lowering.onnx.importer.read import read_tensor
@@ -92,8 +93,7 @@ def _module(
     results = [builder.output(o.name, scope) for o in graph.output]
     block.add_op(ReturnOp(*results))
     function = FuncOp("main", (types, [r.type for r in results]), Region(block))
-    function.attributes["input_names"] = ArrayAttr([StringAttr(i.name) for i in inputs])
-    function.attributes["output_names"] = ArrayAttr([StringAttr(o.name) for o in graph.output])
+    state_names(function, inputs=[i.name for i in inputs], outputs=[o.name for o in graph.output])
     open_names = [[_name(i, d) if n < 0 else "" for d, n in enumerate(_shape(t))] for i, t in zip(inputs, types)]
     if any(any(names) for names in open_names):
         function.attributes["dim_names"] = ArrayAttr([ArrayAttr([StringAttr(n) for n in names]) for names in open_names])

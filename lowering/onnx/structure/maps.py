@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
-from populus.dialects.maps import Map, note
+from populus.dialects.signature.map_outputs import Map, note
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import shape_of
 from populus.lowering.onnx.structure.place import Place, Rules

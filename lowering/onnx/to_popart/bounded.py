@@ -6,19 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, i1, i32, i64
+from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.bounded import Bounded
-from populus.dialects.bounded import bound as record_bound
 from populus.dialects.data import constant_value
+from populus.dialects.signature import output_names, state_names
+from populus.dialects.signature.valid_lengths import Bounded
+from populus.dialects.signature.valid_lengths import bound as record_bound
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float
 from populus.lowering.onnx.dynamic_sizes import Bound
-from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape, texts
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.tensor import element_positions, gathered, sliced
 
@@ -43,13 +44,13 @@ def give_counts(function: FuncOp, bounds: Mapping[SSAValue, Bound]) -> None:
     """What a function returns and is valid in part has its count returned too."""
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
-    names = texts(function.attributes.get("output_names")) or [f"output_{k}" for k in range(len(last.operands))]
+    names = output_names(function)
     for name, value in list(zip(names, last.operands)):
         if value in bounds:
             record_bound(function, Bounded(name, f"{name}.count", bounds[value].axis))
             names.append(f"{name}.count")
             last.operands = [*last.operands, count_of(bounds[value])]
-            function.attributes["output_names"] = ArrayAttr([StringAttr(n) for n in names])
+            state_names(function, outputs=names)
 
 
 def filled(c: Conversion, x: SSAValue, bound: Bound, fill: str) -> SSAValue:

@@ -22,7 +22,7 @@ from populus.dialects.data import ConstantOp
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
-from populus.dialects.signature import add_argument, add_results, expose, main_of, return_of, strings
+from populus.dialects.signature import add_argument, add_results, expose, input_names, main_of, output_names, return_of
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.control_flow import read_by
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, where
@@ -69,7 +69,7 @@ class PopartAutodiffPass(ModulePass):
         if not self.wrt and not self.sparse:
             raise PopulusError("wrt names what to differentiate with respect to, and is empty")
         expose(function, (*self.wrt, *self.sparse))
-        inputs = dict(zip(strings(function, "input_names"), function.body.block.args))
+        inputs = dict(zip(input_names(function), function.body.block.args))
         wrt = {name: inputs[name] for name in dict.fromkeys(self.wrt) if name not in self.sparse}
         for name, value in wrt.items():
             if not is_float(element_type_of(value.type)):
@@ -83,7 +83,7 @@ class PopartAutodiffPass(ModulePass):
         if self.loss is not None and all(isinstance(g.owner, ConstantOp) for g in gradients.values()):
             names = " or ".join(f"'{name}'" for name in (*wrt, *looked_up)[:3])
             raise NoGradient(f"nothing reaches {names} from the loss '{self.loss}' but through integers, conditions or step functions")
-        taken = set(strings(function, "output_names"))
+        taken = set(output_names(function))
         results = {_free(gradient_name(name), taken): gradients[value] for name, value in wrt.items()}
         b = Builder(InsertPoint.before(return_of(function)))
         for name, ops in looked_up.items():
@@ -94,7 +94,7 @@ class PopartAutodiffPass(ModulePass):
 
     def _seeds(self, function: FuncOp) -> list[Seed]:
         """The outputs that are differentiated with their gradients."""
-        names, values = strings(function, "output_names"), return_of(function).operands
+        names, values = output_names(function), return_of(function).operands
         given = dict(zip(names, values))
         chosen = (self.loss,) if self.loss is not None else self.outputs or tuple(n for n, v in given.items() if is_float(calls.element(v)))
         if not chosen:
@@ -107,7 +107,7 @@ class PopartAutodiffPass(ModulePass):
             if not is_float(calls.element(value)):
                 raise PopulusError(f"the output '{name}' is {value.type}; only floats have gradients")
             if self.loss is None:
-                taken = set(strings(function, "input_names"))
+                taken = set(input_names(function))
                 gradient = add_argument(function, _free(gradient_name(name), taken), value.type, "g")
             else:
                 if (elements := math.prod(calls.shape(value))) != 1:

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from populus.dialects.data import ConstantOp
-from populus.dialects.signature import strings
+from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
 
@@ -44,9 +44,9 @@ def kept(function: FuncOp, outputs: Iterable[str]) -> Report:
     """What is kept in a differentiated function whose own `outputs` are these; its other results are gradients."""
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
-    named = dict(zip(strings(function, "output_names"), last.operands))
+    named = dict(zip(output_names(function), last.operands))
     forward = _ancestors(named[name] for name in outputs)
-    inputs = dict(zip(function.body.block.args, strings(function, "input_names")))
+    inputs = dict(zip(function.body.block.args, input_names(function)))
     found: list[Kept] = []
     values = [*function.body.block.args, *(r for op in function.body.block.ops if op in forward for r in op.results)]
     own = {v for op in forward for v in op.operands} | {r for op in forward for r in op.results}

@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from xdsl.ir import Operation
 
 import populus
-from populus.dialects.bounded import trimmed
+from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.driver.pipeline import Pipeline

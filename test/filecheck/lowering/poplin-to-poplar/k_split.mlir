@@ -11,4 +11,4 @@ func.func @main(%a : tensor<1x1x8192xf32>, %b : tensor<1x8192x8xf32>) -> tensor<
 // CHECK:      poplar.family @matmul for (k = 8192 in [[K]] by 8, g = 1, m = 1, n = 8 by 8) on (k)
 // CHECK:        out c = [[P]][at k, g, m, n]
 // CHECK:      poplar.family @reduce {op = "add"}
-// CHECK:      poplar.stream_out {{.*}} to "output0" : !poplar.tensor<1x1x8xf32>
+// CHECK:      poplar.stream_out {{.*}} to "output_0" : !poplar.tensor<1x1x8xf32>

@@ -27,7 +27,7 @@ func.func @main(%a : tensor<1x256x64xf32>) -> (tensor<1x256x64xf32>, tensor<1x25
 // -----
 
 // nor where the program may write them,
-// CHECK: poplar.var "input1"
+// CHECK: poplar.var "b"
 // CHECK-NOT: copies
 func.func @main(%a : tensor<1x256x64xf32>, %b : tensor<1x64x64xf32>) -> tensor<1x256x64xf32> {
   %c = poplin.matmul %a, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>

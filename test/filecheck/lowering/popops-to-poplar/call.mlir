@@ -30,7 +30,7 @@ func.func @main(%x : tensor<16xf32>) -> tensor<16xf32> {
 // CHECK-NEXT: poplar.call @half(%y, %k, %z)
 // CHECK-NEXT: poplar.stream_out %z
 // MAP:        %x = poplar.param in "half.x" on [16 in 4 by 2] order [0]
-// MAP:        poplar.var "input0" on [16 in 4 by 2] order [0]
+// MAP:        poplar.var "x" on [16 in 4 by 2] order [0]
 // MAP:        %k = poplar.const {{.*}} on [16 in 4 by 2] order [0]
 
 // -----
