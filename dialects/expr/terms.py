@@ -199,6 +199,17 @@ def _nothing(y: Expr, *args: Expr) -> Sequence[Like | None]:
     return [None] * len(args)
 
 
+def _power_slopes(y: Expr, a: Expr, b: Expr) -> Sequence[Like | None]:
+    """Of a^b: `b a^(b - 1)` and `a^b log a`; 0 where a^b is constant around the point: b is 0, or a is 0 and b at least 0.
+
+    Without that, a factor 0 would meet an infinite one. Source: PyTorch, `pow_backward_self` and `pow_backward_exponent`.
+    """
+    if isinstance(b, Const):
+        return [0.0 if b.value == 0 else b * call("pow", a, b - 1), None]
+    of_a = select(0.0, b * call("pow", a, b - 1), equal(b, 0))
+    return [of_a, select(0.0, y * log(a), equal(a, 0) & (b >= 0))]
+
+
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
 FUNCTIONS: dict[str, Function] = {
@@ -244,7 +255,7 @@ FUNCTIONS: dict[str, Function] = {
     "neg": Function(1, lambda y, x: [-1]),
     "not": Function(1, _nothing, takes="bool", flops=0),
     "or": Function(2, _nothing, takes="bool", flops=0),
-    "pow": Function(2, lambda y, a, b: [b * call("pow", a, b - 1), select(y * log(maximum(a, 1e-38)), 0.0, a > 0)]),
+    "pow": Function(2, _power_slopes),
     "rem": Function(2, lambda y, a, b: [1, -trunc(a / b)], flops=3),  # sign of the dividend, as C's fmod
     "rsqrt": Function(1, lambda y, x: [y * inv(x) * -0.5], takes="float"),
     "select": Function(3, lambda y, a, b, c: [select(1, 0, c), select(0, 1, c), None], takes="any"),

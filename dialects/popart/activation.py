@@ -61,6 +61,14 @@ class GeluOp(UnaryOp):
             return 0.5 * x * (1.0 + expr.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
         return 0.5 * x * (1.0 + expr.erf(x * math.sqrt(0.5)))
 
+    def backward(self, g: Expr, x: Expr, y: Expr) -> Expr | list[Expr | None]:
+        if not self.tanh.value.data:
+            return calls.slopes(self.formula(), [calls.element(self.x)])
+        # Beyond 16, 1 - t^2 is 0 in every float type, and an x^2 that overflows would make NaN of it.
+        c, k = clamp(x, -16, 16), math.sqrt(2 / math.pi)
+        t = expr.tanh(k * (c + 0.044715 * (c * c * c)))
+        return g * (0.5 * (1.0 + t) + 0.5 * c * (1.0 - t * t) * (k * (1.0 + 3 * 0.044715 * (c * c))))
+
 
 @irdl_op_definition
 class HardSigmoidOp(UnaryOp):

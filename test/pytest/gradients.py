@@ -199,7 +199,8 @@ def page(found: Sequence[Outcome]) -> str:
         "`python test/pytest/gradients.py` writes this page. ONNX tags inputs and outputs of ops as differentiable; for each such op,",
         "its node tests that have floats there are run through `populus.vjp` in f64 (in f32 where the op is not defined on f64),",
         "with inputs moved off whole numbers, and the gradients are compared along random directions with central differences,",
-        "relative to the sum of the terms' sizes: 1e-5 in f64, 2e-2 in f32. What is not finite is left out of the comparison.",
+        "relative to the sum of the terms' sizes: 1e-5 in f64, 2e-2 in f32. What is not finite is left out of the comparison;",
+        "`test/pytest/test_gradient_points.py` has the gradients at 0, at infinity, at kinks and at the ends of domains.",
         "",
         "| op | since | with respect to | node tests that agree | the others |",
         "|---|---|---|---|---|",
@@ -212,7 +213,7 @@ def page(found: Sequence[Outcome]) -> str:
         wrt = ", ".join(i.name for i in schema.inputs if i.differentiation_category == DIFFERENTIABLE)
         reasons = dict.fromkeys(_reason(o) for o in mine if o.problem)
         lines.append(f"| {name} | {schema.since_version} | {wrt} | {len(good)} of {len(mine)} | {'; '.join(reasons)} |")
-    lines[7:7] = [f"Of {len(differentiable_ops())} ops, {agreeing} agree in every node test.", ""]
+    lines[8:8] = [f"Of {len(differentiable_ops())} ops, {agreeing} agree in every node test.", ""]
     return "\n".join(lines) + "\n"
 
 

@@ -112,8 +112,14 @@ def lp_pool(c: Conversion) -> Output:
     x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
     means = average(c, powers, True)
-    total = c.insert(popart.MulOp(means, c.scalar(math.prod(int(v) for v in c.get("kernel_shape")), x)))
-    return c.insert(popart.PowOp(total, c.scalar(1 / p, x)))
+    return _root(c, c.insert(popart.MulOp(means, c.scalar(math.prod(int(v) for v in c.get("kernel_shape")), x))), p)
+
+
+def _root(c: Conversion, total: SSAValue, p: float) -> SSAValue:
+    """`total^(1/p)`; at 0 no gradient, where the root's infinite slope would make NaN of the powers' slope 0. Source: PyTorch LPPool2d."""
+    none = c.insert(popart.EqualOp(total, c.scalar(0, total)))
+    root = c.insert(popart.PowOp(c.insert(popart.WhereOp(none, c.scalar(1, total), total)), c.scalar(1 / p, total)))
+    return c.insert(popart.WhereOp(none, total, root))
 
 
 def global_pool(kind: type[popart.ReduceMeanOp | popart.ReduceMaxOp]) -> Rule:
@@ -127,8 +133,7 @@ def global_pool(kind: type[popart.ReduceMeanOp | popart.ReduceMaxOp]) -> Rule:
 def global_lp_pool(c: Conversion) -> Output:
     x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
-    total = c.insert(popart.ReduceSumOp(powers, axes=tuple(range(2, len(shape(x)))), keep=True))
-    return c.insert(popart.PowOp(total, c.scalar(1 / p, x)))
+    return _root(c, c.insert(popart.ReduceSumOp(powers, axes=tuple(range(2, len(shape(x)))), keep=True)), p)
 
 
 def batch_norm(c: Conversion) -> Output | list[Output]:
