@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 
-def test_the_demo_goes_through_every_level_and_agrees_twice(populus):
+from populus.runtime.engine.native.run import program as native_program
+from populus.tools import demo
+from populus.tools.arrays import compare
+
+DEFINITIONS = "NumPy's definitions, with random weights"
+
+
+def test_the_demo_goes_through_every_level_and_agrees_twice(populus, monkeypatch):
+    expected = []
+    monkeypatch.setattr(demo, "compare", lambda found, wanted, *tolerances: expected.append(wanted) or compare(found, wanted, *tolerances))
     got = populus("demo", "--model", "light_squeezenet", "--tiles", "64")
     assert (got.status, got.err) == (0, "")
     assert [level for level in ("onnx", "popart", "popops", "poplar") if f"\n{level} " in got.out] == ["onnx", "popart", "popops", "poplar"]
     assert got.out.count(" agrees with ") == 2
     assert max(map(len, got.out.splitlines())) <= 80
+    [shares] = expected[1].values()  # of classes by drawn weights: were they 1 and 0, then nearly all programs would agree
+    assert shares.max() < 0.1
+    assert np.unique(shares).size > 500
+
+
+def test_without_machine_code_the_demo_compares_drawn_weights_only(populus, monkeypatch):
+    def absent(cpu):
+        raise ImportError
+
+    monkeypatch.setattr(native_program, "library", absent)
+    got = populus("demo", "--model", "light_squeezenet", "--tiles", "64")
+    assert (got.status, got.err) == (0, "")
+    assert "by the numpy engine" in got.out
+    assert "not compared with the output packaged with ONNX" in got.out
+    assert [line.partition(" with ")[2] for line in got.out.splitlines() if " agrees with " in line] == [DEFINITIONS]
 
 
 def test_the_parts_of_the_cycles_add_up(populus):
