@@ -74,8 +74,10 @@ def test_levels_are_compared_where_an_op_has_one_result():
 @pytest.mark.parametrize("causal", [False, True])
 def test_twelve_layers_are_one_that_is_called_twelve_times(causal: bool):
     model = transformer(layers=12, sequence=4, hidden=8, heads=2, feed_forward=16, causal=causal)
-    outlined = populus.compile(model, target="gc200", tiles=16)
-    plain = populus.compile(model, target="gc200", tiles=16, pipeline=Pipeline.named("inference").remove("popart-outline"))
+    # Machine code adds the products in one order; a BLAS does that in an order of the shapes, which layouts may change.
+    outlined = populus.compile(model, target="gc200", tiles=16, engine="native")
+    without = Pipeline.named("inference").remove("popart-outline")
+    plain = populus.compile(model, target="gc200", tiles=16, engine="native", pipeline=without)
     for level, call in (("popart", CallOp), ("popops", CallOp), ("poplar", poplar.CallOp)):
         module = outlined.module(level)
         calls = [op for op in module.walk() if isinstance(op, call)]
