@@ -24,7 +24,7 @@ from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.support.element_types import dtype_of, element_of
 from populus.dialects.table import context
 from populus.runtime.engine.native.codegen import object_cache
-from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.codegen.cpu import VARIABLE, machine
 from populus.runtime.engine.native.codegen.jit import Library, library
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.run import launch
@@ -268,6 +268,7 @@ def test_a_full_disk_or_an_interruption_leaves_nothing_and_the_next_run_goes_on(
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the CPU without vectors is an x86-64")
 def test_code_for_another_cpu_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
     compiled(tmp_path, monkeypatch)
     other = Library(machine("x86-64"))
     other.load([WORKER])

@@ -146,6 +146,14 @@ def test_threads_are_refused_where_there_is_one(populus: Command, tmp_path):
 LONG = DOUBLED.replace("repeat 300", "repeat 1000000000")
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT is an exception, which it is not in a process that was started under `nohup` or in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_an_interruption_ends_a_run_and_leaves_the_session_as_it_was():
     code = f"""
 import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
@@ -156,6 +164,7 @@ from populus.runtime.engine.native.run import launch
 from populus.runtime.engine.native.run import program as native_program
 launch.SHARED = launch.WOKEN = 0
 from populus.runtime.session import Session
+signal.signal(signal.SIGINT, signal.default_int_handler)
 long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)
 for _ in range(2):
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -171,7 +180,7 @@ for _ in range(2):
     assert time.perf_counter() - begun < 20
 
 
-def test_workers_whose_run_never_began_are_sent_home(shared, monkeypatch):
+def test_workers_whose_run_never_began_are_sent_home(shared, interruptible, monkeypatch):
     session = Session(parsed(DOUBLED), "native", threads=2)
     team: Team = session._program.team
     walk = team._walk
