@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-VARIABLE = "POPULUS_NATIVE_CPU"  # a CPU by LLVM's name, such as x86-64 or haswell, instead of the one at hand
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+
+VARIABLE = "POPULUS_NATIVE_CPU"  # one of CPUS instead of the CPU at hand
+
+# Levels of the x86-64 psABI. LLVM does not say what a name stands for, and kernels must know: a CPU without its features is another one.
+_V2 = "+cx16,+popcnt,+sahf,+sse3,+ssse3,+sse4.1,+sse4.2"
+_V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
+_V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+CPUS: dict[str, dict[str, str]] = {  # by architecture, and by LLVM's name: features
+    "x86_64": {"x86-64": "", "x86-64-v2": _V2, "x86-64-v3": _V3, "haswell": _V3, "x86-64-v4": _V4, "skylake-avx512": _V4},
+    "aarch64": {"generic": "+neon"},
+}
 
 
 def binding() -> Any:
@@ -48,14 +59,26 @@ class Machine:
         return {64: (8, 3), 32: (6, 2), 16: (6, 2) if "neon" in self.enabled else (4, 2)}[self.vector_bytes]
 
 
-@lru_cache(4)
 def machine(cpu: str | None = None) -> Machine:
-    """This machine; with `cpu`, or that name in the environment, as if it were such a one with no features beyond."""
+    """This machine; with `cpu`, or that name in the environment, as if it were such a one with no features beyond.
+
+    Raises PopulusError for a name that is none of this architecture's CPUS, and for a CPU with features that this one has not.
+    """
+    return _machine(cpu or os.environ.get(VARIABLE) or None)
+
+
+@lru_cache(16)
+def _machine(cpu: str | None) -> Machine:
     llvm = binding()
     version = str(importlib.import_module("llvmlite").__version__)
     triple = str(llvm.get_process_triple())
-    chosen = cpu or os.environ.get(VARIABLE)
-    if not chosen:
-        return Machine(triple, str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
-    features = {"haswell": "+avx,+avx2,+fma", "x86-64-v3": "+avx,+avx2,+fma"}.get(chosen, "")
-    return Machine(triple, chosen, features, version)
+    host = Machine(triple, str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
+    if cpu is None:
+        return host
+    known = CPUS.get(triple.partition("-")[0], {})
+    if cpu not in known:
+        raise PopulusError(f"{VARIABLE} = {cpu} is no CPU that code is made for here{did_you_mean(cpu, known)}")
+    chosen = Machine(triple, cpu, known[cpu], version)
+    if missing := sorted(chosen.enabled - host.enabled):
+        raise PopulusError(f"{VARIABLE} = {cpu}; this CPU, {host.cpu}, lacks {', '.join(missing)}")
+    return chosen

@@ -115,7 +115,7 @@ class Library:
         return found
 
 
-@lru_cache(4)
+@lru_cache(16)
 def _library(host: Machine) -> Library:
     return Library(host)
 
