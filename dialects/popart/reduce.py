@@ -190,6 +190,9 @@ class ReduceLogSumExpOp(_WideReduceOp):
     def reduction(self) -> str:
         return "add"
 
+    def after(self, s: Expr) -> Expr:
+        return self.narrowed(s)
+
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         x = calls.map(b, self.widened(Arg(1)), self.x)
         largest = calls.reduce(b, "max", x, self.dims())
