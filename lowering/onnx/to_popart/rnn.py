@@ -10,6 +10,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
+from populus.dialects.support import shapes
 from populus.dialects.support.control_flow import INDEX
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import tensor
@@ -24,6 +25,7 @@ Step: TypeAlias = Callable[[SSAValue, State], State]
 
 WRITTEN_OUT = 8  # steps: a longer sequence is a loop, so that the program does not grow with it
 
+GATES = {"RNN": "i", "GRU": "zrh", "LSTM": "iofc"}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 # Activations: the op, and ONNX's defaults for alpha and beta. Source: ONNX LSTM-22.
 ACTIVATIONS: dict[str, tuple[type[TensorOp], dict[str, float]]] = {
@@ -50,6 +52,21 @@ class _Layer:
         x = c.input(0)
         self.x = c.transpose(x, (1, 0, 2)) if self.batch_first else x
         self.steps, self.batch, _ = shape(self.x)
+        self._check()
+
+    def _check(self) -> None:
+        """Raises PopulusError for weights, biases and states of other shapes than ONNX's."""
+        directions, gates, n = 2 if self.c.get("direction") == "bidirectional" else 1, len(GATES[self.c.op.OP_TYPE]), self.hidden
+        rows = gates * n
+        state = (self.batch, directions, n) if self.batch_first else (directions, self.batch, n)
+        expected = {"W": (directions, rows, shape(self.x)[2]), "R": (directions, rows, n), "B": (directions, 2 * rows)}
+        expected |= {"sequence_lens": (self.batch,), "initial_h": state, "initial_c": state, "P": (directions, 3 * n)}
+        if (stated := self.c.get("hidden_size")) is not None and stated != n:
+            raise PopulusError(f"hidden_size is {stated}, and R is {shapes.text(shape(self.c.input(2)))}: {n} for each gate")
+        for parameter, value in zip(self.c.op.INPUTS[1:], self.c.inputs[1:]):
+            if value is not None and shape(value) != expected[parameter.name]:
+                wanted = shapes.text(expected[parameter.name])
+                raise PopulusError(f"{parameter.name} is {shapes.text(shape(value))}; {wanted} is expected, of {n} hidden elements")
 
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.c.insert(popart.AddOp(a, b))
