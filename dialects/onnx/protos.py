@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 LIKE_FIRST = frozenset(
     (name, version)
     for version, names in {
-        1: "Abs Add BatchNormalization Ceil Clip Div Dropout Elu Exp Floor HardSigmoid InstanceNormalization LeakyRelu Log Mul Neg PRelu "
-        "Reciprocal Relu Selu Sigmoid Sqrt Sub Tanh",
+        1: "Abs Add BatchNormalization Ceil Clip Div Dropout Elu Exp Floor HardSigmoid InstanceNormalization LeakyRelu Log Max Mean Min "
+        "Mul Neg PRelu Reciprocal Relu Selu Sigmoid Sqrt Sub Sum Tanh",
         9: "MeanVarianceNormalization",
         13: "MeanVarianceNormalization",
         18: "GroupNormalization",

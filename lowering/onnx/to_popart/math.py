@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import is_float
 from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, regular, shape
@@ -36,9 +37,18 @@ def variadic(kind: type[TensorOp]) -> Rule:
     """Several operands one after the other."""
 
     def rule(c: Conversion) -> Output:
-        return folded(c, kind, [v for v in c.inputs if v is not None])
+        return folded(c, kind, summands(c))
 
     return rule
+
+
+def summands(c: Conversion) -> list[SSAValue]:
+    """The inputs of Sum, Mean, Max and Min. Raises PopulusError where they differ in shape before opset 8, which broadcasts first."""
+    values = [v for v in c.inputs if v is not None]
+    if c.version < 8 and len({shape(v) for v in values}) > 1:
+        found = ", ".join(shapes.text(shape(v)) for v in values)
+        raise PopulusError(f"its inputs are {found}; equal shapes are expected before opset 8")
+    return values
 
 
 def folded(c: Conversion, kind: type[TensorOp], values: Sequence[SSAValue]) -> SSAValue:
@@ -49,7 +59,7 @@ def folded(c: Conversion, kind: type[TensorOp], values: Sequence[SSAValue]) -> S
 
 
 def mean(c: Conversion) -> Output:
-    total = folded(c, popart.AddOp, [v for v in c.inputs if v is not None])
+    total = folded(c, popart.AddOp, summands(c))
     return c.insert(popart.DivOp(total, c.scalar(len(c.inputs), total)))
 
 
