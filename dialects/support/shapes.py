@@ -87,19 +87,18 @@ def reshape(shape: Sequence[int], new: Sequence[int]) -> Shape:
 def window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil: bool = False) -> int:
     """How many windows fit: (size + before + after - ((kernel - 1) dilation + 1)) / stride + 1, rounded down.
 
-    `ceil`: rounded up, less windows that would start in the padding behind (ONNX, PyTorch).
-    Raises ShapeError where the kernel is larger than the padded input.
+    `ceil`: rounded up, less windows that would start in the padding behind (ONNX, PyTorch). Then a kernel may be larger than the
+    padded input, as long as it hangs over it by less than a stride.
+    Raises ShapeError where no window fits.
     Source: ONNX Conv-22, MaxPool-22.
     """
     reach = (kernel - 1) * dilation + 1
     room = size + before + after - reach
-    if room < 0:
-        raise ShapeError(f"a kernel that reaches {reach} does not fit {size} elements padded by {before} and {after}")
-    if not ceil:
-        return room // stride + 1
-    count = -(-room // stride) + 1
-    if (count - 1) * stride >= size + before:
+    count = (-(-room // stride) if ceil else room // stride) + 1
+    if ceil and (count - 1) * stride >= size + before:
         count -= 1
+    if count < 1:
+        raise ShapeError(f"a kernel that reaches {reach} does not fit {size} elements padded by {before} and {after}")
     return count
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
@@ -133,8 +133,8 @@ def evaluate_constant(op: OnnxOp, customs: Customs, given: Sequence[NDArray[Any]
     return found
 
 
-def converted_shapes(op: OnnxOp, customs: Customs, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[tuple[int, ...]]:
-    """The shapes of an op's results, from the ops that it becomes. Raises PopulusError if it cannot be converted."""
+def converted_types(op: OnnxOp, customs: Customs, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[Attribute]:
+    """The types of an op's results, from the ops that it becomes. Raises PopulusError if it cannot be converted."""
     from populus.lowering.onnx.to_popart import Converter
 
     function = FuncOp("scratch", ([handled(v.type) for v in op.operands], []))
@@ -149,7 +149,7 @@ def converted_shapes(op: OnnxOp, customs: Customs, known: Callable[[SSAValue], N
         Rewriter.replace_value_with_new_type(result, unknown)
     block.add_op(end := ReturnOp(*copy.results))
     Converter(customs).operation(copy, typed=False)
-    return [shape_of(v.type) for v in end.operands]
+    return [v.type for v in end.operands]
 
 
 def function_around(op: Operation) -> FuncOp | None:

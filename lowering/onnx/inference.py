@@ -18,10 +18,11 @@ from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
-from populus.dialects.support.element_types import element_of, tensor
+from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
 from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
 from populus.lowering.onnx.host_ops import MOVING, host_results
+from populus.lowering.onnx.misjudged import misjudged
 from populus.lowering.onnx.shape_arithmetic import evaluate
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
@@ -227,16 +228,18 @@ class Inference:
             return None
 
     def inferred(self, op: OnnxOp) -> list[Attribute]:
+        from populus.lowering.onnx.fold_constants import converted_types
+
+        if misjudged(op, self.known) and all(map(is_static, (v.type for v in op.operands))):
+            return converted_types(op, self.customs, self.known)
         types = infer_types(op, self.known)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
             types = [v.type for v in op.operands[: len(types)]]  # a gradient is like what it is of; ONNX has no inference for it
         merged = [r.type if _completes(r.type, t) else t for t, r in zip(types, op.results)]
         if op.DOMAIN == "ai.onnx.ml" and not all(map(is_static, merged)):
-            from populus.lowering.onnx.fold_constants import converted_shapes
-
-            # ONNX states no shapes for most of this domain: those of what they become are theirs.
-            shapes = converted_shapes(op, self.customs, self.known)
-            merged = list[Attribute](tensor(shape, _element(t, op)) for shape, t in zip(shapes, merged))
+            found = converted_types(op, self.customs, self.known)
+            # A label is a handle by then: the element types are ONNX's.
+            merged = list[Attribute](tensor(shape_of(f), _element(t, op)) for f, t in zip(found, merged))
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):
                 data = ", ".join(str(v.type) for v in op.operands)

@@ -16,6 +16,7 @@ from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.types import unknown
 from populus.dialects.signature import add_results, expose, main_of
 from populus.dialects.support.diagnostics import PopulusError, where
+from populus.lowering.onnx.misjudged import trains
 from populus.lowering.popart.training_names import updated_name
 
 TRAINS = 15  # the version of BatchNormalization that says whether it trains
@@ -46,9 +47,9 @@ class OnnxTrainingModePass(ModulePass):
             if node.OP_TYPE == "Dropout" and self.mode != "keep" and (node.VERSION >= 12 or self.mode == "train"):
                 _set_dropout(node, self.mode == "train")
             if node.OP_TYPE == "BatchNormalization":
-                if self.mode == "train" or (self.mode == "keep" and node.property("training_mode")):
+                if self.mode == "train" or (self.mode == "keep" and trains(node)):
                     updated.update(_trained(function, node, updated))
-                elif node.property("training_mode"):
+                elif trains(node):
                     _inferring(function, node)
         if updated:
             add_results(function, updated)
@@ -73,6 +74,7 @@ def _set_dropout(node: OnnxOp, train: bool) -> None:
 
 
 def _inferring(function: FuncOp, node: OnnxOp) -> None:
+    _unsaved(node)
     made = op_class("", "BatchNormalization", TRAINS).make(node.inputs, [unknown], _kept(node, "epsilon", "momentum"))
     for result, i in zip(node.results[1:], RUNNING):  # what is not measured does not move
         kept = node.inputs[i]
@@ -100,11 +102,19 @@ def _trained(function: FuncOp, node: OnnxOp, taken: dict[str, SSAValue]) -> dict
         names.append(name)
     if node.property("spatial") == 0:
         raise PopulusError(f"{where(node)}: spatial = 0 normalises each element by itself; that cannot be trained")
+    _unsaved(node)
     expose(function, names)
     properties = {**_kept(node, "epsilon", "momentum"), "training_mode": IntegerAttr(1, i64)}
     made = op_class("", "BatchNormalization", TRAINS).make(node.inputs, [unknown] * 3, properties)
     _replace(node, made)
     return {updated_name(name): made.results[i] for i, name in enumerate(names, 1)}
+
+
+def _unsaved(node: OnnxOp) -> None:
+    """Raises PopulusError where the statistics are read that a node before opset 14 saves for gradients."""
+    for i in range(3, len(node.outputs)):
+        if (saved := node.output(i)) is not None and saved.uses:
+            raise PopulusError(f"{where(node)}: its output {i} is read, a statistic that only gradients need; remove what reads it")
 
 
 def _name_of(value: SSAValue) -> str | None:

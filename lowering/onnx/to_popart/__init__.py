@@ -139,7 +139,8 @@ class Converter:
             if result is None or output is None:
                 assert result is None or not result.uses, op.name
             else:
-                assert not typed or output.type == result.type, f"{op.name} becomes {output.type}, ONNX says {result.type}"
+                if typed and output.type != result.type:
+                    raise PopulusError(f"its result is {result.type} by ONNX's inference, and {output.type} by what computes it")
                 output.name_hint = output.name_hint or result.name_hint
                 result.replace_all_uses_with(output)
         self.converted.append(op)

@@ -13,6 +13,7 @@ from populus.dialects import popart
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
+from populus.lowering.onnx.misjudged import trains
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 from populus.lowering.onnx.to_popart.scatter import Windows, pool_indices
 
@@ -53,21 +54,27 @@ def conv(c: Conversion) -> Output:
 
 
 def conv_transpose(c: Conversion) -> Output:
-    """`output_shape` and `auto_pad` choose the pads such that the output has that size. Source: ONNX ConvTranspose-22."""
+    """`output_shape` and `auto_pad` choose the pads such that the output has that size. Source: ONNX ConvTranspose-22.
+
+    What is wanted beyond the windows' reach is at the end, less than a stride; a kernel smaller than a stride is not padded.
+    """
     x, w = c.input(0), c.input(1)
     size, kernel = shape(x)[2:], shape(w)[2:]
     n = len(kernel)
     strides, dilations = spatial(c, "strides", n), spatial(c, "dilations", n)
     extra = [int(v) for v in c.get("output_padding") or [0] * n]
     mode, wanted = c.get("auto_pad") or "NOTSET", c.get("output_shape")
-    full = [s * (i - 1) + e + (k - 1) * d + 1 for s, i, e, k, d in zip(strides, size, extra, kernel, dilations)]
+    full = [shapes.transposed_window(i, k, s, d, 0, 0, e) for i, k, s, d, e in zip(size, kernel, strides, dilations, extra)]
+    total = None
     if wanted:
         target = [int(v) for v in wanted][-n:]
-        total = [f - t for f, t in zip(full, target)]
+        most = [f - e + s - 1 for f, e, s in zip(full, extra, strides)]
+        if any(t > m for t, m in zip(target, most)):
+            raise PopulusError(f"output_shape is {shapes.text(target)}; the windows of x reach {shapes.text(most)} at most")
+        extra = [max(e, t - f + e) for f, t, e in zip(full, target, extra)]
+        total = [max(f - t, 0) for f, t in zip(full, target)]
     elif mode in ("SAME_UPPER", "SAME_LOWER"):
-        total = [f - i * s for f, i, s in zip(full, size, strides)]
-    else:
-        total = None
+        total = [max(f - i * s, 0) for f, i, s in zip(full, size, strides)]
     if total is None:
         pads = [0] * 2 * n if mode == "VALID" else [int(v) for v in c.get("pads") or [0] * 2 * n]
     else:
@@ -92,27 +99,30 @@ def max_pool(c: Conversion) -> Output | list[Output]:
 
 
 def average_pool(c: Conversion) -> Output:
-    return average(c, c.input(0), bool(c.get("count_include_pad")))
-
-
-def average(c: Conversion, x: SSAValue, count_padding: bool) -> SSAValue:
-    kernel = [int(v) for v in c.get("kernel_shape")]
+    x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
-    ceil = bool(c.get("ceil_mode"))
-    return c.insert(
-        popart.AveragePoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=ceil, count_padding=count_padding)
-    )
+    lists = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
+    return c.insert(popart.AveragePoolOp(x, **lists, ceil=bool(c.get("ceil_mode")), count_padding=bool(c.get("count_include_pad"))))
 
 
 def lp_pool(c: Conversion) -> Output:
     """`(sum over the window of |x|^p)^(1/p)`: an average that counts padding, times the size of the window."""
-    if c.get("ceil_mode"):
-        raise PopulusError("ceil_mode is not supported")
     x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
-    means = average(c, powers, True)
-    return _root(c, c.insert(popart.MulOp(means, c.scalar(math.prod(int(v) for v in c.get("kernel_shape")), x))), p)
+    kernel = [int(v) for v in c.get("kernel_shape")]
+    strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
+    pads = padding(c, shape(x)[2:], kernel, strides, dilations)
+    if c.get("ceil_mode"):
+        # What hangs over the padding is never counted, so there is to be padding for it.
+        windows = shapes.windows(shape(x), kernel, strides, pads, dilations, ceil=True)
+        reach = [(w - 1) * s + (k - 1) * d + 1 for w, k, s, d in zip(windows, kernel, strides, dilations)]
+        before, behind = pads[: len(kernel)], pads[len(kernel) :]
+        pads = before + [max(q, r - n - p) for n, r, p, q in zip(shape(x)[2:], reach, before, behind)]
+    means = c.insert(
+        popart.AveragePoolOp(powers, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=False, count_padding=True)
+    )
+    return _root(c, c.insert(popart.MulOp(means, c.scalar(math.prod(kernel), x))), p)
 
 
 def _root(c: Conversion, total: SSAValue, p: float) -> SSAValue:
@@ -137,11 +147,9 @@ def global_lp_pool(c: Conversion) -> Output:
 
 
 def batch_norm(c: Conversion) -> Output | list[Output]:
-    """Inference only: statistics are inputs. Before opset 14 a node with one output infers, whatever `is_test` says."""
-    if c.get("training_mode"):
+    """A node that infers has its statistics as inputs. Before opset 14 one with outputs besides y trains, whatever `is_test` says."""
+    if trains(c.op):
         return batch_norm_training(c)
-    if any(c.used(i) for i in range(1, len(c.op.outputs))):
-        raise PopulusError("it gives the statistics of its batch (training), which before opset 14 is not supported; infer with it")
     x, *rest = (c.input(i) for i in range(5))
     outputs: list[Output] = [None] * (len(c.op.outputs) - 1)
     if c.get("spatial") == 0:
@@ -160,8 +168,11 @@ def batch_norm(c: Conversion) -> Output | list[Output]:
 def batch_norm_training(c: Conversion) -> list[Output]:
     """By the statistics of the batch, which move the running ones: `old momentum + new (1 - momentum)`.
 
-    Source: ONNX BatchNormalization-15.
+    Before opset 14 there are two outputs more: the batch's mean and `1 / sqrt(variance + epsilon)`, as onnxruntime has them; ONNX
+    says that they speed up gradients, and not what they are. Source: ONNX BatchNormalization-15, -9.
     """
+    if c.get("spatial") == 0:
+        raise PopulusError("spatial = 0 normalises each element by itself; that cannot be trained")
     x, scale, bias, mean, variance = (c.input(i) for i in range(5))
     axes = tuple(d for d in range(len(shape(x))) if d != 1)
     wide = element(mean)
@@ -179,6 +190,9 @@ def batch_norm_training(c: Conversion) -> list[Output]:
         return c.insert(popart.AddOp(kept, c.insert(popart.MulOp(new, c.scalar(1 - momentum, new)))))
 
     outputs: list[Output] = [y, moved(mean, own), moved(variance, spread)]
+    if len(c.op.outputs) > len(outputs):
+        deviation = c.insert(popart.SqrtOp(c.insert(popart.AddOp(spread, c.scalar(c.get("epsilon"), spread)))))
+        outputs += [own, c.insert(popart.ReciprocalOp(deviation))]
     return outputs[: len(c.op.outputs)]
 
 

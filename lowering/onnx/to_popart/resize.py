@@ -16,6 +16,7 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules
 from populus.lowering.onnx.to_popart.tensor import gathered
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -25,32 +26,42 @@ def upsample(c: Conversion) -> Output:
     factors = c.get("scales") or [float(v) for v in c.known(1)]
     for d, factor in enumerate(factors):
         n = shape(x)[d]
-        out = math.floor(n * factor)
-        x = _along(c, x, d, out, [i / factor for i in range(out)], c.get("mode"), "floor", factor)
+        out = _scaled(n, factor)
+        at = _coordinates("asymmetric", n, out, factor, None)
+        x = _along(c, x, d, at, c.get("mode"), "floor", factor)
     return x
 
 
 def resize(c: Conversion) -> Output:
-    """Source: ONNX Resize-19; -10 counts coordinates from the corner and rounds down."""
+    """Source: ONNX Resize-19; -10 counts coordinates from the corner and, where it shrinks, takes the element behind them."""
     x = c.input(0)
     rank = len(shape(x))
     output = c.op.output(0)
     assert output is not None
     axes = [shapes.axis(a, rank) for a in c.get("axes") or range(rank)]
-    sizes, given = shape(output), _scales(c, len(axes))
+    given = _scales(c, len(axes))
+    sizes = [shape(output)[a] for a in axes] if given is None else [_scaled(shape(x)[a], s) for a, s in zip(axes, given)]
     how = c.get("coordinate_transformation_mode") or "asymmetric"
-    rounding = c.get("nearest_mode") or "floor"
     region = [float(v) for v in c.known(1)] if how == "tf_crop_and_resize" and c.has(1) else [0.0] * len(axes) + [1.0] * len(axes)
-    outside: list[tuple[int, list[bool]]] = []
-    factors = given or _policy(c, [sizes[a] / shape(x)[a] if shape(x)[a] else 1.0 for a in axes], axes, shape(x))
-    for k, d in enumerate(axes):
-        n, out = shape(x)[d], sizes[d]
-        at = [_coordinate(how, i, n, out, factors[k], region[k], region[k + len(axes)]) for i in range(out)]
+    outside: list[tuple[int, NDArray[Any]]] = []
+    factors = given or _policy(c, [out / shape(x)[a] if shape(x)[a] else 1.0 for a, out in zip(axes, sizes)], axes, shape(x))
+    exact = given is None and (c.get("keep_aspect_ratio_policy") or "stretch") == "stretch"
+    for k, (d, out) in enumerate(zip(axes, sizes)):
+        n = shape(x)[d]
+        rounding = c.get("nearest_mode") or ("ceil" if factors[k] < 1 else "floor")
+        at = _coordinates(how, n, out, factors[k], out if exact else None, (region[k], region[k + len(axes)]))
         if how == "tf_crop_and_resize":
-            outside.append((d, [not 0 <= v <= n - 1 for v in at]))
+            outside.append((d, (at < 0) | (at > n - 1)))
         if how == "tf_crop_and_resize" or n != out or factors[k] != 1:
-            x = _along(c, x, d, out, at, c.get("mode"), rounding, factors[k])
+            x = _along(c, x, d, at, c.get("mode"), rounding, factors[k])
     return _filled(c, x, outside)
+
+
+def _scaled(n: int, scale: float) -> int:
+    """`floor(n scale)`, rounded to f32 before: 6 times the f32 nearest to 5/6 is 5. Source: onnxruntime; ONNX rounds in f64, to 4."""
+    import numpy as np
+
+    return math.floor(np.float32(n) * np.float32(scale))
 
 
 def _scales(c: Conversion, count: int) -> list[float] | None:
@@ -72,35 +83,47 @@ def _policy(c: Conversion, factors: list[float], axes: list[int], size: tuple[in
     return [min(found) if policy == "not_larger" else max(found)] * len(axes)
 
 
-def _coordinate(how: str, i: int, n: int, out: int, scale: float, start: float, end: float) -> float:
-    """Where element i of the result lies in the input. Source: ONNX Resize-19, coordinate_transformation_mode."""
-    length = scale * n  # which scales that are given need not make a whole number
+def _coordinates(
+    how: str, n: int, out: int, factor: float, exact: int | None, region: tuple[float, float] = (0.0, 1.0)
+) -> NDArray[np.float32]:
+    """Where each of `out` elements of the result lies among the n of the input; in f32, so that halves fall as onnxruntime's do.
+
+    `exact`: the size of the result, where that was given and not the factor. Source: ONNX Resize-19, coordinate_transformation_mode.
+    """
+    import numpy as np
+
+    scale, (start, end) = np.float32(factor), np.array(region, np.float32)
+    length = scale * np.float32(n) if exact is None else np.float32(exact)  # a factor need not make a whole number
+    i = np.arange(out, dtype=np.float32)
+    half = (i + np.float32(0.5)) / scale
     match how:
         case "half_pixel":
-            return (i + 0.5) / scale - 0.5
+            return half - np.float32(0.5)
         case "half_pixel_symmetric":
-            adjustment = out / length
-            return n / 2 * (1 - adjustment) + (i + 0.5) / scale - 0.5
+            offset = np.float32(n / 2) * (1 - np.float32(out) / length)
+            return (offset + (i.astype(np.float64) + 0.5) / float(scale) - 0.5).astype(np.float32)
         case "pytorch_half_pixel":
-            return (i + 0.5) / scale - 0.5 if out > 1 else 0.0
+            return half - np.float32(0.5) if out > 1 else np.zeros_like(i)
         case "align_corners":
-            return i * (n - 1) / (length - 1) if length != 1 else 0.0
+            return i * np.float32(n - 1) / (length - 1) if length != 1 else np.zeros_like(i)
         case "asymmetric":
             return i / scale
         case "tf_half_pixel_for_nn":
-            return (i + 0.5) / scale
+            return half
         case "tf_crop_and_resize":
-            return start * (n - 1) + i * (end - start) * (n - 1) / (length - 1) if length != 1 else 0.5 * (start + end) * (n - 1)
+            if length == 1:
+                return np.full_like(i, np.float32(0.5) * (start + end) * np.float32(n - 1))
+            return start * np.float32(n - 1) + i * (end - start) * np.float32(n - 1) / (length - 1)
         case _:
             raise PopulusError(f"coordinate_transformation_mode is '{how}', which Resize does not have")
 
 
-def _along(c: Conversion, x: SSAValue, d: int, out: int, at: list[float], mode: str, rounding: str, scale: float) -> SSAValue:
-    """x with `out` elements in dimension d, those at the coordinates `at`."""
+def _along(c: Conversion, x: SSAValue, d: int, at: NDArray[np.float32], mode: str, rounding: str, scale: float) -> SSAValue:
+    """x with those elements of dimension d that lie at the coordinates `at`."""
     n = shape(x)[d]
     if mode == "nearest":
-        return gathered(c, x, [min(max(_nearest(v, rounding), 0), n - 1) for v in at], d)
-    weights = _weights(c, n, at, mode, min(scale, 1.0) if c.get("antialias") else 1.0)
+        return gathered(c, x, [min(max(_nearest(float(v), rounding), 0), n - 1) for v in at], d)
+    weights = _weights(c, n, at.tolist(), mode, min(scale, 1.0) if c.get("antialias") else 1.0)
     kind = element(x) if is_float(element(x)) else f32
     last = len(shape(x)) - 1
     order = [e for e in range(last + 1) if e != d] + [d]
@@ -156,13 +179,13 @@ def _cubic(t: NDArray[Any], a: float) -> NDArray[Any]:
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
-def _filled(c: Conversion, x: SSAValue, outside: list[tuple[int, list[bool]]]) -> SSAValue:
+def _filled(c: Conversion, x: SSAValue, outside: list[tuple[int, NDArray[Any]]]) -> SSAValue:
     """x with the node's extrapolation value where a coordinate lies outside the input."""
     import numpy as np
 
     mask = np.zeros((1,) * len(shape(x)), np.bool_)
     for d, flags in outside:
-        mask = mask | np.array(flags).reshape([len(flags) if e == d else 1 for e in range(len(shape(x)))])
+        mask = mask | flags.reshape([len(flags) if e == d else 1 for e in range(len(shape(x)))])
     if not mask.any():
         return x
     return c.insert(popart.WhereOp(c.constant(mask), c.scalar(c.get("extrapolation_value"), x), x))

@@ -22,12 +22,23 @@ def identity(c: Conversion) -> Output:
 
 
 def result_shape(c: Conversion) -> Output:
-    """Reshape, Squeeze, Unsqueeze: the same elements in the shape that was inferred for the result."""
+    """Reshape, Unsqueeze, Squeeze of axes that are an input: the same elements in the shape that was inferred for the result."""
     output = c.op.output(0)
     assert output is not None
     if c.has(1):
         c.trusted(1)
     return c.reshape(c.input(0), shape(output))
+
+
+def squeeze(c: Conversion) -> Output:
+    """Before opset 11 ONNX's inference drops the wrong dimensions of axes that are not sorted."""
+    x, axes = c.input(0), c.list("axes")
+    if not axes:
+        return result_shape(c)
+    dropped = shapes.axes([int(a) for a in axes], len(shape(x)))
+    if any(shape(x)[d] != 1 for d in dropped):
+        raise PopulusError(f"x is {shapes.text(shape(x))}, of which dimensions {axes} are not all 1")
+    return c.reshape(x, shapes.reduced(shape(x), dropped, keep=False))
 
 
 def transpose(c: Conversion) -> Output:
@@ -316,7 +327,7 @@ RULES: Rules = {
     "Slice": slice_,
     "SpaceToDepth": space_to_depth,
     "Split": split,
-    "Squeeze": result_shape,
+    "Squeeze": squeeze,
     "Tile": tile,
     "Transpose": transpose,
     "Trilu": trilu,
