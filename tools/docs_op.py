@@ -90,10 +90,10 @@ def _questions() -> Iterator[tuple[str, str]]:
     for folder in ("dialects", "lowering", "runtime", "tools", "."):
         for path in sorted((ROOT / folder).rglob("*.py") if folder != "." else ROOT.glob("*.py")):
             source = path.read_text()
-            if (folder == "dialects" and path.name != "ops.py") or SUBJECTS.isdisjoint(re.findall(r"\w+", source)):
+            if (folder == "dialects" and path.name != "tensor_op.py") or SUBJECTS.isdisjoint(re.findall(r"\w+", source)):
                 continue
-            place = f"`{path.stem.replace('_', '-')}`" if folder == "lowering" and "(ModulePass)" in source else f"{folder}/{path.name}"
-            place = place.removeprefix("./")
+            made = re.search(r'^    name = "([a-z-]+)"$', source, re.MULTILINE) if "(ModulePass)" in source else None
+            place = f"`{made[1]}`" if made else path.relative_to(ROOT).as_posix()
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Attribute) and node.attr in CONSTANTS:
                     yield node.attr, place
