@@ -41,5 +41,6 @@ $(READY): requirements.txt pyproject.toml
 	@echo "== .venv from requirements.txt"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes populus 2> /dev/null # another project's, which would shadow ours
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

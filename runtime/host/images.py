@@ -20,12 +20,12 @@ LARGEST = 1 << 26  # pixels: what more would be made of few bytes is refused
 def decode(params: Mapping[str, Any], arrays: list[Array]) -> list[Array]:
     """The pixels of an encoded image, [height, width, channels]; an empty array if it cannot be decoded.
 
-    Raises PopulusError without Pillow (`pip install populus[images]`) and for more than 2^26 pixels. Source: ONNX ImageDecoder-20.
+    Raises PopulusError without Pillow (`pip install pillow`) and for more than 2^26 pixels. Source: ONNX ImageDecoder-20.
     """
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
-        raise PopulusError("images are decoded by Pillow, which is not installed; pip install 'populus[images]'") from error
+        raise PopulusError("images are decoded by Pillow, which is not installed; pip install pillow") from error
     format = params.get("pixel_format", "RGB")
     if format not in ("RGB", "BGR", "Grayscale"):
         raise PopulusError(f"pixel_format is '{format}'; RGB, BGR and Grayscale are expected")
