@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from zlib import crc32
@@ -24,6 +23,7 @@ from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
 from populus.dialects.signature.valid_lengths import Bounded, bounded, trimmed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
+from populus.dialects.support.guard import Guard
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
@@ -278,6 +278,8 @@ class Program:
         self._signature: Signature | None = None
         self._top = level
         self.cache: ProgramCache | None = None
+        self._session: Session | None = None
+        self._making = Guard()  # a level, the signature, the session: each is made by one thread
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
         """Compiles down to the program's level, or takes from the cache what was. Raises PopulusError."""
@@ -303,7 +305,11 @@ class Program:
         return True
 
     def run(self, inputs: Mapping[str, Any]) -> Arrays:
-        """The outputs by name. Raises PopulusError for inputs that are not the model's."""
+        """The outputs by name, as arrays that are the caller's own. Raises PopulusError for inputs that are not the model's.
+
+        Any number of threads may run one program: on an engine they wait for each other, above it they do not. Programs of their own
+        run at the same time. Inputs are read until this returns, and not afterwards.
+        """
         return self.run_at(self.level, inputs)
 
     def spread(self, inputs: Mapping[str, Any], orders: int = 20) -> dict[str, float]:
@@ -353,7 +359,9 @@ class Program:
         if level not in LEVELS:
             raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
         if level not in self._modules:
-            self._modules[level] = self._compiled(level)
+            with self._making.lock:
+                if level not in self._modules:
+                    self._modules[level] = self._compiled(level)
         return self._modules[level]
 
     def kernels(self) -> list[str]:
@@ -373,12 +381,16 @@ class Program:
             self._signature = Signature(_types(self.session.inputs), _types(self.session.outputs))
         return self._signature
 
-    @cached_property
+    @property
     def session(self) -> Session:
-        """The engine with the program loaded into it."""
+        """The engine with the program loaded into it, when it is first asked for."""
         from populus.runtime.session import Session
 
-        return Session(self.module("poplar"), engine=self.engine, sample=self.sample or 0, threads=self.threads)
+        if self._session is None:
+            with self._making.lock:
+                if self._session is None:
+                    self._session = Session(self.module("poplar"), engine=self.engine, sample=self.sample or 0, threads=self.threads)
+        return self._session
 
     def _compiled(self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None) -> ModuleOp:
         ctx = self.source.context()
@@ -423,9 +435,12 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
 
         values = run_reference(model, inputs)
         return {name: values[name] for name in program.signature.outputs if name in values}
+    import numpy as np
+
     from populus.runtime.interpreter import run_function
 
-    return run_function(program.module(level), inputs)
+    found = run_function(program.module(level), inputs)
+    return {name: np.array(array) for name, array in found.items()}  # which may be inputs or constants
 
 
 def level_of(module: ModuleOp) -> str:

@@ -80,10 +80,10 @@ class Builder:
         return argument
 
     def constant(self, array: ArrayLike, name: str = "") -> SSAValue:
-        """An array as a value."""
+        """An array, as it is now, as a value."""
         import numpy as np
 
-        op = constant(np.asarray(array), name)
+        op = constant(np.array(array), name)
         op.location = named(name) if name else call_site()
         self._block.add_op(op)
         if name:

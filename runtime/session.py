@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.guard import Guard
 from populus.runtime.engine.program import Observer, Program
 
 if TYPE_CHECKING:
@@ -71,15 +73,15 @@ ENGINES: dict[str, Callable[[GraphOp, Options], Program]] = {"auto": _auto, "nat
 
 
 class Session:
-    """Runs the one `poplar.graph` of a module, as often as you like, in one thread at a time.
+    """Runs the one `poplar.graph` of a module, as often as you like, from any threads: runs are one after the other.
 
     `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `native`, which runs machine code; `numpy`; `strict`,
     which runs vertex by vertex and checks each; or `auto`: native, but numpy for small programs and where no code can be made.
     `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each execute; None or 0: no
     sample. `seed`: of the order of vertices and of the sample. `threads`: how many the native engine runs on; without it
     POPULUS_THREADS, else as many as there are CPUs for this process. Results do not depend on it. `views`: outputs are views of
-    the program's memory, which the next run overwrites, rather than new arrays (not on `strict`). Raises PopulusError for an
-    engine or an op that there is not.
+    the program's memory, which the next run overwrites, rather than new arrays (not on `strict`); such a session is for one thread.
+    Raises PopulusError for an engine or an op that there is not.
     """
 
     def __init__(
@@ -95,6 +97,9 @@ class Session:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)
         self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views))
+        self._running = Guard()
+        self._views = views
+        self._owner: Thread | None = None  # of the views that it gives
 
     @property
     def engine(self) -> str:
@@ -117,10 +122,27 @@ class Session:
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
         """The outputs by name, as new arrays unless the session gives views; inputs are left as they are.
 
+        Threads that call it at the same time wait for each other. Inputs are read until it returns.
         `observe(step, written)` is called after each execute, copy, stream in and host call with [(view, copy of its content)].
-        Raises PopulusError for inputs that are missing, unknown, or of another shape or dtype, and for what a step refuses.
+        Raises PopulusError for inputs that are missing, unknown, or of another shape or dtype, and for what a step refuses; also
+        where an observer runs the session that it observes, and where a second thread runs a session of views.
         """
-        return self._program.run({name: self._input(name, inputs) for name in self._known(inputs)}, observe)
+        given = {name: self._input(name, inputs) for name in self._known(inputs)}
+        if self._running.mine:
+            raise PopulusError("the program is in a run that this thread has not finished; run it after that, or load another session")
+        with self._running.lock:
+            if self._views:
+                self._claim()
+            return self._program.run(given, observe)
+
+    def _claim(self) -> None:
+        """Raises PopulusError if another thread has views of this memory."""
+        self._owner = self._owner or current_thread()
+        if self._owner is not current_thread():
+            raise PopulusError(
+                f"the outputs of this session are views of its memory, which thread '{self._owner.name}' reads; "
+                "load a session for each thread"
+            )
 
     def profile(self) -> Profile:
         """Tiles, bytes and cycles of the program, by the machine's cost model."""

@@ -235,16 +235,17 @@ class Program(ABC):
         self.body = self._block(self.graph.body.block)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> Arrays:
-        """The outputs by name, as new arrays. `inputs` have the shapes and dtypes that `self.inputs` says."""
+        """The outputs by name, as new arrays. `inputs` have the shapes and dtypes that `self.inputs` says. For one thread at a time."""
         self.given, self.results = dict(inputs), {}
-        with np.errstate(all="ignore"):
-            if observe is None:
-                self.walk()
-            else:
-                self.body.observed(observe)
-        self.given = {}
-        results, self.results = self.results, {}
-        return results
+        try:
+            with np.errstate(all="ignore"):
+                if observe is None:
+                    self.walk()
+                else:
+                    self.body.observed(observe)
+            return self.results
+        finally:
+            self.given, self.results = {}, {}
 
     def walk(self) -> None:
         """Runs the graph."""
