@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 from weakref import WeakValueDictionary
 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, TensorType
@@ -26,6 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
+from populus.dialects.support.guard import Guard
 from populus.dialects.support.mmap_file import Mapped, mapped
 
 if TYPE_CHECKING:
@@ -38,13 +39,22 @@ PIECE = 4 << 20  # bytes of a file that are hashed at a time
 INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
 
 
+class Content(NamedTuple):
+    """The bytes of a blob, the file that they are mapped from, and what makes them again where they were let go."""
+
+    bytes: NDArray[np.uint8] | None
+    file: Mapped | None
+    restore: Callable[[], NDArray[np.uint8]] | None
+
+
 class Blob:
     """Bytes outside the IR, equal when their content is.
 
     `bytes` is None while only the hash was read from a text. They may be a mapped file's, or have been let go by `release`.
+    What is let go by the program of one thread another may be reading: the content changes as one value.
     """
 
-    __slots__ = ("__weakref__", "_bytes", "_file", "_key", "_restore", "_sample")
+    __slots__ = ("__weakref__", "_content", "_key", "_sample")
 
     def __init__(self, key: str | None, bytes: NDArray[np.uint8] | None):
         assert key is not None or bytes is not None
@@ -57,36 +67,39 @@ class Blob:
         if self._key is None:
             content = self.bytes
             assert content is not None
-            self._key = _key(content, self._file)
-            _BLOBS.setdefault(self._key, self)
+            self._key = _key(content, self._content.file)
+            with _NAMING.lock:
+                _BLOBS.setdefault(self._key, self)
         return self._key
 
     @property
     def bytes(self) -> NDArray[np.uint8] | None:
         """The content. Raises PopulusError if it was a file's that has changed."""
-        if self._bytes is None and self._restore is not None:
-            content = self._restore()
-            assert _sample(content) == self._sample, self
-            self.bytes = content
-        if self._file is not None and self._bytes is not None:
-            self._file.touch(self._bytes.size)
-            self._file.fetch()
-        return self._bytes
+        found = self._content
+        if found.restore is not None:
+            bytes = found.restore()
+            assert _sample(bytes) == self._sample, self
+            self.bytes = bytes
+            return bytes
+        if found.file is not None and found.bytes is not None:
+            found.file.touch(found.bytes.size)
+            found.file.fetch()
+        return found.bytes
 
     @property
     def is_gone(self) -> bool:
         """Whether only the hash is there."""
-        gone = self._bytes is None and self._restore is None
-        return gone or (self._file is not None and self._file.changed)
+        found = self._content
+        return (found.bytes is None and found.restore is None) or (found.file is not None and found.file.changed)
 
     def release(self, restore: Callable[[], NDArray[np.uint8]]) -> None:
         """Lets go of the content, which somebody has in another form; `restore` makes it again."""
-        self._bytes, self._file, self._restore = None, None, restore
+        self._content = Content(None, None, restore)
 
     @bytes.setter
     def bytes(self, bytes: NDArray[np.uint8] | None) -> None:
-        self._bytes, self._file, self._restore = bytes, None if bytes is None else mapped(bytes), None
         self._sample = None if bytes is None else _sample(bytes)
+        self._content = Content(bytes, None if bytes is None else mapped(bytes), None)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -95,8 +108,9 @@ class Blob:
             return False
         if self._sample is not None and other._sample is not None and self._sample != other._sample:
             return False
-        if self._bytes is not None and other._bytes is not None and (self._key is None or other._key is None):
-            return self._bytes.data == other._bytes.data
+        mine, theirs = self._content.bytes, other._content.bytes
+        if mine is not None and theirs is not None and (self._key is None or other._key is None):
+            return mine.data == theirs.data
         return self.key == other.key
 
     def __hash__(self) -> int:
@@ -112,16 +126,18 @@ SAMPLES = 61
 
 _BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()
 """Those whose hash is known."""
+_NAMING = Guard()
 
 
 def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
     """The one blob of this key, with its bytes filled in if they were missing, or those of a file that has changed."""
-    blob = _BLOBS.get(key)
-    if blob is None:
-        blob = _BLOBS[key] = Blob(key, bytes)
-    elif blob.is_gone:
-        blob.bytes = bytes
-    return blob
+    with _NAMING.lock:
+        blob = _BLOBS.get(key)
+        if blob is None:
+            blob = _BLOBS[key] = Blob(key, bytes)
+        elif blob.is_gone:
+            blob.bytes = bytes
+        return blob
 
 
 def store(array: NDArray[Any]) -> Blob:

@@ -11,7 +11,6 @@ import re
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
@@ -44,6 +43,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.types import UnknownType, spelled
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.guard import once
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
@@ -269,7 +269,7 @@ def op_name(domain: str, op_type: str, version: int) -> str:
     return f"onnx.{prefix}{op_type}_{version}"
 
 
-@lru_cache(None)
+@once
 def op_class(domain: str, op_type: str, opset: int) -> type[OnnxOp]:
     """The op class of `op_type` as opset `opset` of `domain` means it.
 
@@ -292,7 +292,7 @@ def op_class(domain: str, op_type: str, opset: int) -> type[OnnxOp]:
     return _make(domain, op_type, schema.since_version)
 
 
-@lru_cache(None)
+@once
 def _make(domain: str, op_type: str, version: int) -> type[OnnxOp]:
     import onnx.defs
 

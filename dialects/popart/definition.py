@@ -10,7 +10,6 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, f64, i1, i64
@@ -33,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.support.constraints import OneOf, TensorOf, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.guard import once
 from populus.dialects.support.tensor_op import Plain, attribute
 
 RESERVED_DOMAINS = frozenset(
@@ -187,7 +187,7 @@ def _shortest(value: float, type: Attribute) -> float:
     return float(str(np.float32(value))) if type == f32 else value
 
 
-@lru_cache(None)
+@once
 def definition_of(op: type[PopartOp]) -> Definition:
     """What the class says. Raises PopulusError, naming class and part, for one that lacks a part or states it wrongly."""
     title = f"class {op.__name__}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.guard import Guard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,8 @@ class Mapped:
     def __init__(self, path: str, map: mmap.mmap):
         self._path, self._map = path, map
         self._stamp = _stamp(path)
-        _MAPPED.add(self)
+        with _LISTING.lock:
+            _MAPPED.add(self)
 
     def touch(self, bytes: int) -> None:
         """To be said before so many bytes are read. Raises PopulusError if the file is not what it was."""
@@ -51,13 +53,15 @@ class Mapped:
 
 
 _MAPPED: WeakSet[Mapped] = WeakSet()
+_LISTING = Guard()
 _read = [0]
 
 
 def release() -> None:
     """Gives back the pages of all mapped files."""
-    for mapped in _MAPPED:
-        mapped.release()
+    with _LISTING.lock:
+        for mapped in _MAPPED:
+            mapped.release()
 
 
 def mapped(array: NDArray[Any]) -> Mapped | None:

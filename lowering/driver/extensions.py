@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
@@ -30,6 +29,7 @@ from populus.dialects.poplar.target import Target, is_ours, make_target
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.guard import Guard, once
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.popart.rewriting import Pattern
 from populus.lowering.popart.rewriting import register as register_patterns
@@ -93,10 +93,11 @@ def load(path: str | os.PathLike[str]) -> Extension:
     Raises PopulusError with file and line if the file fails, if it defines nothing, or naming the class and its part if an op lacks one,
     has a reserved domain without `OVERRIDES = True`, or a name or identity that another has.
     """
-    return _collected(os.fspath(path), _run(Path(path)))
+    with _LOADING.lock:
+        return _collected(os.fspath(path), _run(Path(path)))
 
 
-@cache
+@once
 def installed() -> tuple[Extension, ...]:
     """What installed packages bring in, by entry points of the group `populus.ops`. Raises PopulusError naming a package that fails."""
     found: list[Extension] = []
@@ -112,6 +113,7 @@ def installed() -> tuple[Extension, ...]:
 
 
 _KEPT: dict[str, str | None] = {}  # file -> the target of its kernels
+_LOADING = Guard()  # a file is run by one thread, and what it defines is told to the tables by one
 
 
 def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
@@ -123,19 +125,20 @@ def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     """
     if target is not None:
         make_target(target)
-    extension = load(path)
-    name = str(Path(path).resolve())
-    ctx = Context()
-    for other in known():
-        if str(Path(other.path).resolve()) != name:
-            other.register(ctx)
-    extension.register(ctx)
-    from populus.lowering.onnx.op_schema import register
+    with _LOADING.lock:
+        extension = load(path)
+        name = str(Path(path).resolve())
+        ctx = Context()
+        for other in known():
+            if str(Path(other.path).resolve()) != name:
+                other.register(ctx)
+        extension.register(ctx)
+        from populus.lowering.onnx.op_schema import register
 
-    for definition in extension.definitions():
-        register(definition)
-    _KEPT[name] = target
-    return extension
+        for definition in extension.definitions():
+            register(definition)
+        _KEPT[name] = target
+        return extension
 
 
 def add(path: str | os.PathLike[str], target: str | None = None) -> Extension:
@@ -158,7 +161,7 @@ def forget(path: str | os.PathLike[str]) -> None:
 
 def known() -> tuple[Extension, ...]:
     """What is known without being asked for: of installed packages, and of files that are kept, as these are now."""
-    return (*installed(), *(replace(load(path), only=target) for path, target in _KEPT.items()))
+    return (*installed(), *(replace(load(path), only=target) for path, target in list(_KEPT.items())))
 
 
 def _collected(name: str, module: ModuleType) -> Extension:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 
+_WRITERS = itertools.count()  # several threads may write one file; the last to end it stays
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
@@ -24,7 +27,7 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
     Raises PopulusError if the folder cannot be written to.
     """
     target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f"{target.name}.{os.getpid()}.{next(_WRITERS)}.partial")
     try:
         yield partial
         partial.replace(target)

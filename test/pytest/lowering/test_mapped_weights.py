@@ -129,7 +129,7 @@ def test_a_packed_constant_is_let_go_and_comes_back_bit_for_bit():
     before = [op.array().copy() for op in constants]
     image = {"x": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype("f4")}
     found = native.run(image)["y"]
-    assert sum(op.value.data._bytes is None for op in constants) == 4
+    assert sum(op.value.data._content.bytes is None for op in constants) == 4
     expected = Session(native.module("poplar"), "numpy").run(image)["y"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     for op, array in zip(constants, before, strict=True):

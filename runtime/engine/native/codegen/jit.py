@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from populus.dialects.support.guard import Guard, once
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import Machine, binding, machine
 
@@ -70,6 +72,22 @@ def object_code(text: str, host: Machine) -> bytes:
     return bytes(target.emit_object(module))
 
 
+# LLVM is entered by one thread. A fork waits until it has left: what LLVM itself has locked would stay so in the child.
+_LLVM = Guard()
+
+
+def _enter() -> None:
+    _LLVM.lock.acquire()
+
+
+def _leave() -> None:
+    _LLVM.lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_enter, after_in_parent=_leave, after_in_child=_leave)
+
+
 class Library:
     """The compiled kernels of a process, for one machine. Code stays where it is until the process ends."""
 
@@ -81,7 +99,13 @@ class Library:
 
     def load(self, kernels: Iterable[Kernel]) -> None:
         """Makes the functions callable, from the cache where they are there."""
-        missing = {k.name: k for k in kernels if k.name not in self._addresses}
+        wanted = {k.name: k for k in kernels}
+        if all(name in self._addresses for name in wanted):
+            return
+        with _LLVM.lock:
+            self._load({name: kernel for name, kernel in wanted.items() if name not in self._addresses})
+
+    def _load(self, missing: Mapping[str, Kernel]) -> None:
         if not missing:
             return
         llvm = binding()
@@ -115,7 +139,7 @@ class Library:
         return found
 
 
-@lru_cache(16)
+@once
 def _library(host: Machine) -> Library:
     return Library(host)
 

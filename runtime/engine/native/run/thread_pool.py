@@ -6,12 +6,12 @@ import contextlib
 import ctypes
 import os
 import threading
-from functools import lru_cache
 from queue import SimpleQueue
 
 import numpy as np
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.guard import once
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.run.step_loop import STATE_WORDS, TICKET, WALK, WORKER, YIELD
 
@@ -99,7 +99,7 @@ def _yield_address() -> int:
     return 0
 
 
-@lru_cache(16)
+@once
 def team(library: Library, size: int) -> Team:
     """The team of this size, which all programs share."""
     return Team(library, size)
