@@ -7,13 +7,16 @@ session.export("trained.onnx")
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from populus import checkpoint as checkpoints
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.guard import Guard
 from populus.lowering.driver.files import in_file
 from populus.samples import Samples
 from populus.training import TrainingSession
@@ -66,7 +69,8 @@ def train(
     folder to go on from, if there is something in it, and to write to at the end of each epoch and after each `every` steps;
     resumed training is to the bit what it had been without interruption. `places`: what errors call the data. `report` is told of
     each step, `each_epoch` of the end of each epoch, and `warn` of damaged checkpoints that are passed over. `options` are those of
-    `TrainingSession`. Raises PopulusError, and NotFinite where training diverges.
+    `TrainingSession`. Threads may train at the same time, each with a folder of checkpoints of its own.
+    Raises PopulusError, and NotFinite where training diverges.
     """
     given = {**(hyper or {}), **({} if lr is None else {"lr": lr})}
     session = TrainingSession(model, loss=loss, optimizer=optimizer, batch=batch, hyper=given, seed=seed, **options)
@@ -79,15 +83,39 @@ def train(
     if epochs < 1:
         raise PopulusError(f"epochs = {epochs}; at least 1 is expected")
     settings = {"samples": len(known), "seed": seed}
-    if checkpoint is not None:
-        newest, skipped = checkpoints.read_newest(checkpoint)
-        for line in skipped:
-            (warn or _ignore)(f"{line}; going on from the one before")
-        if newest is not None:
-            with in_file(checkpoint):
-                session.restore(newest, settings)
-    _Run(session, known, held, per_epoch, epochs, seed, schedule, report, each_epoch, checkpoint, every, settings, session.hyper["lr"]).go()
+    rate = session.hyper["lr"]
+    run = _Run(session, known, held, per_epoch, epochs, seed, schedule, report, each_epoch, checkpoint, every, settings, rate)
+    with _alone_in(checkpoint):
+        if checkpoint is not None:
+            newest, skipped = checkpoints.read_newest(checkpoint)
+            for line in skipped:
+                (warn or _ignore)(f"{line}; going on from the one before")
+            if newest is not None:
+                with in_file(checkpoint):
+                    session.restore(newest, settings)
+        run.go()
     return session
+
+
+_FOLDERS: set[Path] = set()  # that trainings of this process write to
+_CHOOSING = Guard()
+
+
+@contextmanager
+def _alone_in(folder: str | os.PathLike[str] | None) -> Generator[None, None, None]:
+    """Raises PopulusError if another thread trains into this folder of checkpoints: each would go on from the other's."""
+    if folder is None:
+        yield
+        return
+    place = Path(folder).resolve()
+    with _CHOOSING.lock:
+        if place in _FOLDERS:
+            raise PopulusError(f"{os.fspath(folder)}: another thread trains into this folder; give each training a folder of its own")
+        _FOLDERS.add(place)
+    try:
+        yield
+    finally:
+        _FOLDERS.discard(place)
 
 
 def _ignore(line: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from populus.api import Program
 from populus.dialects.onnx.types import dimension_name, is_open
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.guard import Guard
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -20,11 +21,20 @@ if TYPE_CHECKING:
 KEPT = 16  # programs; that which was used longest ago goes first
 
 
+class _Place:
+    """Of one size: the program, once there is one, and who may compile it."""
+
+    def __init__(self) -> None:
+        self.compiling = Guard()
+        self.program: Program | None = None
+
+
 class OpenProgram(Program):
     """What `compile` gives for a model with open dimensions: `run` takes inputs of any size that the model allows.
 
     `names`: of each input, in order, its open dimensions by position. `specialise` compiles for sizes by name. What is of one
-    program (levels, profile, signature) is asked of `sized(n=..)`.
+    program (levels, profile, signature) is asked of `sized(n=..)`. Threads that want one new size wait for the one that compiles it;
+    sizes that are there do not wait.
     """
 
     def __init__(
@@ -39,7 +49,8 @@ class OpenProgram(Program):
         super().__init__(source, pipeline, engine, level)
         self.names = names
         self.specialise = specialise
-        self._kept: OrderedDict[tuple[tuple[str, int], ...], Program] = OrderedDict()
+        self._kept: OrderedDict[tuple[tuple[str, int], ...], _Place] = OrderedDict()
+        self._keeping = Guard()
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
         """Reads the model; there is nothing to compile before sizes are known. Raises PopulusError."""
@@ -48,12 +59,30 @@ class OpenProgram(Program):
     def sized(self, **sizes: int) -> Program:
         """The program for these sizes of dimensions, compiled if it is not kept. Raises PopulusError."""
         key = tuple(sorted(sizes.items()))
-        if key not in self._kept:
-            self._kept[key] = self.specialise(sizes)
-            if len(self._kept) > KEPT:
+        with self._keeping.lock:
+            if key not in self._kept:
+                self._kept[key] = _Place()
+            place = self._kept[key]
+            self._kept.move_to_end(key)
+        if place.program is None:
+            with place.compiling.lock:
+                if place.program is None:
+                    place.program = self._compiled_at(key, place)
+        return place.program
+
+    def _compiled_at(self, key: tuple[tuple[str, int], ...], place: _Place) -> Program:
+        """The program of a place, which is kept only if it can be compiled."""
+        try:
+            made = self.specialise(dict(key))
+        except BaseException:
+            with self._keeping.lock:
+                if self._kept.get(key) is place:
+                    del self._kept[key]
+            raise
+        with self._keeping.lock:
+            while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        return made
 
     def sized_for(self, inputs: Mapping[str, Any]) -> Program:
         """The program for the sizes of these inputs. Raises PopulusError for one that is missing, or that disagrees with another."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from populus.api import Program, compile
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_of, tensor
+from populus.dialects.support.guard import Guard
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.onnx.training_mode import OnnxTrainingModePass
@@ -118,13 +118,19 @@ class Programs:
     def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: Mapping[str, Any]):
         self.recipe = recipe
         self._model, self._options = model, dict(options)
+        self._forward: Program | None = None
+        self._making = Guard()
         self.step = compile(model, pipeline=recipe.pipeline(), **self._options)
         self.update = self.step if recipe.accumulate == 1 else self._updating(weights)
 
-    @cached_property
+    @property
     def forward(self) -> Program:
         """Compiled when it is first asked for."""
-        return compile(self._model, pipeline=self.recipe.evaluation((*self.recipe.weights, *self.statistics)), **self._options)
+        with self._making.lock:
+            if self._forward is None:
+                pipeline = self.recipe.evaluation((*self.recipe.weights, *self.statistics))
+                self._forward = compile(self._model, pipeline=pipeline, **self._options)
+            return self._forward
 
     @property
     def statistics(self) -> list[str]:

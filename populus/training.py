@@ -15,6 +15,7 @@ from populus import checkpoint as checkpoints
 from populus.checkpoint import Checkpoint
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
+from populus.dialects.support.guard import Guard
 from populus.lowering.driver.files import replacing
 from populus.lowering.popart.loss import IDENTITY, LABELS, LOSS_NAMES, LOSSES_EACH
 from populus.lowering.popart.optimize import optimizer_of
@@ -50,6 +51,10 @@ class TrainingSession:
     element of them. `loss_scale`: a number, or `auto`; for models of 16 bits. `seed`: of what is dropped. `recompute`: into how many
     parts to split the model, of which all but the last are computed again for their gradients instead of kept; 0 chooses.
     The rest is as in `compile`.
+
+    One thread takes steps, for what comes of them depends on their order: a `step` or `restore` that finds that another thread was in
+    one at the same time is refused, and changes nothing. `evaluate`, `checkpoint` and `export` may be called meanwhile; they see the
+    session between two steps.
     Raises PopulusError.
     """
 
@@ -113,6 +118,9 @@ class TrainingSession:
         self.program = self._programs.step
         self.steps = 0
         self.skipped = 0
+        self._changes = 0  # steps and restorations
+        self._moving = Guard()  # who takes a step
+        self._settled = Guard()  # who reads or writes what a step changes
         self.losses: list[float] = []
         self.validations: list[dict[str, Any]] = []
         signature = self.program.signature
@@ -174,6 +182,19 @@ class TrainingSession:
         Where gradients overflow at an automatic loss scale, weights stay as they are and the scale falls.
         Raises PopulusError for what is not of the step's types, and NotFinite, naming the first op that made a NaN or an infinity.
         """
+        begun = self._changes
+        with self._moving.lock:
+            self._check_alone(begun)
+            return self._step(inputs, labels)
+
+    def _check_alone(self, begun: int) -> None:
+        """Raises PopulusError if another thread changed the session while this one waited."""
+        if self._changes != begun:
+            raise PopulusError(
+                f"another thread took step {self.steps} at the same time; one thread trains a session, for results depend on the order"
+            )
+
+    def _step(self, inputs: Mapping[str, Any], labels: Any) -> float:
         import numpy as np
 
         scalars = self._scalars()
@@ -186,13 +207,15 @@ class TrainingSession:
         if not (np.isfinite(loss) and all(np.isfinite(w).all() for w in new.values())) or (overflow and not (scale and scale.automatic)):
             what = f"the loss is {loss:g}" if not np.isfinite(loss) else "gradients overflow" if overflow else "a new weight is not finite"
             raise NotFinite(f"step {self.steps + 1}: {what}: {self._programs.first_place(ran.arguments)}; lower lr, or clip gradients")
-        if scale is not None:
-            scale.tell(overflow)
-            self.skipped += overflow
-        self.weights = new
-        self.state = {name: ran.results[name] for name in self.state}
-        self.steps += 1
-        self.losses.append(loss)
+        with self._settled.lock:
+            if scale is not None:
+                scale.tell(overflow)
+                self.skipped += overflow
+            self.weights = new
+            self.state = {name: ran.results[name] for name in self.state}
+            self.steps += 1
+            self.losses.append(loss)
+            self._changes += 1
         return loss
 
     def _scalars(self) -> Arrays:
@@ -207,11 +230,11 @@ class TrainingSession:
         """The mean loss over samples, and the accuracy where labels are classes."""
         import numpy as np
 
-        total, right, elements = 0.0, 0, 0
+        total, right, elements, weights = 0.0, 0, 0, self.weights
         for rows, count in batches(len(data), self.batch):
             inputs, labels = data.batch(rows)
             given = inputs if labels is None else {**inputs, LABELS: labels}
-            results = self._programs.forward.run({**given, **self.weights})
+            results = self._programs.forward.run({**given, **weights})
             losses = results[LOSSES_EACH]
             if losses.shape[:1] == (self.batch,):
                 losses = losses[:count]
@@ -234,13 +257,14 @@ class TrainingSession:
         """Everything that another session needs to go on from here, to the bit."""
         import numpy as np
 
-        return Checkpoint(
-            self.steps,
-            {**self._tensors(), "losses": np.array(self.losses, np.float64)},
-            self._about(settings),
-            self.validations,
-            self._progress(),
-        )
+        with self._settled.lock:
+            return Checkpoint(
+                self.steps,
+                {**self._tensors(), "losses": np.array(self.losses, np.float64)},
+                self._about(settings),
+                list(self.validations),
+                self._progress(),
+            )
 
     def _about(self, settings: Mapping[str, Any] | None) -> dict[str, Any]:
         """What has to be the same where training goes on."""
@@ -256,6 +280,13 @@ class TrainingSession:
 
     def restore(self, checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None) -> None:
         """Goes on from a checkpoint. Raises PopulusError, naming what differs, if it is of another model or other settings."""
+        begun = self._changes
+        with self._moving.lock, self._settled.lock:
+            self._check_alone(begun)
+            self._restore(checkpoint, settings)
+            self._changes += 1
+
+    def _restore(self, checkpoint: Checkpoint, settings: Mapping[str, Any] | None) -> None:
         found = {name: a for name, a in checkpoint.tensors.items() if name != "losses"}
         about = self._about(settings)
         if other := [n for n, v in about.items() if checkpoint.settings.get(n, v) != v]:
@@ -281,8 +312,9 @@ class TrainingSession:
             made.CopyFrom(self.model)
         else:
             made = onnx.load(os.fspath(self.model))  # pyright: ignore[reportUnknownMemberType]
+        weights = self.weights
         for initializer in made.graph.initializer:
-            if initializer.name in self.weights:
-                initializer.CopyFrom(numpy_helper.from_array(self.weights[initializer.name], initializer.name))
+            if initializer.name in weights:
+                initializer.CopyFrom(numpy_helper.from_array(weights[initializer.name], initializer.name))
         with replacing(path) as partial:
             partial.write_bytes(made.SerializeToString())

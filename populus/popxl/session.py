@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.guard import Guard
 from populus.popxl.ir import DeviceToHostStream, HostToDeviceStream, Ir
 
 if TYPE_CHECKING:
@@ -27,21 +28,29 @@ class Session:
             raise PopulusError(f"no device '{device}'{did_you_mean(device, DEVICES)}")
         self.ir, self.device = ir, device
         self.program = compile(ir.module(), target=DEVICES[device], tiles=tiles, engine=engine)
-        self.is_attached = False
+        self._attached = 0  # by how many threads that are inside a `with`
+        self._counting = Guard()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether some `with` of the session is open, of any thread."""
+        return self._attached > 0
 
     def __enter__(self) -> Self:
-        self.is_attached = True
+        with self._counting.lock:
+            self._attached += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.is_attached = False
+        with self._counting.lock:
+            self._attached -= 1
 
     def expected_inputs(self) -> list[HostToDeviceStream]:
         """The streams that a run wants arrays for."""
         return list(self.ir.main_graph.loads.values())
 
     def run(self, inputs: Mapping[HostToDeviceStream, ArrayLike] | None = None) -> dict[DeviceToHostStream, NDArray[Any]]:
-        """The arrays of the streams to the host, for arrays (or Python numbers) of those from it.
+        """The arrays of the streams to the host, for arrays (or Python numbers) of those from it. Several threads may run one session.
 
         Raises PopulusError outside of a `with` of the session, and for inputs that are missing, unknown or of another shape.
         """
