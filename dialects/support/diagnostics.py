@@ -65,12 +65,12 @@ def where(op: Operation | None) -> str:
 
 
 def fused(*locations: LocationAttr) -> LocationAttr:
-    """One location for an op made of several: the distinct known ones, flattened."""
+    """One location for an op made of several: the distinct known ones, flattened. The last is that whose result the op's is."""
     flat: dict[LocationAttr, None] = {}
-    for location in locations:
+    for location in reversed(locations):
         parts = parts_of(location) if isinstance(location, FusedLoc) else [location]
-        flat.update({part: None for part in parts if not isinstance(part, UnknownLoc)})
-    match list(flat):
+        flat.update({part: None for part in reversed(parts) if not isinstance(part, UnknownLoc)})
+    match list(reversed(flat)):
         case []:
             return UnknownLoc()
         case [only]:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import finalize
 
 from xdsl.builder import Builder
 from xdsl.context import Context
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
@@ -64,6 +65,7 @@ class Rewriting:
     def __init__(self, root: Operation):
         self.b = Builder(InsertPoint.before(root))
         self.replaced: list[tuple[Operation, Sequence[SSAValue]]] = []
+        self.sources: dict[Operation, LocationAttr] = {}  # where the numbers of a new constant come from
 
     def also(self, op: Operation, values: Sequence[SSAValue]) -> None:
         """Replaces a further op, which stands behind the root, or the root itself."""
@@ -74,12 +76,26 @@ class Rewriting:
         return self.b.insert(op).results[0]
 
     def constant(self, array: NDArray[Any], like: SSAValue | None = None) -> SSAValue:
-        """A constant, at the place and with the name of the value `like`."""
+        """A constant, with the name of the value `like` that its numbers are made of; that one's place comes first of its places."""
         op = constant(array)
         if like is not None:
-            op.location = like.owner.location if isinstance(like.owner, Operation) else like.location  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
             op.result.name_hint = like.name_hint
+            if isinstance(like.owner, Operation):
+                self.sources[op] = like.owner.location
         return self.insert(op)
+
+    def locate(self, new: Sequence[Operation], op: Operation, gone: Mapping[Operation, LocationAttr]) -> None:
+        """Gives each new op the places of what the rewrite of `op` has erased, and last that of the op whose result it stands for.
+
+        A place names one value, and what is new computes another than what it is made of: so what a pattern has set is not kept.
+        """
+        stands_for = {v.owner: old for old, values in self.replaced for v in values}
+        for made in new:
+            last = stands_for.get(made, op)
+            source = [self.sources[made]] if made in self.sources else []
+            inner = [] if last is not op else [place for old, place in gone.items() if not isinstance(old, ConstantOp)]
+            made.location = fused(*source, *inner, gone.get(last, last.location))
+            locate([made], made.location)
 
 
 # -- what patterns ask -----------------------------------------------------------------------------------------------
@@ -173,7 +189,7 @@ class _Walk:
             assert not new, (type(pattern).__name__, op)
             return False
         gone = [g for old, replacing in ((op, values), *r.replaced) if replacing for g in self.replace(old, replacing, pattern)]
-        locate(new, fused(*(g.location for g in gone if g is not op and not isinstance(g, ConstantOp)), op.location))
+        r.locate(new, op, {g: g.location for g in gone})
         for made in reversed(new):  # a pattern may build on what another part of it has made
             erase_unread(made)
         self.queue(new)

@@ -41,7 +41,7 @@ def per_channel(value: SSAValue, op: TensorOp) -> Vector | None:
 
 
 def rounded(r: Rewriting, array: NDArray[Any], like: SSAValue) -> SSAValue:
-    """A constant of the element type, the name and the place of another."""
+    """A constant of the element type and with the name of another, which it is made of."""
     return r.constant(array.astype(dtype_of(calls.element(like)), copy=False), like)
 
 

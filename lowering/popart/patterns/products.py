@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
@@ -54,7 +53,6 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
             begins, ends = [0] * len(shape), list(shape)
             begins[-1], ends[-1] = at, at + width
             piece = popart.SliceOp(y, begins=begins, ends=ends, steps=[1] * len(shape))
-            piece.location = old.location
             r.also(old, [r.insert(piece)])
             at += width
         return []  # said already
@@ -130,10 +128,8 @@ def _term(value: SSAValue, factor: float, beside: Operation) -> Build | None:
 
 
 def _again(r: Rewriting, op: Operation, values: dict[SSAValue, SSAValue]) -> SSAValue:
-    """The op on other operands; it computes something else now, so its place is that of the rewrite."""
-    new = op.clone(values)
-    new.location = UnknownLoc()
-    return r.insert(new)
+    """The op on other operands."""
+    return r.insert(op.clone(values))
 
 
 def _is_finite(array: NDArray[Any], factor: float) -> bool:
