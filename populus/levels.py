@@ -1,56 +1,52 @@
-"""Runs every level of a program on the same inputs and finds the first op whose value differs from the level above.
+"""Runs every level of a program on the same inputs and finds the first place whose value differs from the level above.
 
-Values are compared by place: ops of one ONNX node keep its name through all levels, so the last value made under a name is
-the node's result there. At `onnx` the values are those of ONNX's own reference, an oracle to compare with and nothing else.
+Values are compared by place: ops of one ONNX node keep its name through all levels (`traces`). At `onnx` the values are those of ONNX's
+own reference, an oracle to compare with and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
-from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.poplar.compute import ExecuteOp
-from populus.dialects.poplar.memory import storage_of, view_of
-from populus.dialects.poplar.overlap import disjoint
-from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
-from populus.dialects.support.diagnostics import PopulusError, parts_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.differences import RTOL, largest_difference
+from populus.runtime.traces import Key, TensorTrace, TileTrace, Trace
 
 if TYPE_CHECKING:
     from populus.api import Arrays, Program
-    from populus.runtime.engine.program import Written
     from populus.runtime.host.strings import Strings
 
 Array: TypeAlias = NDArray[Any]
-Trace: TypeAlias = dict[str, Array]
-"""The value of each place of a level, in the order in which they were made; and of each output, under its name."""
-
-RTOL = 1e-3  # of a value's largest element: inner values may be differences of large ones
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two levels: how many places they have in common, and the first that differs (None: none does)."""
+    """Two levels: how many places they have in common, and the first that differs (None: none does).
+
+    `difference`: the largest, of the value's largest element. `times`: the how manyth time the place differs, from 0, where it is
+    computed several times. `skipped`: why the level was not run.
+    """
 
     level: str
     above: str
     places: int
     first: str | None
     difference: float
-    skipped: str | None = None  # why the level was not run
+    skipped: str | None = None
+    times: int = 0
 
     def __str__(self) -> str:
         if self.skipped is not None:
             return f"{self.level} is not compared: {self.skipped}"
         if self.first is None:
             return f"{self.level} agrees with {self.above} at all {self.places} places that both have"
-        return f"{self.level} differs from {self.above} first at '{self.first}', by {self.difference:.3g} of its largest element"
+        again = f", when that is computed for time {self.times + 1}" if self.times else ""
+        return f"{self.level} differs from {self.above} first at '{self.first}'{again}, by {self.difference:.3g} of its largest element"
 
 
 def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Iterator[Comparison]:
@@ -76,59 +72,29 @@ def _compare_levels(program: Program, checked: Arrays, handled: Arrays, strings:
                 raise
             yield Comparison(level, "", 0, None, 0.0, str(error))  # a custom op, or more than the reference knows
             continue
-        found = {place: strings.encode(array) if array.dtype.kind in "OU" else array for place, array in found.items()}
+        found = {key: [strings.encode(a) if a.dtype.kind in "OU" else a for a in arrays] for key, arrays in found.items()}
         if above is not None:
             yield _compared(level, found, *above, rtol)
         above = level, found
 
 
 def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
-    """The values of a level by place, for these inputs."""
-    values: Trace = {}
-    merged: set[str] = set()
-    seen: set[Operation] = set()
-
-    def keep(op: Operation, array: Array) -> None:
-        places = _places(op.location)
-        if op in seen:  # in a loop, or in a function that is called again: it has no one result
-            merged.update(places)
-        for place in places[:-1]:  # its result is inside another op now
-            merged.add(place)
-        for place in places[-1:]:
-            values.pop(place, None)  # the last value of a place is its result, and where it stands in the order
-            values[place] = array
-
+    """The values of a level by place, and its outputs, for these inputs."""
     if level == "onnx":
         return _reference(program, inputs)
     if level == "poplar":
-        for op in program.module(level).walk():
-            if isinstance(op, IfOp | RepeatOp | WhileOp):
-                merged.update(_places(op.location))  # what bears its name is what it carries, at some time
-
-        def written(step: Operation, made: Written) -> None:
-            makers = [f for f in step.families() for _ in f.written()] if isinstance(step, ExecuteOp) else [step] * len(made)
-            for i, ((value, array), maker) in enumerate(zip(made, makers, strict=True)):
-                if any(_meet(value, later) for later, _ in made[i + 1 :]):  # a family went on in its memory
-                    merged.update(_places(maker.location))
-                else:
-                    keep(maker, array)
-            seen.update(makers)
-
-        outputs = program.session.run(inputs, written)
+        tiles = TileTrace(program.session.graph)
+        outputs, found = program.session.run(inputs, tiles.observe), tiles.found
     else:
         from populus.runtime.interpreter import run_function
 
-        def observe(op: Operation, results: list[Array]) -> None:
-            if len(results) == 1:
-                keep(op, results[0])
-            seen.add(op)
-
-        outputs = run_function(program.module(level), dict(inputs), observe)
-    kept = {place: array for place, array in values.items() if place not in merged}
-    return {**kept, **{_output(name): array for name, array in outputs.items()}}
+        tensors = TensorTrace()
+        outputs, found = run_function(program.module(level), dict(inputs), tensors.observe), tensors.found
+    return {**found, **{_output(name): [array] for name, array in outputs.items()}}
 
 
 def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:
+    """What ONNX's reference computes; a node and an initializer may have one name."""
     from onnx import (
         ModelProto,
         load_model,  # pyright: ignore[reportUnknownVariableType]
@@ -139,12 +105,13 @@ def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:
     model: Any = program.source.model
     proto = model if isinstance(model, ModelProto) else load_model(cast("str", model))
     values = run_reference(model, inputs)
-    found: Trace = {}
+    found: Trace = {(t.name, 0): [values[t.name]] for t in proto.graph.initializer}
     for index, node in enumerate(proto.graph.node):
         outputs = [o for o in node.output if o]
-        if len(outputs) == 1 and outputs[0] in values:
-            found[node.name or outputs[0] or f"{node.op_type}_{index}"] = values[outputs[0]]
-    return {**found, **{_output(o.name): values[o.name] for o in proto.graph.output if o.name in values}}
+        name = node.name or next(iter(outputs), f"{node.op_type}_{index}")
+        if made := [values[o] for o in outputs if o in values]:
+            found[name, 0] = [*found.pop((name, 0), []), *made]
+    return {**found, **{_output(o.name): [values[o.name]] for o in proto.graph.output if o.name in values}}
 
 
 def _has_model(program: Program) -> bool:
@@ -154,37 +121,38 @@ def _has_model(program: Program) -> bool:
     return not isinstance(model, ModuleOp) and not (isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".mlir"))
 
 
-def _meet(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two views may have memory in common."""
-    return storage_of(a) is storage_of(b) and not disjoint(view_of(a), view_of(b))
-
-
-def _output(name: str) -> str:
-    return f"output {name}"
-
-
-def _places(location: LocationAttr) -> list[str]:
-    """The ONNX names of what an op was made of; its result is that of the last."""
-    parts = parts_of(location) if isinstance(location, FusedLoc) else [location]
-    return [part.desc.data for part in parts if isinstance(part, NameLoc)]
+def _output(name: str) -> Key:
+    return f"output {name}", 0
 
 
 def _compared(level: str, found: Trace, above: str, expected: Trace, rtol: float) -> Comparison:
-    common = [place for place in expected if place in found and found[place].size == expected[place].size]
-    for place in common:
-        difference = _difference(found[place], expected[place])
+    count = 0
+    for (place, times), arrays in expected.items():
+        difference = _difference(found.get((place, times), ()), arrays)
+        if difference is None:
+            continue
+        count += 1
         if not difference <= rtol:
-            return Comparison(level, above, len(common), place, difference)
-    return Comparison(level, above, len(common), None, 0.0)
+            return Comparison(level, above, count, place, difference, times=times)
+    return Comparison(level, above, count, None, 0.0)
 
 
-def _difference(a: Array, b: Array) -> float:
-    """The largest difference, of the largest finite element; infinite where one is NaN or infinite and the other is not."""
-    if a.dtype.kind in "biu" and b.dtype.kind in "biu":
-        return float(not np.array_equal(a.reshape(-1), b.reshape(-1)))
-    x, y = a.reshape(-1).astype(np.float64), b.reshape(-1).astype(np.float64)
-    finite = np.isfinite(y)
-    if not np.array_equal(np.isfinite(x), finite) or not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-        return float("inf")
-    scale = float(np.abs(y[finite]).max(initial=0))
-    return float(np.abs(x[finite] - y[finite]).max(initial=0)) / max(scale, 1e-7)
+def _difference(found: Sequence[Array], expected: Sequence[Array]) -> float | None:
+    """How far the values of a place are from those above, of the largest element; None where none has the shape of any.
+
+    Where a place has several, an expected one is near if any found one is. If levels have not the same number of them, since one
+    keeps to itself what the other shows, one that is near is enough.
+    """
+    nearest: list[float] = []
+    for e in expected:
+        alike = [f for f in found if _unit_free(f) == _unit_free(e)]
+        if alike:
+            nearest.append(min(largest_difference(f.reshape(e.shape), e).relative for f in alike))
+    if not nearest:
+        return None
+    return max(nearest) if len(nearest) == len(expected) == len(found) else min(nearest)
+
+
+def _unit_free(array: Array) -> tuple[int, ...]:
+    """The shape without dimensions of 1, which come and go from level to level."""
+    return tuple(n for n in array.shape if n != 1)

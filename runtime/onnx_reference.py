@@ -2,7 +2,8 @@
 
 `onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14, Softmax,
 LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its formula. A Loop without
-a condition is one whose condition is true.
+a condition is one whose condition is true. It ignores the lengths of a recurrent op's sequences: there each sequence is run by itself.
+What it gets wrong besides (`_WRONG`) counts as what it cannot run.
 """
 
 from __future__ import annotations
@@ -52,9 +53,16 @@ def _load(path: str | os.PathLike[str]) -> ModelProto:
 
 def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
     """The outputs of one node; a subgraph may read any value."""
-    special = _SPECIAL.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if node.domain not in ("", "ai.onnx"):
+        return _reference(node, values, model, opsets)
+    special = _SPECIAL.get(node.op_type)
     if special is not None and opsets.get("", 1) < special[0]:
         return [special[1](node, [values[i] if i else None for i in node.input])]
+    for wrong, what in _WRONG.get(node.op_type, ()):
+        if wrong(node):
+            raise NotImplementedError(f"it is wrong about {what}")
+    if node.op_type in ("GRU", "LSTM", "RNN") and len(node.input) > LENGTHS and node.input[LENGTHS]:
+        return _sequences(node, values, model, opsets)
     return _reference(node, values, model, opsets)
 
 
@@ -77,6 +85,39 @@ def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | N
     evaluator: Any = ReferenceEvaluator(single)
     found = iter(evaluator.run(None, {name: values[name] for name in names}))
     return [next(found) if name else None for name in node.output]
+
+
+LENGTHS = 4  # which input of a recurrent op says how long each sequence is
+
+
+def _sequences(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
+    """A recurrent op, each sequence by itself and as long as it is: behind its end the result is zero. Source: ONNX LSTM-14."""
+    from onnx import NodeProto
+
+    batch_first = bool(_attribute(node, "layout", 0))
+    x, lengths = values[node.input[0]], values[node.input[LENGTHS]]
+    time, batch = (1, 0) if batch_first else (0, 1)
+    single = NodeProto()
+    single.CopyFrom(node)
+    single.input[LENGTHS] = ""
+    states = [i for i in node.input[LENGTHS + 1 : LENGTHS + 3] if i]  # with a batch of their own: initial_h, initial_c
+    parts: list[list[Any]] = []
+    for i, length in enumerate(int(n) for n in lengths):
+        if not 0 < length <= x.shape[time]:
+            raise NotImplementedError(f"a sequence of length {length} among {x.shape[time]} steps")
+        own = x.take([i], batch).take(range(length), time)
+        given = {name: values[name].take([i], 0 if batch_first else 1) for name in states}
+        y, *last = _reference(single, {**values, **given, node.input[0]: own}, model, opsets)
+        if y is not None:
+            y = np.concatenate([y, np.zeros_like(y, shape=_with(y.shape, time, x.shape[time] - length))], time)
+        parts.append([y, *last])
+    # Y is [time, directions, batch, hidden], a state [directions, batch, hidden]; or with the batch first.
+    axes = [0] * len(parts[0]) if batch_first else [2] + [1] * (len(parts[0]) - 1)
+    return [None if found[0] is None else np.concatenate(found, axis) for found, axis in zip(zip(*parts), axes)]
+
+
+def _with(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
+    return tuple(size if d == axis else n for d, n in enumerate(shape))
 
 
 TRUE = "populus.true"  # no name of a model
@@ -168,4 +209,52 @@ _SPECIAL: dict[str, tuple[int, Callable[[NodeProto, Sequence[Any]], Array]]] = {
     "LRN": (1 << 30, _lrn),
     "LogSoftmax": (13, _flattened(_log_softmax)),
     "Softmax": (13, _flattened(_softmax)),
+}
+
+
+def _has(*names: str) -> Callable[[NodeProto], bool]:
+    return lambda node: any(_attribute(node, name, None) for name in names)
+
+
+def _strides_over(node: NodeProto) -> bool:
+    """Whether a window that is placed automatically leaves out elements between it and the next."""
+    kernel, strides = _attribute(node, "kernel_shape", ()), _attribute(node, "strides", ())
+    return _attribute(node, "auto_pad", b"").startswith(b"SAME") and any(s > k for s, k in zip(strides, kernel))
+
+
+def _placed(node: NodeProto) -> bool:
+    return _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET" or bool(_attribute(node, "output_shape", None))
+
+
+def _grouped(node: NodeProto) -> bool:
+    return _attribute(node, "group", 1) > 1
+
+
+def _indexed(node: NodeProto) -> bool:
+    return len(node.output) > 1
+
+
+def _dilated(node: NodeProto) -> bool:
+    return any(d > 1 for d in _attribute(node, "dilations", ()))
+
+
+def _activated(node: NodeProto) -> bool:
+    """Whether a recurrent op has other functions than its own."""
+    usual = {"GRU": [b"Sigmoid", b"Tanh"], "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"], "RNN": [b"Tanh"]}[node.op_type]
+    found = [f.capitalize() for f in _attribute(node, "activations", ())]
+    return bool(found) and found != usual * (len(found) // len(usual))
+
+
+_WINDOWS = [(_strides_over, "windows that it places itself with strides beyond them")]
+_RECURRENT = [(_activated, "activations"), (_has("clip", "input_forget"), "clip and input_forget")]
+# op type -> where the reference gives a wrong answer, and what it is that it does not know
+_WRONG: dict[str, list[tuple[Callable[[NodeProto], bool], str]]] = {
+    "AveragePool": [*_WINDOWS, (_has("ceil_mode"), "windows that lie beyond the end")],
+    "Conv": _WINDOWS,
+    "ConvTranspose": [(_grouped, "groups"), (_placed, "a result of stated shape"), (_has("output_padding"), "output_padding")],
+    "GRU": _RECURRENT,
+    "LSTM": _RECURRENT,
+    "LpPool": [*_WINDOWS, (_has("ceil_mode"), "windows that lie beyond the end")],
+    "MaxPool": [*_WINDOWS, (_indexed, "indices of largest elements"), (_dilated, "windows with gaps")],
+    "RNN": _RECURRENT,
 }

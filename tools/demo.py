@@ -24,7 +24,8 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.table import context
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
-from populus.tools.arrays import ATOL, RTOL, Agreement, compare, read_arrays
+from populus.runtime.differences import RTOL
+from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def execute(args: argparse.Namespace) -> int:
 def _say(console: Console, a: Agreement, reference: str) -> None:
     verdict = f"[bold red]differs[/] from {reference}: {escape(a.problem)}" if a.problem else f"[bold green]agrees[/] with {reference}"
     console.print(f"'{escape(a.name)}' {verdict}")
-    console.print(f"largest difference {a.absolute:.2g}, {a.relative:.2g} of the value (allowed: {ATOL:g} + {RTOL:g} of it)", style="dim")
+    allowed = f"allowed: {ATOL:g} + {RTOL:g} of it"
+    console.print(f"largest difference {a.absolute:.2g}, {a.relative:.2g} of the largest element ({allowed})", style="dim")
 
 
 def _with_drawn_weights(module: ModuleOp, pipeline: Pipeline, inputs: Arrays) -> list[Agreement]:

@@ -18,7 +18,8 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
-from populus.tools.arrays import ATOL, RTOL, Agreement, compare, plain_arrays, read_arrays, write_npz
+from populus.runtime.differences import RTOL
+from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import dims_of
 from populus.tools.progress import stages, working
 
@@ -56,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order; random without it")
     add("--outputs", metavar="FILE.npz", help="write the outputs there")
     add("--expect", action="append", default=[], metavar="FILE", help="compare with this .npz, or .pb tensors in order; exit 1 if beyond")
-    add("--rtol", type=float, default=RTOL, help=f"relative tolerance of a comparison ({RTOL:g})")
-    add("--atol", type=float, default=ATOL, help=f"absolute tolerance of a comparison ({ATOL:g})")
+    add("--rtol", type=float, default=RTOL, help=f"tolerance of a comparison, of the largest element ({RTOL:g})")
+    add("--atol", type=float, default=ATOL, help=f"tolerance beside that, and for integers ({ATOL:g})")
     add("--level", default="poplar", choices=list(LEVELS), help="the level at which to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
     add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program there")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.differences import Difference, largest_difference
 from populus.tools.arrays import compare, read_arrays, write_npz
 
 X = np.array([1, 2, 4], np.float32)
@@ -34,10 +35,32 @@ def test_nan_and_infinity_agree_with_themselves_only(value):
     assert problem(other, X) is not None
 
 
-def test_the_first_difference_is_shown():
-    other = X.copy()
-    other[1] = 3
-    assert problem(other, X) == "'y' does not agree: 1 of 3 elements are beyond rtol 0.001, atol 1e-07; the first at [1]: 3.0, expected 2.0"
+def test_the_largest_difference_is_shown_and_where_it_is():
+    expected = np.array([[1, 2], [4, 8]], np.float32)
+    found = np.array([[1.5, 2], [4, 6]], np.float32)
+    rule = "atol 1e-07 + rtol 0.001 of the largest element, 8"
+    assert problem(found, expected) == f"'y' does not agree: it differs by 2, beyond {rule}; most at [1, 1]: 6.0, expected 8.0"
+
+
+def test_a_tolerance_is_of_the_largest_element_and_not_of_each():
+    """A sum of large numbers near zero carries their rounding."""
+    expected = np.array([17, 1e-6], np.float32)
+    assert problem(expected + np.float32(2.1e-5), expected) is None
+    assert problem(expected + np.float32(2.1e-2), expected) is not None
+    assert problem(expected[1:] + np.float32(2.1e-5), expected[1:]) is not None
+
+
+def test_integers_do_not_round():
+    tokens = np.array([50000, 7], np.int64)
+    found = tokens + np.array([0, 1])
+    assert problem(found, tokens) == "'y' does not agree: it differs by 1, beyond atol 1e-07; most at [1]: 8, expected 7"
+    assert problem(found, tokens, atol=1) is None
+
+
+def test_an_infinite_element_has_no_part_in_the_size_of_the_others():
+    expected = np.array([np.inf, np.nan, 1], np.float32)
+    assert problem(expected + np.float32(0.1), expected) is not None
+    assert largest_difference(expected, expected) == Difference(0.0, 1.0, 0.0, (0,))
 
 
 def test_shape_and_dtype_are_part_of_the_answer():
@@ -58,7 +81,7 @@ def test_scalars_are_compared_too(dtype):
     assert problem(one, zero) is not None
 
 
-def test_the_relative_difference_is_of_the_expected_value():
+def test_the_relative_difference_is_of_the_largest_expected_element():
     (a,) = compare({"y": X * np.float32(1.5)}, {"y": X}, 1, 0)
     assert (a.absolute, a.relative, a.problem) == (2.0, 0.5, None)
 
