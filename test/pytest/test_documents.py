@@ -1,4 +1,4 @@
-"""Documents lead where they say: links, anchors, tables of files, tables of passes, and the walk through the levels."""
+"""Documents lead where they say: links, anchors, tables of passes, examples, and the walk through the levels."""
 
 from __future__ import annotations
 
@@ -16,34 +16,6 @@ PAGES = sorted(
     for p in (*ROOT.glob("*.md"), *(p for folder in OURS for p in (ROOT / folder).rglob("*.md")))
     if not any(part in ("Output", "node_modules", "__pycache__") for part in p.parts)
 )
-
-# Folders whose READMEs have a table of their files: README -> its folder and the sub-folders for which it has a table as well.
-TABLES = {
-    "dialects": ("", "support", "expr"),
-    "dialects/onnx": ("",),
-    "dialects/popart": ("",),
-    "dialects/popops": ("",),
-    "dialects/poplar": ("",),
-    "lowering": ("", "driver", "onnx", "popart", "popops", "poplar", "poplar/plan"),
-    "runtime": (
-        "",
-        "engine",
-        "codelets",
-        "cycles",
-        "interpreter",
-        "host",
-        "engine/native",
-        "engine/native/codegen",
-        "engine/native/kernels",
-        "engine/native/run",
-    ),
-    "tools": ("", "report"),
-    "populus": ("", "popart", "popxl"),
-    "test/fuzz": ("",),
-}
-
-HEAD = re.compile(r"^\| (?:file|folder)(?: or (?:file|folder))?(?: of `([\w/]+?)/?`)? \|", re.MULTILINE)
-
 
 def text_of(page: Path) -> str:
     return (ROOT / page).read_text()
@@ -74,24 +46,6 @@ def links(text: str) -> list[str]:
     return [t for t in re.findall(r"\]\(([^)\s]+)\)", plain) if not re.match(r"[a-z]+:", t)]
 
 
-def tables(text: str) -> dict[str, set[str]]:
-    """Gives the files and folders named in each table of files, by the sub-folder that the table's head names ("": its own)."""
-    found: dict[str, set[str]] = {}
-    for head in HEAD.finditer(text):
-        rows = text[head.start() :].split("\n\n", 1)[0].splitlines()[2:]
-        names = {n.rstrip("/") for row in rows for n in re.findall(r"`([\w.\-]+(?:\.\w+|/))`", row.split(" | ")[0])}
-        found.setdefault(head[1] or "", set()).update(names)
-    return found
-
-
-def contents(folder: Path) -> set[str]:
-    """Gives the Python files of a folder, but for `__init__.py`, and its folders in which there is a tracked kind of file."""
-    kinds = (".py", ".txt", ".mlir", ".json")
-    inside = {p.name for p in folder.glob("*.py") if p.name != "__init__.py"}
-    folders = {p.name for p in folder.iterdir() if p.is_dir() and p.name != "__pycache__" and any(q.suffix in kinds for q in p.iterdir())}
-    return inside | folders
-
-
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_of_a_page_lead_to_files_and_headings_that_exist(page):
     text = text_of(page)
@@ -101,21 +55,6 @@ def test_links_of_a_page_lead_to_files_and_headings_that_exist(page):
         assert target.exists(), f"{page}: {link} leads nowhere"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target.read_text()), f"{page}: {link}: no heading has this anchor"
-
-
-@pytest.mark.parametrize(("readme", "folder"), [(r, f) for r, folders in TABLES.items() for f in folders])
-def test_a_table_of_files_names_every_file_of_its_folder_and_no_other(readme, folder):
-    place = ROOT / readme / folder
-    named, there = tables(text_of(Path(readme, "README.md"))).get(folder, set()), contents(place)
-    assert named, f"{readme}/README.md has no table `| file of `{folder}/` |`"
-    assert not (missing := there - named), f"{readme}/README.md: add {sorted(missing)} to the table of {place.relative_to(ROOT)}/"
-    assert not (gone := {n for n in named if not (place / n).exists()}), f"{readme}/README.md: {sorted(gone)} is not in {place}"
-
-
-def test_every_table_of_files_is_held_to_its_folder():
-    for page in PAGES:
-        if page.name == "README.md" and (found := tables(text_of(page))):
-            assert set(found) == set(TABLES[str(page.parent)]), page
 
 
 @pytest.mark.parametrize("page", ["lowering/README.md", "docs/pipelines.md"])

@@ -18,6 +18,33 @@ from populus.lowering.driver.pipeline import FOLDER, Pipeline, names
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("dialects", "lowering", "runtime", "tools")
 
+# Folders whose READMEs have a table of their files: README -> its folder and the sub-folders for which it has a table as well.
+TABLES = {
+    "dialects": ("", "signature", "support", "expr"),
+    "dialects/onnx": ("",),
+    "dialects/popart": ("",),
+    "dialects/popops": ("",),
+    "dialects/poplar": ("",),
+    "lowering": ("", "driver", "onnx", "popart", "popops", "poplar", "poplar/plan"),
+    "runtime": (
+        "",
+        "engine",
+        "codelets",
+        "cycles",
+        "interpreter",
+        "host",
+        "engine/native",
+        "engine/native/codegen",
+        "engine/native/kernels",
+        "engine/native/run",
+    ),
+    "tools": ("", "report"),
+    "populus": ("", "popart", "popxl"),
+    "test/fuzz": ("",),
+}
+
+HEAD = re.compile(r"^\| (?:file|folder)(?: or (?:file|folder))?(?: of `([\w/]+?)/?`)? \|", re.MULTILINE)
+
 
 def sources() -> list[Path]:
     return sorted(p for folder in (*FOLDERS, "populus", "test") for p in (ROOT / folder).rglob("*.py") if "Output" not in p.parts)
@@ -103,3 +130,36 @@ def test_requirements_pin_what_the_project_asks_for():
     for requirement in asked:
         name = re.split(r"[\[<>=]", requirement)[0].lower().replace("_", "-")
         assert name in pinned, name
+
+
+def tables(text: str) -> dict[str, set[str]]:
+    """Gives the files and folders named in each table of files, by the sub-folder that the table's head names ("": its own)."""
+    found: dict[str, set[str]] = {}
+    for head in HEAD.finditer(text):
+        rows = text[head.start() :].split("\n\n", 1)[0].splitlines()[2:]
+        names = {n.rstrip("/") for row in rows for n in re.findall(r"`([\w.\-]+(?:\.\w+|/))`", row.split(" | ")[0])}
+        found.setdefault(head[1] or "", set()).update(names)
+    return found
+
+
+def contents(folder: Path) -> set[str]:
+    """Gives the Python files of a folder, but for `__init__.py`, and its folders in which there is a tracked kind of file."""
+    kinds = (".py", ".txt", ".mlir", ".json")
+    inside = {p.name for p in folder.glob("*.py") if p.name != "__init__.py"}
+    folders = {p.name for p in folder.iterdir() if p.is_dir() and p.name != "__pycache__" and any(q.suffix in kinds for q in p.iterdir())}
+    return inside | folders
+
+
+@pytest.mark.parametrize(("readme", "folder"), [(r, f) for r, folders in TABLES.items() for f in folders])
+def test_the_table_of_a_room_names_every_file_of_it_and_no_other(readme, folder):
+    place = ROOT / readme / folder
+    named, there = tables((ROOT / readme / "README.md").read_text()).get(folder, set()), contents(place)
+    assert named, f"{readme}/README.md has no table `| file of `{folder}/` |`"
+    assert not (missing := there - named), f"{readme}/README.md: add {sorted(missing)} to the table of {place.relative_to(ROOT)}/"
+    assert not (gone := {n for n in named if not (place / n).exists()}), f"{readme}/README.md: {sorted(gone)} is not in {place}"
+
+
+def test_every_table_of_files_is_held_to_its_room():
+    for page in (p for folder in (*FOLDERS, "populus", "test") for p in (ROOT / folder).rglob("README.md")):
+        if found := tables(page.read_text()):
+            assert set(found) == set(TABLES[str(page.parent.relative_to(ROOT))]), page
