@@ -219,22 +219,15 @@ def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, Step]]) -> Rule:
     return rule
 
 
-def _lengths(layer: _Layer, back: bool) -> SSAValue | None:
-    """How long each sequence is, where they may differ."""
-    c = layer.c
-    if not c.has(4) or not back:
-        return c.input(4) if c.has(4) else None
-    if not (c.known(4) == layer.steps).all():
-        raise PopulusError("sequences of several lengths are not supported backwards")
-    return None
+def _kept(layer: _Layer, number: SSAValue, new: State, before: State) -> tuple[SSAValue, State]:
+    """What the step of a row gives, and the state behind it. Beyond its length a sequence keeps its state and gives 0.
 
-
-def _kept(layer: _Layer, lengths: SSAValue | None, number: SSAValue, new: State, before: State) -> tuple[SSAValue, State]:
-    """What a step gives, and the state behind it. A sequence that is over keeps its state and gives 0."""
+    Backwards these rows come first, so the state that is kept is the initial one.
+    """
     c = layer.c
-    if lengths is None:
+    if not c.has(4):
         return new[0], new
-    going = c.reshape(c.insert(popart.GreaterOp(lengths, number)), (layer.batch, 1))
+    going = c.reshape(c.insert(popart.GreaterOp(c.input(4), number)), (layer.batch, 1))
     kept = [c.insert(popart.WhereOp(going, a, b)) for a, b in zip(new, before)]
     return c.insert(popart.WhereOp(going, new[0], c.scalar(0, new[0]))), kept
 
@@ -245,10 +238,9 @@ def _written_out(layer: _Layer, rows: SSAValue, step: Step, direction: int, back
 
     c = layer.c
     state = [layer.initial(5 + s, direction) for s in range(layer.states)]
-    lengths = _lengths(layer, back)
     outputs: list[SSAValue] = []
     for t in reversed(range(layer.steps)) if back else range(layer.steps):
-        y, state = _kept(layer, lengths, c.constant(np.array(t, np.int32)), step(layer.one(rows, t), state), state)
+        y, state = _kept(layer, c.constant(np.array(t, np.int32)), step(layer.one(rows, t), state), state)
         outputs.append(c.reshape(y, (1, layer.batch, layer.hidden)))
     return _joined(c, outputs[::-1] if back else outputs, 0), state
 
@@ -257,12 +249,13 @@ def _loop(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool)
     """The same, as a loop over the rows."""
     c, outside = layer.c, layer.c.builder
     state = [layer.initial(5 + s, direction) for s in range(layer.states)]
-    lengths = _lengths(layer, back)
     rows = _turned(c, rows) if back else rows
     block = Block(arg_types=[INDEX, *(v.type for v in state), tensor(shape(rows)[1:], element(rows))])
     number, row, before = block.args[0], block.args[-1], list[SSAValue](block.args[1:-1])
     c.builder = Builder(InsertPoint.at_end(block))
-    y, following = _kept(layer, lengths, number, step(row, before), before)
+    if back and c.has(4):
+        number = c.insert(popart.SubOp(c.scalar(layer.steps - 1, number), number))
+    y, following = _kept(layer, number, step(row, before), before)
     block.add_op(end := popart.YieldOp(*following, y))
     end.location = c.op.location
     c.builder = outside
