@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from populus.dialects.popart.base import PopartOp
 
 WRITE_OUT = 128  # ops that the iterations of a loop may make, to be written out in a row
+LEFT_OPEN = ("Compress", "Slice")  # ONNX's inference does not count a condition, nor takes axes in another order before opset 10
 KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
 
 
@@ -236,7 +237,7 @@ class Inference:
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
             types = [v.type for v in op.operands[: len(types)]]  # a gradient is like what it is of; ONNX has no inference for it
         merged = [r.type if _completes(r.type, t) else t for t, r in zip(types, op.results)]
-        if op.DOMAIN == "ai.onnx.ml" and not all(map(is_static, merged)):
+        if (op.DOMAIN == "ai.onnx.ml" or (op.OP_TYPE in LEFT_OPEN and not op.DOMAIN)) and not all(map(is_static, merged)):
             found = converted_types(op, self.customs, self.known)
             # A label is a handle by then: the element types are ONNX's.
             merged = list[Attribute](tensor(shape_of(f), _element(t, op)) for f, t in zip(found, merged))

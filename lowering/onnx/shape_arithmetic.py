@@ -127,8 +127,11 @@ def _slice(op: OnnxOp, inputs: Inputs) -> Array:
     steps = listed(op, inputs, 4, "steps") or [1] * len(begins)
     index = [slice(None)] * x.ndim
     for begin, end, axis, step in zip(begins, ends, axes, steps):
-        # an end below -n of a backwards slice means "past the first", which Python spells None
-        index[axis] = slice(begin, None if step < 0 and end < -x.shape[axis] else end, step)
+        n = x.shape[axis]
+        if step < 0:  # backwards, a start below -n is the first element, and such an end lies past it, which Python spells None
+            index[axis] = slice(max(begin, -n), None if end < -n else end, step) if n else slice(0, 0)
+        else:
+            index[axis] = slice(begin, end, step)
     return x[tuple(index)]
 
 

@@ -1,0 +1,60 @@
+"""Nodes with settings that exporters seldom write. Random graphs found each of these wrong or refused (`test/fuzz`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+import populus
+
+Array = np.ndarray
+F = np.float32
+
+
+def run(nodes: list[Any], inputs: dict[str, Array], constants: dict[str, Array], opset: int, oracle: bool = True) -> Array:
+    """The value `y` of these nodes, which is also what onnxruntime computes."""
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()]
+    fixed = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "g", infos, [helper.make_empty_tensor_value_info("y")], fixed)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    found = populus.compile(model, tiles=4, engine="numpy").run(inputs)["y"]
+    if oracle:
+        (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    return found
+
+
+def test_a_known_condition_compresses_what_is_computed_to_a_known_size():
+    nodes = [helper.make_node("Compress", ["x", "c"], ["kept"], axis=1), helper.make_node("Neg", ["kept"], ["y"])]
+    y = run(nodes, {"x": np.arange(5, dtype=F).reshape(1, 5, 1)}, {"c": np.array([True, False, True])}, 17)
+    assert y.tolist() == [[[0], [-2]]]
+
+
+def test_an_old_slice_has_its_axes_in_any_order():
+    nodes = [
+        helper.make_node("Slice", ["x"], ["part"], axes=[1, 0], starts=[1, 0], ends=[2**31 - 1, 1]),
+        helper.make_node("Neg", ["part"], ["y"]),
+    ]
+    assert run(nodes, {"x": np.arange(6, dtype=F).reshape(2, 3)}, {}, 8).tolist() == [[-1, -2]]
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(("start", "end", "kept"), [(-9, -9, [1]), (-9, -3, []), (-9, -4, [1]), (9, -9, [3, 2, 1]), (-1, -2, [3])])
+def test_a_slice_backwards_begins_with_the_first_element_if_it_starts_before_it(start, end, kept, constant):
+    x = {"x": np.array([1, 2, 3], F)}
+    bounds = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "t": np.array([-1])}
+    node = helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"])
+    assert run([node], {} if constant else x, bounds | (x if constant else {}), 17).tolist() == kept
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_lp_pool_with_ceil_mode_has_a_last_window_that_reaches_over_the_end(p):
+    x = np.arange(1, 6, dtype=F).reshape(1, 1, 5)
+    node = helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[2], strides=[2], ceil_mode=1, p=p)
+    expected = [(a**p + b**p) ** (1 / p) for a, b in ((1, 2), (3, 4), (5, 0))]
+    np.testing.assert_allclose(run([node], {"x": x}, {}, 18, oracle=False).reshape(-1), expected, rtol=1e-6)
