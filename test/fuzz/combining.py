@@ -75,7 +75,15 @@ def global_pool(op: str) -> Callable[[Draw], None]:
     return draw
 
 
-def windows(g: Draw, sizes: tuple[int, ...], kernel: tuple[int, ...], *, dilated: bool, padded: tuple[int, ...]) -> dict[str, Any]:
+def misses(size: int, kernel: int, dilation: int, stride: int, before: int, after: int) -> bool:
+    """Whether some window of an axis, the last of ceil_mode included, has no element of it."""
+    starts = range(-before, size + after - (kernel - 1) * dilation - 1 + stride, stride)
+    return any(not any(0 <= s + k * dilation < size for k in range(kernel)) for s in starts if s < size)
+
+
+def windows(
+    g: Draw, sizes: tuple[int, ...], kernel: tuple[int, ...], *, dilated: bool, padded: tuple[int, ...], pooled: bool = False
+) -> dict[str, Any]:
     """Strides, dilations and pads of windows, each of which holds something. `padded`: the most pads of each axis."""
     rank = len(sizes)
     said: dict[str, Any] = {}
@@ -96,6 +104,9 @@ def windows(g: Draw, sizes: tuple[int, ...], kernel: tuple[int, ...], *, dilated
     pads = [g.rng.randint(0, p) for p in (*padded, *padded)]
     if any(r > n + a + b for r, n, a, b in zip(reach, sizes, pads[:rank], pads[rank:])):
         raise Unfit
+    strides = said.get("strides", [1] * rank)
+    if pooled and any(map(misses, sizes, kernel, dilations, strides, pads[:rank], pads[rank:])):
+        raise Unfit  # of nothing there is no largest and no mean
     if any(pads) or g.chance(0.3):
         said["pads"] = pads
     return said
@@ -111,7 +122,7 @@ def pool(op: str) -> Callable[[Draw], None]:
             types = (F32, F64) if g.opset < 12 else (F32, F64, I8, U8)
         x = g.value(types, shape=(g.rng.randint(1, 2), g.rng.randint(1, 2), *sizes), exact=op == "MaxPool")
         dilated = g.opset >= {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}[op] and g.chance(0.4)
-        said = windows(g, sizes, kernel, dilated=dilated, padded=tuple(k - 1 for k in kernel))
+        said = windows(g, sizes, kernel, dilated=dilated, padded=tuple(k - 1 for k in kernel), pooled=True)
         if "auto_pad" not in said and g.opset >= (18 if op == "LpPool" else 10) and g.chance(0.4):
             said["ceil_mode"] = 1
         spans: list[Span | None] = [x.span]

@@ -1,33 +1,104 @@
-"""What onnxruntime computes otherwise than ONNX says, or what ONNX does not say: rows of op, condition, reason."""
+"""What onnxruntime computes otherwise than ONNX says, and what ONNX leaves open: rows of operator, condition, reason."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from onnx import ModelProto, NodeProto
+from drawing import Array
+from onnx import ModelProto, NodeProto, helper, numpy_helper, shape_inference
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with what its conditions ask for: attributes, shapes, constants."""
+
+    node: NodeProto
+    shapes: dict[str, tuple[int, ...]]
+    constants: dict[str, Array]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute; of bytes the text."""
+        for a in self.node.attribute:
+            if a.name == name:
+                value = helper.get_attribute_value(a)
+                return value.decode() if isinstance(value, bytes) else value
+        return default
+
+    def shape(self, i: int) -> tuple[int, ...] | None:
+        return self.shapes.get(self.node.input[i])
+
+    def constant(self, i: int) -> Array | None:
+        return self.constants.get(self.node.input[i]) if i < len(self.node.input) else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Nodes that are not compared: those of `op`, of these opsets, for which `when` holds."""
+    """Nodes of `op`, at these opsets, for which `when` holds. A model with one of them is not compared."""
 
     op: str
     reason: str
-    when: Callable[[NodeProto], bool] = lambda _: True
+    when: Callable[[Node], bool]
     since: int = 7
     until: int = 23
 
 
-DIFFERENCES: list[Difference] = []
+def _crops(n: Node) -> bool:
+    shape, kernel = n.shape(0), n.get("kernel_shape")
+    strides = n.get("strides", [1] * len(kernel))
+    same = n.get("auto_pad", "NOTSET").startswith("SAME")
+    return same and shape is not None and any((size - 1) // s * s + k < size for size, k, s in zip(shape[2:], kernel, strides))
+
+
+def _between_sizes(n: Node) -> bool:
+    scales, shape = n.constant(1 if len(n.node.input) == 2 else 2), n.shape(0)
+    if n.get("coordinate_transformation_mode") != "align_corners" or scales is None or not scales.size or shape is None:
+        return False
+    return any(float(s * size) % 1 for s, size in zip(scales, shape))
+
+
+DIFFERENCES = [
+    Difference(
+        "Dropout",
+        "before opset 12 ONNX does not say what the mask is where nothing is dropped: onnxruntime has false, we have true",
+        lambda n: len(n.node.output) == 2,
+        until=11,
+    ),
+    Difference(
+        "GridSample",
+        "onnxruntime clamps each neighbour of a cubic sample to the border, ONNX's definition the sample itself",
+        lambda n: n.get("mode") in ("cubic", "bicubic") and n.get("padding_mode") == "border",
+        since=16,
+    ),
+    Difference(
+        "LpPool",
+        "onnxruntime crops where auto_pad SAME needs less than no padding; ONNX's pads are at least 0",
+        _crops,
+    ),
+    Difference(
+        "Resize",
+        "aligned corners of scale * size that is no integer: ONNX counts with the fraction, onnxruntime with the size itself",
+        _between_sizes,
+        since=11,
+    ),
+]
 
 
 def known(model: ModelProto) -> str | None:
     """Why a model is not compared; None if it is."""
     opset = model.opset_import[0].version
-    for node in _nodes(list(model.graph.node)):
-        for row in DIFFERENCES:
-            if row.op == node.op_type and row.since <= opset <= row.until and row.when(node):
+    rows = [row for row in DIFFERENCES if row.since <= opset <= row.until]
+    found = shape_inference.infer_shapes(model).graph
+    infos = [*found.input, *found.value_info, *found.output]
+    shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in infos}
+    constants = {t.name: numpy_helper.to_array(t) for t in found.initializer}
+    nodes = list(_nodes(list(found.node)))
+    constants |= {n.output[0]: numpy_helper.to_array(n.attribute[0].t) for n in nodes if n.op_type == "Constant"}
+    shapes |= {name: a.shape for name, a in constants.items()}
+    for node in nodes:
+        for row in rows:
+            if row.op == node.op_type and row.when(Node(node, shapes, constants)):
                 return f"{row.op}: {row.reason}"
     return None
 

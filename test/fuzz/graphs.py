@@ -15,7 +15,7 @@ import indexing
 import onnx
 import sampling
 import shaping
-from drawing import BF16, F32, Array, Draw, Span, Unfit, drawn
+from drawing import BF16, F16, F32, F64, Array, Draw, Span, Unfit, drawn
 from onnx import ModelProto, helper
 
 KINDS = [*elementwise.KINDS, *shaping.KINDS, *indexing.KINDS, *sampling.KINDS, *combining.KINDS, *controlling.KINDS]
@@ -24,7 +24,10 @@ NODES = 12
 
 
 def graph(seed: int) -> ModelProto:
-    """A valid model of 1 to about 12 nodes, of an opset from 7 to 23. Its inputs say in their `doc_string` what they may hold."""
+    """A valid model of 1 to about 12 nodes, of an opset from 7 to 23.
+
+    Its inputs say in their `doc_string` what they may hold, its property `rounded` has the values that rounding may have moved.
+    """
     rng = Random(seed)
     g = Draw(rng, rng.choice(OPSETS), draw_node=draw_node)
     for _ in range(rng.choice([1, 1, 2, 3, 4, 5, 6, 8, 10, NODES])):
@@ -68,6 +71,8 @@ def closed(g: Draw, name: str) -> ModelProto:
     proto = helper.make_graph(g.nodes, name, g.inputs, outputs, g.initializers)
     imports = [helper.make_opsetid("", g.opset)]
     model = helper.make_model(proto, opset_imports=imports, ir_version=max(4, helper.find_min_ir_version_for(imports)))
+    rounded = {v.name: v.shape for v in g.pool if v.name in made and v.span.step is None and v.type in (F32, F64, F16)}
+    helper.set_model_props(model, {"rounded": json.dumps(rounded)})
     onnx.checker.check_model(model)
     return model
 

@@ -119,6 +119,14 @@ def split(g: Draw) -> None:
         g.node("Split", [x], [x.span] * len(sizes), axis=axis, split=sizes)
 
 
+def kept(size: int, start: int, end: int, step: int) -> int:
+    """How many elements a slice keeps. Backwards from before the first element it keeps the first, where Python keeps none."""
+    start, end = (v + size if v < 0 else v for v in (start, end))
+    if step < 0:
+        return max(-(-(min(max(start, 0), size - 1) - min(max(end, -1), size - 1)) // -step), 0) if size else 0
+    return len(range(min(max(start, 0), size), min(max(end, 0), size), step))
+
+
 def slices(g: Draw) -> None:
     x = g.value(MOVED, least=1)
     axes = plain(g, g.axes(x.rank), x.rank)
@@ -139,7 +147,7 @@ def slices(g: Draw) -> None:
     named = axes != list(range(len(axes))) or g.chance(0.5)
     shape = list(x.shape)
     for axis, start, end, step in zip(axes, starts, ends, steps):
-        shape[axis] = len(range(*slice(start, end, step).indices(shape[axis])))
+        shape[axis] = kept(shape[axis], start, end, step)
     if g.opset < 10:
         g.node("Slice", [x], [x.span], [shape], starts=starts, ends=ends, **({"axes": axes} if named else {}))
         return
