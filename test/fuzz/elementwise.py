@@ -34,6 +34,7 @@ from onnx import helper
 
 REAL = FLOATS
 WIDE = (F32, F64)
+NARROW = (F32, F32, F16)  # where onnxruntime has no doubles
 
 
 @dataclass(frozen=True)
@@ -99,27 +100,27 @@ UNARY = [
     Unary("Reciprocal", REAL, lambda s: Span(1 / s.high, 1 / s.low), 0.25),
     Unary("Sigmoid", REAL, within(0, 1)),
     Unary("Tanh", REAL, within(-1, 1)),
-    Unary("Erf", REAL, within(-1, 1), since=9),
+    Unary("Erf", NARROW, within(-1, 1), since=9),
     Unary("Sin", WIDE, within(-1, 1), -20, 20),
     Unary("Cos", REAL, within(-1, 1), -20, 20),
-    Unary("Tan", REAL, grows(tan), -1.25, 1.25),
-    Unary("Asin", REAL, grows(asin), -0.9375, 0.9375),
-    Unary("Acos", REAL, within(0, 3.2), -0.9375, 0.9375),
-    Unary("Atan", REAL, grows(atan)),
-    Unary("Sinh", REAL, grows(sinh), -4, 4, since=9),
-    Unary("Cosh", REAL, lambda s: Span(1, cosh(s.size)), -4, 4, since=9),
-    Unary("Asinh", REAL, grows(asinh), since=9),
-    Unary("Acosh", REAL, grows(acosh), 1.125, since=9),
-    Unary("Atanh", REAL, grows(atanh), -0.9375, 0.9375, since=9),
-    Unary("Softplus", REAL, lambda s: Span(0, max(s.high, 0) + 1), -50, 50),
-    Unary("Softsign", REAL, within(-1, 1)),
-    Unary("Elu", REAL, wider, -50, 50, attributes=alpha(0.1, 2)),
-    Unary("Selu", REAL, wider, -50, 50, attributes=either(alpha(0.1, 1), alpha(0.1, 1, "gamma"))),
-    Unary("LeakyRelu", REAL, wider, attributes=alpha(-1, 1)),
-    Unary("HardSigmoid", REAL, within(0, 1), attributes=either(alpha(0.1, 1), alpha(-0.5, 0.5, "beta"))),
+    Unary("Tan", NARROW, grows(tan), -1.25, 1.25),
+    Unary("Asin", NARROW, grows(asin), -0.9375, 0.9375),
+    Unary("Acos", NARROW, within(0, 3.2), -0.9375, 0.9375),
+    Unary("Atan", NARROW, grows(atan)),
+    Unary("Sinh", NARROW, grows(sinh), -4, 4, since=9),
+    Unary("Cosh", NARROW, lambda s: Span(1, cosh(s.size)), -4, 4, since=9),
+    Unary("Asinh", NARROW, grows(asinh), since=9),
+    Unary("Acosh", NARROW, grows(acosh), 1.125, since=9),
+    Unary("Atanh", NARROW, grows(atanh), -0.9375, 0.9375, since=9),
+    Unary("Softplus", NARROW, lambda s: Span(0, max(s.high, 0) + 1), -50, 50),
+    Unary("Softsign", NARROW, within(-1, 1)),
+    Unary("Elu", NARROW, wider, -50, 50, attributes=alpha(0.1, 2)),
+    Unary("Selu", NARROW, wider, -50, 50, attributes=either(alpha(0.1, 1), alpha(0.1, 1, "gamma"))),
+    Unary("LeakyRelu", NARROW, wider, attributes=alpha(-1, 1)),
+    Unary("HardSigmoid", NARROW, within(0, 1), attributes=either(alpha(0.1, 1), alpha(-0.5, 0.5, "beta"))),
     Unary("HardSwish", REAL, wider, -50, 50, since=14),
     Unary("Celu", (F32,), wider, -50, 50, since=12, attributes=alpha(0.2, 2)),
-    Unary("ThresholdedRelu", REAL, same, picks=True, since=10, attributes=lambda g: {} if g.chance(0.3) else {"alpha": 0.3}),
+    Unary("ThresholdedRelu", NARROW, same, picks=True, since=10, attributes=lambda g: {} if g.chance(0.3) else {"alpha": 0.3}),
     Unary("Shrink", WIDE, wider, picks=True, since=9, attributes=either(alpha(0, 1, "bias"), lambda g: {"lambd": 0.3})),
     Unary("Gelu", REAL, wider, -50, 50, since=20),
     Unary("Mish", REAL, wider, -50, 50, since=18),
@@ -191,7 +192,7 @@ def square(g: Draw) -> None:
 
 
 def prelu(g: Draw) -> None:
-    x = g.value(FLOATS, least=1)
+    x = g.value(NARROW, least=1)
     slope = g.new(x.type, [1 if g.chance(0.4) else d for d in x.shape][g.rng.randint(0, x.rank - 1) :], -1, 1)
     g.node("PRelu", [x, slope], [wider(x.span)])
 
@@ -224,7 +225,7 @@ def variadic(op: str, types: Sequence[int]) -> Callable[[Draw], None]:
 
 
 def where(g: Draw) -> None:
-    x = g.value(ANY)
+    x = g.value((*FLOATS, I32, I64, U8))
     y, c = g.beside(x, (x.type,)), g.beside(x, (BOOL,))
     try:
         np.broadcast_shapes(x.shape, y.shape, c.shape)
@@ -234,7 +235,7 @@ def where(g: Draw) -> None:
 
 
 def clip(g: Draw) -> None:
-    x = g.value(NUMBERS if g.opset >= 12 else FLOATS)
+    x = g.value((*FLOATS, I8, I32, I64, U8, U64) if g.opset >= 12 else NARROW)
     low, high = sorted(g.rng.sample(range(-3, 5), 2))
     least, most = holds(x.type)
     low, high = max(low, int(max(least, -9))), min(high, int(most))
@@ -317,8 +318,9 @@ KINDS = [
     Kind("Greater", compare("Greater", (*WIDE, F16)), 7, 8),
     *(Kind(op, compare(op, COMPARED), 9) for op in ("Less", "Greater")),
     *(Kind(op, compare(op, COMPARED), 12) for op in ("LessOrEqual", "GreaterOrEqual")),
-    *(Kind(op, variadic(op, FLOATS), 8) for op in ("Max", "Min", "Sum", "Mean")),
-    *(Kind(op, variadic(op, NUMBERS), 12) for op in ("Max", "Min")),
+    *(Kind(op, variadic(op, FLOATS), 8) for op in ("Max", "Min", "Sum")),
+    Kind("Mean", variadic("Mean", NARROW), 8),
+    *(Kind(op, variadic(op, (*FLOATS, I32, I64, U64)), 12) for op in ("Max", "Min")),
     Kind("Where", where, 9, weight=4),
     Kind("Clip", clip, weight=3),
     Kind("Cast", cast, 9, weight=10),

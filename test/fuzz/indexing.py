@@ -98,10 +98,10 @@ def scatter_nd(g: Draw) -> None:
 
 def one_hot(g: Draw) -> None:
     depth = g.rng.randint(1, 5)
-    at = g.new(g.rng.choice([I64, I32, F32]), g.shape(1, 3), -depth if g.opset >= 11 else 0, depth + 1)
-    if at.type == F32:
-        at = g.constant(np.floor(at.data)) if at.data is not None else g.ints([0, depth - 1])
-    values = g.new(g.rng.choice([F32, I64, I32]), (2,))
+    at = g.new(I64, g.shape(1, 3), -depth if g.opset >= 11 else 0, depth + 1)
+    if g.chance(0.4):
+        (at,) = g.node("Cast", [at], [at.span], to=F32)
+    values = g.new(I64 if at.type == F32 else g.rng.choice([F32, I64]), (2,))
     count = g.ints(np.array([depth]) if g.chance(0.5) else np.array(depth))
     axis = g.rng.randint(-at.rank - 1, at.rank) if g.chance(0.7) else None
     g.node("OneHot", [at, count, values], [values.span], **({} if axis is None else {"axis": axis}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from drawing import ANY, BOOL, F32, F64, FLOATS, I32, I64, NUMBERS, Draw, Kind, Span, Unfit, Value
+from drawing import ANY, BOOL, F32, F64, FLOATS, I8, I32, I64, U8, Draw, Kind, Span, Unfit, Value
 from onnx import helper
 
 MOVED = ANY
@@ -158,7 +158,7 @@ def slices(g: Draw) -> None:
 
 
 def pad(g: Draw) -> None:
-    x = g.value(FLOATS if g.opset < 11 else NUMBERS, least=1)
+    x = g.value(FLOATS if g.opset < 11 else (*FLOATS, I32, I64, U8, I8), least=1)
     mode = g.rng.choice(["constant", "constant", "reflect", "edge", *(["wrap"] if g.opset >= 19 else [])])
     axes = g.axes(x.rank) if g.opset >= 18 and g.chance(0.5) else list(range(x.rank))
     before, after = [], []
@@ -181,7 +181,7 @@ def pad(g: Draw) -> None:
     extra: list[Value | None] = [g.ints(before + after)]
     extra.append(g.scalar(value, x.type) if mode == "constant" and g.chance(0.7) else None)
     if axes != list(range(x.rank)):
-        extra.append(g.ints(axes, g.rng.choice([I32, I64])))
+        extra.append(g.ints(axes))  # of int32 ONNX's own inference cannot read them
     g.node("Pad", [x, *extra], [span], [dims], **({} if mode == "constant" and g.chance(0.5) else {"mode": mode}))
 
 
