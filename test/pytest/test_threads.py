@@ -445,6 +445,9 @@ nets = models()
 programs = {e: populus.compile(nets["product"], engine=e, tiles=4) for e in ("numpy", "native", "strict")}
 inputs = inputs_of(programs["numpy"], 0)
 expected = {e: p.run(inputs) for e, p in programs.items()}
+for name in ("window", "table"):  # what is imported on the way is there: Python itself forks no import of another thread
+    first = populus.compile(nets[name], engine="native", tiles=4)
+    first.run(inputs_of(first, 1))
 stop = threading.Event()
 def run(program):
     while not stop.is_set():
