@@ -21,6 +21,7 @@ from populus.dialects.signature.map_outputs import Map, maps
 from populus.dialects.signature.required_values import Required, required
 from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
 from populus.dialects.signature.valid_lengths import Bounded, bounded, trimmed
+from populus.dialects.support.budget import check_budget
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.support.guard import Guard
@@ -415,6 +416,7 @@ class Program:
         if self._signature is None and found != "poplar":
             self._signature = Signature.of(module)
             self._signature.state(module)
+        check_budget(module)
         signature = signature_module(module) if cache is not None else None
         rest = Pipeline(passes.passes[len(above) :])
         rest.run(ctx, module, timings=timings, progress=progress and (lambda i, name: progress(i + len(above), name)))

@@ -76,7 +76,8 @@ def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
         return None
     given = [constant_value(v) for v in op.operands]
     large = sum(_bytes(r) for r in op.results)
-    if large > LARGEST and large > sum(_bytes(v) for v in op.operands) and op.OP_TYPE not in ("Expand", "ConstantOfShape"):
+    one = op.OP_TYPE == "ConstantOfShape" or (op.OP_TYPE == "Expand" and given[0] is not None and given[0].size == 1)
+    if large > LARGEST and large > sum(_bytes(v) for v in op.operands) and not one:
         return None
     if (arrays := inference.arrays(op)) is not None:
         return arrays

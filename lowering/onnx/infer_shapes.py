@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 
 from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
 from populus.dialects.signature import input_names, output_names, state_names
+from populus.dialects.support.budget import check_shape
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
@@ -100,6 +101,7 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = 
             if dimension not in sizes and default is None:
                 raise PopulusError(f"{title} is {type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
             shape[d] = sizes.get(dimension, default or 0)
+        check_shape(shape, title)
         set_type(argument, TensorType(type.element_type, shape))
 
 

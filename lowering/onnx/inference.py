@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType, i64
@@ -17,6 +17,7 @@ from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
+from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
@@ -224,7 +225,7 @@ class Inference:
         if any(a is not None and a.dtype == object for a in inputs) and op.OP_TYPE not in MOVING:
             return None
         try:
-            return evaluate(op, inputs)
+            return None if _grows(op, inputs) else evaluate(op, inputs)
         except (ValueError, IndexError, TypeError):  # not a value of ours to judge: ONNX's inference says what is wrong
             return None
 
@@ -255,6 +256,7 @@ class Inference:
 
         Raises PopulusError for an output of the model whose element type is stated wrongly.
         """
+        check_types(types, "its result")
         for result, type in zip(list(op.results), types):
             stated = result.type
             if _disagree(stated, type):
@@ -263,6 +265,20 @@ class Inference:
                     raise PopulusError(line)
                 self.overruled.append(str(placed(op, PopulusError(line))))
             set_type(result, type)
+
+
+def _grows(op: OnnxOp, inputs: Sequence[NDArray[Any] | None]) -> bool:
+    """Whether a result would be much larger than what is known. Raises ValueError for shapes that do not fit."""
+    import numpy as np
+
+    given = [a for a in inputs if a is not None]
+    if op.OP_TYPE == "Tile":
+        return elements(given[0].shape) * elements(given[-1].reshape(-1).tolist()) > LARGEST_FOLDED
+    if op.OP_TYPE == "Expand" and given[0].size > 1:  # one element stays one, however large the result
+        return elements(np.broadcast_shapes(given[0].shape, tuple(given[1].tolist()))) > LARGEST_FOLDED
+    if op.OP_TYPE in ("Add", "Div", "Mod", "Mul", "Sub", "Where", "Max", "Min"):
+        return elements(np.broadcast_shapes(*(a.shape for a in given))) > LARGEST_FOLDED
+    return False
 
 
 def _element(type: Attribute, op: OnnxOp) -> Attribute:

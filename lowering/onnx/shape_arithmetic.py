@@ -5,11 +5,14 @@ Used while types are still being inferred, when an op cannot be converted and ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import element_numbered
+from populus.dialects.support.budget import LARGEST_FOLDED
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_known
 
 if TYPE_CHECKING:
@@ -176,14 +179,27 @@ CAST_1 = {
 }
 
 
+def range_length(start: float, limit: float, delta: float) -> int:
+    """The elements of a Range: the ceiling of `(limit - start) / delta`, at least 0. Exact for integers of any size.
+
+    Raises PopulusError if that is no number.
+    """
+    if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
+        return max(0, -((start - limit) // delta))
+    count = (limit - start) / delta
+    if not math.isfinite(count):
+        raise PopulusError(f"from {start} to {limit} by {delta} there is no number of elements")
+    return max(0, math.ceil(count))
+
+
 def _range(op: OnnxOp, inputs: Inputs) -> Array | None:
     import numpy as np
 
     start, limit, delta = (a.reshape(-1)[0] for a in inputs if a is not None)
     if delta == 0:
         return None
-    count = max(0, int(np.ceil((limit - start) / delta)))
-    if count > 1 << 24:  # more than any shape arithmetic needs
+    count = range_length(start.item(), limit.item(), delta.item())
+    if count > LARGEST_FOLDED:  # more than any shape arithmetic needs
         return None
     return (start + np.arange(count) * delta).astype(start.dtype)
 

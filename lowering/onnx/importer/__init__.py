@@ -62,6 +62,8 @@ def _module(
     values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
     graph = model.graph
+    if not graph.output:
+        raise PopulusError("the model gives no outputs, so that there is nothing to compute; name one at least in graph.output")
     used: set[str] = set()
 
     def dimension(name: str) -> int:

@@ -15,6 +15,7 @@ from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
+from populus.dialects.support.budget import check_shape
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.contrib import DOMAIN, EVERYWHERE, HOST, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
@@ -309,6 +310,7 @@ class Builder:
                     return None
                 if shape.ndim != 1 or (shape.size and shape.min() < 0):
                     raise PopulusError(f"it wants a shape, a list of dimensions; it is given {shape.tolist()}")
+                check_shape(shape.tolist(), "its result")
                 value = np.zeros(1, np.float32)  # ConstantOfShape-9's default
                 if "value" in attributes:
                     value = plain(read_attribute(attributes["value"]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from populus.dialects.onnx.types import element_numbered
+from populus.dialects.support.budget import check_shape
 from populus.dialects.support.diagnostics import PopulusError
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
     shape = tuple(proto.dims)
     if any(n < 0 for n in shape):
         raise PopulusError(f"'{proto.name}' has the shape {list(shape)}; dimensions are at least 0")
+    if 0 in shape:  # whose other dimensions no bytes are compared with
+        check_shape([max(n, 1) for n in shape], f"'{proto.name}'")
     count = math.prod(shape)
     layout = _layout(proto.data_type)
     if proto.data_type in _PACKED:

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.support import shapes
+from populus.dialects.support.budget import check_constant
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
@@ -27,6 +28,7 @@ def upsample(c: Conversion) -> Output:
     for d, factor in enumerate(factors):
         n = shape(x)[d]
         out = _scaled(n, factor)
+        check_constant(out, "a dimension of its result")
         at = _coordinates("asymmetric", n, out, factor, None)
         x = _along(c, x, d, at, c.get("mode"), "floor", factor)
     return x
@@ -41,6 +43,8 @@ def resize(c: Conversion) -> Output:
     axes = [shapes.axis(a, rank) for a in c.get("axes") or range(rank)]
     given = _scales(c, len(axes))
     sizes = [shape(output)[a] for a in axes] if given is None else [_scaled(shape(x)[a], s) for a, s in zip(axes, given)]
+    for out in sizes:
+        check_constant(out, "a dimension of its result")
     how = c.get("coordinate_transformation_mode") or "asymmetric"
     region = [float(v) for v in c.known(1)] if how == "tf_crop_and_resize" and c.has(1) else [0.0] * len(axes) + [1.0] * len(axes)
     outside: list[tuple[int, NDArray[Any]]] = []
@@ -70,6 +74,8 @@ def _scales(c: Conversion, count: int) -> list[float] | None:
     found = [float(v) for v in c.known(position)] if c.has(position) else []
     if found and len(found) != count:
         raise PopulusError(f"there are {len(found)} scales for {count} dimensions")
+    if strange := [s for s in found if not 0 < s < math.inf]:
+        raise PopulusError(f"a scale is {strange[0]}; numbers above 0 are expected")
     return found or None
 
 

@@ -11,9 +11,10 @@ from xdsl.ir import SSAValue
 from populus.dialects import popart
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support import shapes
+from populus.dialects.support.budget import check_constant
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of
-from populus.lowering.onnx.shape_arithmetic import equal_parts
+from populus.lowering.onnx.shape_arithmetic import equal_parts, range_length
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 
 
@@ -245,6 +246,7 @@ def one_hot(c: Conversion) -> Output:
     indices, values = c.input(0), c.input(2)
     depth = int(c.known(1).reshape(-1)[0])
     rank = len(shape(indices)) + 1
+    check_constant(depth, "its new dimension")
     axis = c.axis(rank, -1)
     index = from_front(c, indices, depth)
     index = c.reshape(index, (*shape(indices)[:axis], 1, *shape(indices)[axis:]))
@@ -258,6 +260,7 @@ def trilu(c: Conversion) -> Output:
 
     x = c.input(0)
     k = int(c.known(1).reshape(-1)[0]) if c.has(1) else 0
+    check_constant(math.prod(shape(x)[-2:]), "its mask")
     ones = np.ones(shape(x)[-2:], np.bool_)
     kept = np.triu(ones, k) if c.get("upper") != 0 else np.tril(ones, k)
     return c.insert(popart.WhereOp(c.constant(kept), x, c.scalar(0, x)))
@@ -289,6 +292,7 @@ def eye_like(c: Conversion) -> Output:
     target = element(x) if dtype is None else element_numbered(dtype)
     assert target is not None, dtype
     rows, columns = shape(x)
+    check_constant(rows * columns, "its result")
     return c.constant(np.eye(rows, columns, c.get("k") or 0, dtype_of(target)))
 
 
@@ -306,7 +310,8 @@ def range_(c: Conversion) -> Output:
     start, limit, delta = (c.known(i).reshape(-1)[0] for i in range(3))
     if delta == 0:
         raise PopulusError("delta is 0")
-    count = max(0, math.ceil((limit - start) / delta))
+    count = range_length(start.item(), limit.item(), delta.item())
+    check_constant(count, "the range")
     return c.constant((start + np.arange(count) * delta).astype(start.dtype))
 
 

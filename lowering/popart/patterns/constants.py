@@ -9,12 +9,16 @@ from xdsl.ir import SSAValue
 from xdsl.traits import Pure
 
 from populus.dialects import popart
+from populus.dialects.support.budget import LARGEST_FOLDED, elements
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import shape_of
 from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of
 from populus.runtime.interpreter import evaluate_op
 
 LARGEST = 1 << 20  # bytes: a result that is larger, and larger than what it is computed from, stays computed
+
+VIEWS = (popart.ExpandOp, popart.ReshapeOp, popart.SliceOp, popart.TransposeOp)  # which take no memory where all elements are one
 
 
 class FoldConstants(Pattern[TensorOp]):
@@ -33,6 +37,8 @@ class FoldConstants(Pattern[TensorOp]):
         given = [a for o in op.operands if (a := array_of(o)) is not None]
         if len(given) < len(op.operands):
             return None
+        if not isinstance(op, VIEWS) and sum(elements(shape_of(t.type)) for t in op.results) > LARGEST_FOLDED:
+            return None  # before there is memory taken for it
         try:
             with np.errstate(all="ignore"):
                 arrays = evaluate_op(op, given)

@@ -1,0 +1,62 @@
+"""How large a tensor may be: what states more, by mistake or to do harm, is refused before anything is planned or computed for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation
+
+from populus.dialects.support.diagnostics import PopulusError, where
+
+# Elements of one tensor: 32 GiB of f32. All tiles of the largest machine here have 0.9 GiB, and the host's 16 GiB.
+LARGEST_TENSOR = 1 << 33
+# Elements of all inputs and results of a module's ops together: four thousand of the largest.
+LARGEST_TOTAL = 1 << 45
+# Elements that are computed while compiling, where an op makes more of what it reads.
+LARGEST_FOLDED = 1 << 24
+# Elements of a constant that an op of few numbers stands for, such as a Range, or the places that a Resize reads along a dimension.
+LARGEST_CONSTANT = 1 << 28
+
+
+def elements(shape: Sequence[int]) -> int:
+    """The product of dimensions, as exact as Python's integers. One that is open, which is negative, counts as 1."""
+    return math.prod(n for n in shape if n >= 0)
+
+
+def check_shape(shape: Sequence[int], what: str) -> None:
+    """Raises PopulusError if a tensor would have more elements than LARGEST_TENSOR. `what`: the subject of the sentence."""
+    if (count := elements(shape)) > LARGEST_TENSOR:
+        raise PopulusError(f"{what} is of shape {list(shape)}, {count} elements; a tensor has at most 2^{LARGEST_TENSOR.bit_length() - 1}")
+
+
+def check_constant(count: int, what: str) -> None:
+    """Raises PopulusError if a constant that is made while compiling would have more than LARGEST_CONSTANT elements."""
+    if count > LARGEST_CONSTANT:
+        raise PopulusError(f"{what} has {count} elements; at most 2^{LARGEST_CONSTANT.bit_length() - 1} are made while compiling")
+
+
+def check_types(types: Iterable[Attribute], what: str) -> int:
+    """The elements of these types together; those that are no tensors have none. Raises PopulusError as `check_shape`."""
+    total = 0
+    for type in types:
+        if isinstance(type, TensorType):
+            check_shape(type.get_shape(), what)
+            total += elements(type.get_shape())
+    return total
+
+
+def check_budget(module: Operation) -> None:
+    """Raises PopulusError, naming the op, for a tensor of a module that is too large, or for too many that are large."""
+    total = 0
+    for op in module.walk():
+        try:
+            total += check_types((r.type for r in op.results), "its result")
+            for region in op.regions:
+                for block in region.blocks:
+                    total += check_types((a.type for a in block.args), "an argument")
+        except PopulusError as error:
+            raise PopulusError(f"{where(op)}: {op.name}: {error}") from error
+    if total > LARGEST_TOTAL:
+        raise PopulusError(f"the tensors have {total} elements together; at most 2^{LARGEST_TOTAL.bit_length() - 1} are planned for")
