@@ -13,13 +13,14 @@ from rich.table import Table
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.popart import NoGradient
-from populus.dialects.popart.definition import Definition
+from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.extensions import Extension, load
 from populus.lowering.onnx.op_schema import schemas
 from populus.op_page import formulas, page
+from populus.tools.kernel_check import kernels_agree
 from populus.tools.op_gradients import Unmet, differences, one_sided
 from populus.tools.op_model import Array, OpModel, difference, off_by, others
 
@@ -45,11 +46,12 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     extension = load(args.file)
     definitions = extension.definitions()
-    if not definitions:
+    others = [definition_of(op) for op in dict.fromkeys(k.op for k in extension.kernels) if all(op is not d.op for d in definitions)]
+    if not definitions and not others:
         raise PopulusError(f"{args.file}: defines no popart op to check")
     console, failed = Console(highlight=False, soft_wrap=True), 0
-    for definition in definitions:
-        rows = list(check(extension, definition))
+    for definition in (*definitions, *others):
+        rows = list(check(extension, definition)) if definition in definitions else [kernels(extension, definition)]
         console.print(table_of(definition, rows))
         for row in rows:
             if row.verdict == "failed":
@@ -82,6 +84,7 @@ def check(extension: Extension, definition: Definition) -> Iterator[Row]:
         ("levels", op.levels),
         ("gradient", op.gradient),
         ("ties and zeros", op.ties),
+        ("kernels", lambda: kernels_agree(op, extension)),
         ("inputs kept", op.inputs_kept),
         ("hash", op.hash),
         ("strict", op.strict),
@@ -90,6 +93,12 @@ def check(extension: Extension, definition: Definition) -> Iterator[Row]:
         ("docs", op.docs),
     ):
         yield op.row(part, of)
+
+
+def kernels(extension: Extension, definition: Definition) -> Row:
+    """What holds of a file's kernels of an op that another file, or we, define."""
+    op = _Op(extension, definition)
+    return op.row("kernels", lambda: kernels_agree(op, extension))
 
 
 class _Op(OpModel):
@@ -199,6 +208,7 @@ class _Op(OpModel):
         skipped = frozenset[str](getattr(self.definition.op, "NOT_HASHED", ()))
         shapes, properties = self.examples[0]
         base, tried = content_hash(self.module((shapes, properties))), 0
+        self._unhashed_change_nothing(skipped)
         for p in self.definition.properties.values():
             for other in others(p, properties.get(p.name)):
                 try:
@@ -210,6 +220,19 @@ class _Op(OpModel):
                     raise Unmet(f"'{p.name}' = {other!r} has the hash of {properties.get(p.name, p.plain_default)!r}")
                 break
         return "ok", f"another with each of {tried} attributes" if tried else "no attribute to change"
+
+    def _unhashed_change_nothing(self, names: frozenset[str]) -> None:
+        for shapes, properties in self.examples:
+            module, inputs = self.module((shapes, properties)), self.inputs((shapes, properties))
+            expected = self.run(module, inputs, level="popart")
+            for name, p in self.definition.properties.items():
+                for other in others(p, properties.get(name)) if name in names else ():
+                    try:
+                        got = self.run(self.module((shapes, {**properties, name: other})), inputs, level="popart")
+                    except (PopulusError, VerifyException):
+                        continue
+                    if changed := [y for y, a in got.items() if a.shape != expected[y].shape or difference(a, expected[y]) > 0]:
+                        raise Unmet(f"'{name}' is in NOT_HASHED, but {other!r} gives another {changed[0]}; take it out of there")
 
     def strict(self) -> tuple[str, str]:
         for example in self.examples:

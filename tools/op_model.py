@@ -22,6 +22,7 @@ Array: TypeAlias = "NDArray[Any]"
 Example: TypeAlias = "tuple[Sequence[tuple[int, ...]], dict[str, Plain]]"
 
 SHAPE = (3, 7)
+SHAPES = (2, 11, 3, 5, 2, 3)  # by rank, for what works with one rank only; 11 fills no whole number of blocks
 
 
 class OpModel:

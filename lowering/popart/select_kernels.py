@@ -98,6 +98,13 @@ def candidates(ctx: Context, op: PopartOp, target: str | None, forced: str | Non
     return found
 
 
+def put(op: PopartOp, choice: Choice) -> None:
+    """Replaces one op by the kernel of a choice, with reorders around it; nothing else of its block is chosen."""
+    block = op.parent_block()
+    assert block is not None, op
+    _Rewrite({op: choice}, {op: Candidates(op, [choice])}).apply(block)
+
+
 def _reasons(refusals: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PARTS = (
-    "definition", "inference", "text", "levels", "gradient", "ties and zeros", "inputs kept", "hash", "strict", "tiles",
+    "definition", "inference", "text", "levels", "gradient", "ties and zeros", "kernels", "inputs kept", "hash", "strict", "tiles",
     "ONNX schema", "docs",
 )  # fmt: skip
 
@@ -43,7 +43,12 @@ BROKEN = [
         "    def lower(self, b):\n        return []\n\n    def forward",
         "levels: 'leaky_relu': acme.leaky_relu: its lowering gives",
     ),
-    ("    def forward", '    NOT_HASHED: ClassVar = ("alpha",)\n    hidden = number(1.0)\n\n    def forward', None),
+    ("    def forward", '    NOT_HASHED: ClassVar = ("hidden",)\n    hidden = number(1.0)\n\n    def forward', None),
+    (
+        "    def forward",
+        '    NOT_HASHED: ClassVar = ("alpha",)\n\n    def forward',
+        "hash: 'alpha' is in NOT_HASHED, but 0.0 gives another y; take it out of there",
+    ),
     ("    def forward", "    def infer(self):\n        return []\n\n    def forward", "example: "),
     ("    def forward", "    EXAMPLES: ClassVar = [([(3,), (4,)], {})]\n\n    def forward", "example: "),
     ("alpha = number(0.01, low=-1, high=1)", "alpha = number(low=-1, high=1)", None),
@@ -129,3 +134,54 @@ def test_a_gradient_for_the_wrong_operand_is_found(populus, tmp_path):
     got = populus("check-op", path)
     assert got.status == 1
     assert "gradient: the gradient of x0, element" in got.out + got.err
+
+
+KERNELS = """
+from populus.dialects.popart import ReluOp, calls
+from populus.dialects.popart.kernel import Config, Kernel
+from populus.dialects.popart.layout import NCHW8C, PLANAR
+
+
+class Blocked(Kernel):
+    op, name = ReluOp, "blocked"
+    rank = 4
+
+    def configs(self, op):
+        return [Config((PLANAR,), (PLANAR,)), Config((NCHW8C,), (NCHW8C,), cost=0.01)]
+
+    def lower(self, b, op, operands, config):
+        y = calls.map(b, op.formula(), *operands)
+        return [y]
+"""
+BROKEN_KERNELS = [
+    ("op.formula()", "op.formula() * 2", "gives other values than popart.relu for y at popops: by up to"),
+    (
+        "op.formula()",
+        "op.formula() + (1.0 if config.inputs[0].block else 0.0)",
+        "gives other values than popart.relu for y at popops: by up to",
+    ),
+    ("rank = 4", "rank, arity = 4, (2, 1)", "takes none of the op's EXAMPLES, so nothing is known of it: it takes 2 operands and gives 1"),
+    ("[y]", "[y + 1]", "fails at popops: TypeError: unsupported operand type"),
+    ("[y]", "[operands[0]]", "gives other values than popart.relu for y at popops: by up to"),
+]
+
+
+def test_a_kernel_that_gives_what_its_op_gives_passes(populus, tmp_path):
+    own = KERNELS.replace("ReluOp", "LeakyReluOp").replace("import LeakyReluOp, calls", "import calls")
+    (tmp_path / "own.py").write_text((ROOT / "examples" / "leaky_relu.py").read_text() + own)
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    for file, lines in (("own.py", len(PARTS) + 2), ("kernels.py", 2)):
+        got = populus("check-op", tmp_path / file)
+        assert (got.status, got.err) == (0, "")
+        assert "blocked as the op itself, 6 times" in got.out
+        assert len(got.out.splitlines()) == lines
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BROKEN_KERNELS, ids=range(len(BROKEN_KERNELS)))
+def test_a_kernel_that_gives_something_else_is_named_with_its_op(old, new, message, populus, tmp_path):
+    assert old in KERNELS
+    (tmp_path / "own.py").write_text(KERNELS.replace(old, new))
+    got = populus("check-op", tmp_path / "own.py")
+    assert got.status == 1
+    assert got.err.count("\n") == 1
+    assert got.err.startswith(f"populus: {tmp_path / 'own.py'}: popart.relu: kernels: kernel 'blocked' {message}")

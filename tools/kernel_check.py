@@ -1,0 +1,101 @@
+"""Whether each kernel of an op gives what the op itself gives, in each of its configurations: a part of `populus check-op`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from populus.dialects.popart.kernel import Kernel
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.table import context
+from populus.lowering.driver.extensions import Extension
+from populus.lowering.popart.select_kernels import candidates, put
+from populus.tools.op_gradients import Unmet
+from populus.tools.op_model import SHAPES, Array, Example, OpModel, difference, off_by
+
+TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 2e-2}  # relative to values above 1, since orders of sums differ
+
+
+def kernels_agree(model: OpModel, extension: Extension) -> tuple[str, str]:
+    """`ok` and what was compared; `none` for an op without kernels.
+
+    Raises Unmet naming a kernel that gives other values than its op, that fails, or that takes none of the op's examples.
+    """
+    mine = [k for k in extension.kernels if k.op.name == model.definition.op.name]
+    if not mine:
+        return "none", "the file has no kernels of it"
+    compared = sum(_Compared(model, extension, kernel).all() for kernel in mine)
+    return "ok", f"{', '.join(k.name for k in mine)} as the op itself, {compared} times"
+
+
+class _Compared:
+    """One kernel beside its op."""
+
+    def __init__(self, model: OpModel, extension: Extension, kernel: Kernel):
+        self.model, self.extension, self.kernel = model, extension, kernel
+        self.reasons: dict[str, None] = {}  # why it did not take an example
+
+    def all(self) -> int:
+        """Compares every configuration on every example in every type that the kernel takes; how many there were."""
+        tried = 0
+        for dtype, tolerance in TOLERANCES.items():
+            for example in self._examples():
+                expected: dict[str, Array] | None = None
+                number = 0
+                while (module := self._in_kernel(example, dtype, number)) is not None:
+                    inputs = self.model.inputs(example, dtype)
+                    if expected is None:
+                        expected = self.model.run(self.model.module(example, dtype), inputs, level="popart")
+                    tried += self._compare(module, inputs, expected, tolerance)
+                    number += 1
+        if not tried:
+            why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+            raise Unmet(f"kernel '{self.kernel.name}' takes none of the op's EXAMPLES, so nothing is known of it{why}")
+        return tried
+
+    def _examples(self) -> Sequence[Example]:
+        """Those that the op's class states, else one of the kernel's rank."""
+        rank = self.kernel.rank
+        if self.model.stated or rank is None:
+            return self.model.examples
+        return [([SHAPES[:rank]] * len(shapes), properties) for shapes, properties in self.model.examples]
+
+    def _in_kernel(self, example: Example, dtype: str, number: int) -> ModuleOp | None:
+        """The model with its op in configuration `number` of the kernel; None if it has no such one, or vetoes it."""
+        module, ctx = self.model.module(example, dtype), context()
+        self.extension.register(ctx)
+        op = self.model.op(module)
+        try:
+            found = candidates(ctx, op, None)
+        except PopulusError as error:
+            self.reasons[" ".join(str(error).split())] = None
+            return None
+        mine = [c for c in found.choices if c.name == self.kernel.name]
+        if (reason := found.refusals.get(self.kernel.name)) is not None:
+            self.reasons[reason] = None
+        if number >= len(mine):
+            return None
+        if (veto := mine[number].known.kernel.init(op, mine[number].config)) is not None:
+            self.reasons[f"vetoed: {veto}"] = None
+            return module
+        put(op, mine[number])
+        return module
+
+    def _compare(self, module: ModuleOp, inputs: dict[str, Array], expected: dict[str, Array], tolerance: float) -> bool:
+        """Whether there was a kernel in the model. Raises Unmet where it gives other values."""
+        op = next((op for op in module.walk() if op.name == "popart.kernel"), None)
+        if op is None:
+            return False
+        for level in ("popops", "poplar"):
+            try:
+                got = self.model.run(module, inputs, level=level)
+            except Exception as error:  # whatever the author's code raises
+                raise Unmet(f"kernel '{self.kernel.name}' fails at {level}: {type(error).__name__}: {error}") from error
+            for name, value in expected.items():
+                if got[name].shape != value.shape or difference(got[name], value) > tolerance:
+                    by = off_by(got[name], value) if got[name].shape == value.shape else f"of shape {list(got[name].shape)}"
+                    raise Unmet(
+                        f"kernel '{self.kernel.name}' gives other values than {self.model.definition.op.name} for {name} at {level}: {by}"
+                    )
+        return True
