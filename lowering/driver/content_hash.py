@@ -12,10 +12,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from populus.dialects.data import ConstantOp
 
 
-def content_hash(op: Operation) -> str:
+def content_hash(op: Operation, *, every: bool = False) -> str:
     """SHA-256 of names, ONNX versions, attributes, types, constants, and how values flow; names of values and locations are left out.
 
     A class may state `NOT_HASHED`, names of attributes that change nothing of what it computes. All others count: none can be forgotten.
+    With `every`, those of `NOT_HASHED` count too.
     """
     hash = sha256()
     numbers: dict[SSAValue, int] = {}
@@ -37,7 +38,7 @@ def content_hash(op: Operation) -> str:
         say("op", op.name, getattr(op, "ONNX", ""), len(op.operands), len(op.results))
         for operand in op.operands:
             say(number(operand), operand.type)
-        skipped = frozenset[str](getattr(op, "NOT_HASHED", ()))
+        skipped = frozenset[str](() if every else getattr(op, "NOT_HASHED", ()))
         if isinstance(op, ConstantOp):
             array = op.array()
             say("constant", array.dtype, array.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import linecache
 import os
@@ -9,12 +10,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, cast
 
 from xdsl.context import Context
@@ -31,11 +30,11 @@ from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
+from populus.lowering.driver import sources
 from populus.lowering.popart.rewriting import Pattern
 from populus.lowering.popart.rewriting import register as register_patterns
 
 GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed
-_DIGEST = "__populus_digest__"
 
 
 @dataclass
@@ -149,9 +148,11 @@ def add(path: str | os.PathLike[str], target: str | None = None) -> Extension:
 
 
 def digest(extension: Extension) -> str:
-    """A hash of the file, or of the module of an installed package, that an extension came from; its kernels' target counts too."""
-    found = getattr(extension.module, _DIGEST, None) or sha256(inspect.getsource(extension.module).encode()).hexdigest()
-    return f"{found} {extension.only}"
+    """A hash of the file, or of the module of an installed package, that an extension came from, and of the modules that it imports.
+
+    Its kernels' target counts too.
+    """
+    return f"{sources.digest_of(extension.module)} {extension.only}"
 
 
 def forget(path: str | os.PathLike[str]) -> None:
@@ -245,32 +246,28 @@ def _module_name(path: Path) -> str:
     return f"populus_loaded_{path.resolve().with_suffix('').as_posix().strip('/').replace('/', '_').replace('.', '_')}"
 
 
-class _Loader(SourceFileLoader):
-    """Reads the file as it is now: stored bytecode is found by time and size, which an edit may leave as they were."""
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-
 def _run(path: Path) -> ModuleType:
-    """The module of a Python file, run once for each content that it has."""
+    """The module of a Python file, run once for each content that it and the modules that it imports have."""
     if not path.is_file():
         raise PopulusError(f"{path}: no such file; --load takes a Python file")
-    name, digest = _module_name(path), sha256(path.read_bytes()).hexdigest()
-    if name in sys.modules and getattr(sys.modules[name], _DIGEST, digest) == digest:
-        return sys.modules[name]
-    linecache.checkcache(str(path))
-    spec = spec_from_file_location(name, path, loader=_Loader(name, str(path)))
+    name = _module_name(path)
+    before = sys.modules.get(name)
+    if before is not None:
+        if sources.is_current(before):
+            return before
+        sources.forget_imported(before)
+    sources.watch()
+    linecache.checkcache()
+    importlib.invalidate_caches()
+    spec = spec_from_file_location(name, path, loader=sources.Loader(name, str(path)))
     if spec is None or spec.loader is None:
         raise PopulusError(f"{path}: not a Python file (.py)")
     module = module_from_spec(spec)
-    setattr(module, _DIGEST, digest)
-    before = sys.modules.get(name)
     sys.modules[name] = module  # dataclasses look their module up while the class is made
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        sources.failed(path)
         del sys.modules[name]
         if before is not None:
             sys.modules[name] = before

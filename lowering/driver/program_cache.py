@@ -1,9 +1,9 @@
 """Compiled programs on disk: what was compiled once from equal content, for the same machine, is read again.
 
 A program's key is the hash of the model's content (not of its names and places), of the files that define its ops and passes, of
-this package's own code, of the passes with their options, and of the versions of what it stands on. Whoever edits any of these
-compiles anew. Files are written beside and renamed into place; what is not whole is not taken. The least recently used go
-when there is too much.
+the modules that these files import, of this package's own code, of the passes with their options, and of the versions of what it
+stands on. Whoever edits any of these compiles anew. Files are written beside and renamed into place; what is not whole is not taken.
+The least recently used go when there is too much.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkstemp
+from types import ModuleType
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -28,6 +29,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from populus.dialects.data import blobs_of, load_blobs, save_blobs
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver import sources
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline
@@ -122,20 +124,23 @@ class ProgramCache:
 
 
 def key_of(module: ModuleOp, pipeline: Pipeline, definitions: Iterable[str]) -> str:
-    """The key of what a pipeline makes of a module. `definitions`: hashes of the files of ops that were loaded."""
+    """The key of what a pipeline makes of a module. `definitions`: digests of the extensions that were loaded."""
     digest = sha256()
-    own = {file for op in module.walk() if (file := _file_of(type(op))) is not None}
-    parts = [content_hash(module), str(pipeline), *sorted(definitions), *(sha256(Path(f).read_bytes()).hexdigest() for f in sorted(own))]
+    own = {found.__name__: found for op in module.walk() if (found := _module_of(type(op))) is not None}
+    # An attribute that an op's author says changes nothing costs a miss here; one that does would give another model's program.
+    content = content_hash(module, every=True)
+    parts = [content, str(pipeline), *sorted(definitions), *(sources.digest_of(own[name]) for name in sorted(own))]
     for part in (*parts, package_hash(), *(f"{name} {version(name)}" for name in ("xdsl", "numpy", "onnx"))):
         digest.update(len(part).to_bytes(8, "little") + part.encode())
     return digest.hexdigest()
 
 
-def _file_of(kind: type) -> str | None:
-    """The file of a class that is neither of this package nor of xDSL: an op that was defined beside the model."""
+def _module_of(kind: type) -> ModuleType | None:
+    """The module of a class that is neither of this package nor of xDSL: an op that was defined beside the model."""
     if kind.__module__.partition(".")[0] in ("populus", "xdsl"):
         return None
-    return getattr(sys.modules.get(kind.__module__), "__file__", None)
+    found = sys.modules.get(kind.__module__)
+    return found if getattr(found, "__file__", None) is not None else None
 
 
 @lru_cache(1)

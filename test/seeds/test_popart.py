@@ -657,8 +657,6 @@ def test_P17_what_is_not_whole_is_not_taken_and_writers_do_not_meet(example, tmp
     for file in files:
         whole = file.read_bytes()
         for torn in (whole[: len(whole) // 2], b"", whole[:-9] + b"123456789"):
-            if file.suffix == ".safetensors" and len(torn) == len(whole):
-                continue
             file.write_bytes(torn)
             program, hit = cached(module, folder)
             assert not hit
