@@ -1,4 +1,5 @@
-# demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest: parts of it.
+# demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
+# portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
 # bench: times.  fuzz: random graphs against onnxruntime, COUNT of them from seed SEED on, for at most SECONDS if given.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
@@ -6,7 +7,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest bench fuzz
+.PHONY: demo test lint lit pytest portability bench fuzz
 
 SEED   ?= 0
 COUNT  ?= 3000
@@ -14,7 +15,7 @@ COUNT  ?= 3000
 demo: $(READY)
 	@$(BIN)/populus demo
 
-test: lint lit pytest
+test: lint lit pytest portability
 
 lint: $(READY)
 	@echo "== ruff, basedpyright, import-linter"
@@ -29,6 +30,10 @@ lit: $(READY)
 pytest: $(READY)
 	@echo "== pytest"
 	@$(BIN)/pytest -q -n 2 --dist worksteal
+
+portability: $(READY)
+	@echo "== portability"
+	@$(BIN)/python -m benchmarks.portability $(if $(FULL),--full)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed

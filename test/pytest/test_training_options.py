@@ -128,7 +128,7 @@ def test_recomputing_takes_less_memory_and_changes_no_bit():
     peaks: list[int] = []
     weights: list[Array] = []
     for recompute in (1, 4, 0):
-        session = TrainingSession(deep(), optimizer="sgd", batch=256, tiles=4, recompute=recompute)
+        session = TrainingSession(deep(), optimizer="sgd", batch=256, tiles=4, recompute=recompute, engine="native")
         session.step({"x0": x}, labels)
         peaks.append(session.program.profile().summary["peak_tile_bytes"])
         weights.append(session.weights["w0"])
