@@ -41,15 +41,16 @@ def _hangs_over(op: OnnxOp, known: Known) -> bool:
     return op.VERSION < 22 and bool(op.property("ceil_mode"))
 
 
-def _pads_output_padding(op: OnnxOp, known: Known) -> bool:
-    """SAME means a result of x's size times the stride; ONNX adds the output padding to that."""
-    return str(op.property("auto_pad")).startswith("SAME") and not op.property("output_shape") and any(op.property("output_padding") or ())
+def _states_its_size(op: OnnxOp, known: Known) -> bool:
+    """SAME means a result of x's size times the stride; ONNX adds the output padding to that. `output_shape` it takes for no dimensions."""
+    same = str(op.property("auto_pad")).startswith("SAME")
+    return bool(op.property("output_shape")) or (same and any(op.property("output_padding") or ()))
 
 
 _MISJUDGED: Mapping[str, Callable[[OnnxOp, Known], bool]] = {
     "AveragePool": _hangs_over,
     "BatchNormalization": lambda op, known: op.VERSION < 14 and trains(op),  # ONNX has no type for the outputs besides y
-    "ConvTranspose": _pads_output_padding,
+    "ConvTranspose": _states_its_size,
     "LpPool": _hangs_over,
     "MaxPool": _hangs_over,
     "Resize": _has_scales,

@@ -137,9 +137,27 @@ def pool(op: str) -> Callable[[Draw], None]:
         if op == "MaxPool" and g.opset >= 8 and g.chance(0.4):
             spans.append(Span(0, x.size, 1))
             said |= {"storage_order": g.rng.randint(0, 1)} if g.chance(0.4) else {}
-        g.node(op, [x], spans, kernel_shape=kernel, **said)
+        shape = pooled(x.shape, kernel, said)
+        g.node(op, [x], spans, [shape] * len(spans), kernel_shape=kernel, **said)
 
     return draw
+
+
+def pooled(x: tuple[int, ...], kernel: tuple[int, ...], said: dict[str, Any]) -> tuple[int, ...]:
+    """The shape of a pool's result. ONNX's inference counts windows that start in the padding behind, before opset 22."""
+    rank = len(kernel)
+    pads, strides, dilations = said.get("pads", [0] * 2 * rank), said.get("strides", [1] * rank), said.get("dilations", [1] * rank)
+    sizes: list[int] = []
+    for n, k, s, d, a, b in zip(x[2:], kernel, strides, dilations, pads[:rank], pads[rank:]):
+        room = n + a + b - (k - 1) * d - 1
+        if said.get("auto_pad", "").startswith("SAME"):
+            sizes.append(-(-n // s))
+        elif said.get("ceil_mode"):
+            windows = -(-room // s) + 1
+            sizes.append(windows - ((windows - 1) * s >= n + a))
+        else:
+            sizes.append(room // s + 1)
+    return (*x[:2], *sizes)
 
 
 def convolution(g: Draw) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from graphs import graph, inputs
 from onnx import ModelProto, helper, numpy_helper, shape_inference
 
 import populus
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 
 CONFIGURATIONS = (
     ("numpy", "host", 1),
@@ -137,12 +138,15 @@ def judged(model: ModelProto, seed: int, engine: str, target: str, tiles: int) -
         return Verdict(seed, label, "known", reason)
     before = {n: a.copy() for n, a in arrays.items()}
     try:
-        program = populus.compile(model, target=target, tiles=tiles, engine=engine)
-        found = program.run(arrays)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", PopulusWarning)
+            found = populus.compile(model, target=target, tiles=tiles, engine=engine).run(arrays)
     except PopulusError as error:
         return Verdict(seed, label, "refused", str(error))
     except Exception as error:
         return Verdict(seed, label, "failed", f"{type(error).__name__}: {' '.join(str(error).split())}")
+    if said := [str(w.message) for w in warned if issubclass(w.category, PopulusWarning)]:
+        return Verdict(seed, label, "wrong", f"a valid model is warned of: {said[0]}")
     if any(not np.array_equal(before[n], a) for n, a in arrays.items()):
         return Verdict(seed, label, "wrong", "an input was overwritten")
     wrong = {n: said for n, e in expected.items() if (said := differ(found[n], e, 0.0))}

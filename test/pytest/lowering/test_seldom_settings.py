@@ -58,3 +58,12 @@ def test_lp_pool_with_ceil_mode_has_a_last_window_that_reaches_over_the_end(p):
     node = helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[2], strides=[2], ceil_mode=1, p=p)
     expected = [(a**p + b**p) ** (1 / p) for a, b in ((1, 2), (3, 4), (5, 0))]
     np.testing.assert_allclose(run([node], {"x": x}, {}, 18, oracle=False).reshape(-1), expected, rtol=1e-6)
+
+
+def test_a_transposed_convolution_takes_the_size_that_is_stated_for_its_spatial_dimensions():
+    x, w = np.arange(4, dtype=F).reshape(1, 1, 2, 2), np.ones((1, 2, 2, 2), F)
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w"], ["z"], strides=[2, 2], output_shape=[3, 4]),
+        helper.make_node("Neg", ["z"], ["y"]),
+    ]
+    assert run(nodes, {"x": x}, {"w": w}, 11).shape == (1, 2, 3, 4)
