@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from populus.dialects.popart.base import PopartOp
 
 WRITE_OUT = 128  # ops that the iterations of a loop may make, to be written out in a row
-LEFT_OPEN = ("Compress", "Slice")  # ONNX's inference does not count a condition, nor takes axes in another order before opset 10
+LEFT_OPEN = ("Compress", "Slice", "Transpose")  # of known conditions, of axes in another order before opset 10, of scalars
 KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
 
 

@@ -67,3 +67,8 @@ def test_a_transposed_convolution_takes_the_size_that_is_stated_for_its_spatial_
         helper.make_node("Neg", ["z"], ["y"]),
     ]
     assert run(nodes, {"x": x}, {"w": w}, 11).shape == (1, 2, 3, 4)
+
+
+def test_a_scalar_is_transposed_to_itself():
+    nodes = [helper.make_node("Transpose", ["x"], ["z"]), helper.make_node("Neg", ["z"], ["y"])]
+    assert run(nodes, {"x": np.array(2, F)}, {}, 8).tolist() == -2
