@@ -139,5 +139,14 @@ class _AiOnnx:
             raise AttributeError(f"ai.onnx has no op '{name}'{did_you_mean(name, names)}")
         return partial(self._node, names[name])
 
-    def _node(self, op: str, inputs: Sequence[str], debugContext: str = "", **attributes: Any) -> str:
+    def _node(self, op: str, inputs: Sequence[str], debugContext: object = "", *values: object, **attributes: Any) -> str:
+        """The output of a node. Raises PopulusError for attributes without their names, and for an op of several outputs."""
+        from onnx.defs import OpSchema, get_schema
+
+        if not isinstance(debugContext, str) or values:
+            strange = values[0] if isinstance(debugContext, str) else debugContext
+            raise PopulusError(f"{op}: {strange!r} is given without a name; write attributes with theirs, such as axis=0")
+        schema = get_schema(op, OPSET)
+        if schema.min_output > 1 or any(o.option == OpSchema.FormalParameterOption.Variadic for o in schema.outputs):
+            raise PopulusError(f"{op} has several outputs, of which this gives one; take customOp('{op}', {OPSET}, '', .., numOutputs=n)")
         return self._builder.customOp(op, OPSET, "", inputs, attributes, name=debugContext)[0]

@@ -45,6 +45,8 @@ class Graph(Builder):
 
     def __init__(self, name: str):
         super().__init__(name)
+        self.from_host: set[str] = set()  # names of streams, loaded or not
+        self.to_host: set[str] = set()
         self.loads: dict[str, HostToDeviceStream] = {}
         self.stores: dict[str, DeviceToHostStream] = {}
 
@@ -100,17 +102,22 @@ def graph() -> Graph:
 
 
 def h2d_stream(shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> HostToDeviceStream:
-    """A stream from the host. A second one of the same name gets a number behind it."""
-    return HostToDeviceStream(tuple(shape), np.dtype(dtype), _unique(name or "h2d", graph().loads))
+    """A stream from the host; without a name it gets one. Raises PopulusError for a name that another stream from the host has."""
+    return HostToDeviceStream(tuple(shape), np.dtype(dtype), _taken(name, "h2d", graph().from_host))
 
 
 def d2h_stream(shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> DeviceToHostStream:
-    """A stream to the host. A second one of the same name gets a number behind it."""
-    return DeviceToHostStream(tuple(shape), np.dtype(dtype), _unique(name or "d2h", graph().stores))
+    """A stream to the host; without a name it gets one. Raises PopulusError for a name that another stream to the host has."""
+    return DeviceToHostStream(tuple(shape), np.dtype(dtype), _taken(name, "d2h", graph().to_host))
 
 
-def _unique(name: str, taken: dict[str, Any]) -> str:
+def _taken(name: str, stem: str, streams: set[str]) -> str:
+    """The name, which no other of the streams gets then."""
+    if name in streams:
+        raise PopulusError(f"there is a stream '{name}' in this direction already; give one of them another name")
     number = 0
-    while (found := f"{name}_{number}" if number else name) in taken:
-        number += 1
-    return found
+    while not name:
+        found = f"{stem}_{number}" if number else stem
+        name, number = "" if found in streams else found, number + 1
+    streams.add(name)
+    return name
