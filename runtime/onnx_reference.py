@@ -238,6 +238,10 @@ def _dilated(node: NodeProto) -> bool:
     return any(d > 1 for d in _attribute(node, "dilations", ()))
 
 
+def _torch_cubic(node: NodeProto) -> bool:
+    return _attribute(node, "mode", b"") == b"cubic" and _attribute(node, "coordinate_transformation_mode", b"") == b"pytorch_half_pixel"
+
+
 def _activated(node: NodeProto) -> bool:
     """Whether a recurrent op has other functions than its own."""
     usual = {"GRU": [b"Sigmoid", b"Tanh"], "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"], "RNN": [b"Tanh"]}[node.op_type]
@@ -257,4 +261,5 @@ _WRONG: dict[str, list[tuple[Callable[[NodeProto], bool], str]]] = {
     "LpPool": [*_WINDOWS, (_has("ceil_mode"), "windows that lie beyond the end")],
     "MaxPool": [*_WINDOWS, (_indexed, "indices of largest elements"), (_dilated, "windows with gaps")],
     "RNN": _RECURRENT,
+    "Resize": [(_torch_cubic, "cubic interpolation between torch's half pixels")],
 }

@@ -118,6 +118,7 @@ class TileTrace:
     def __init__(self, graph: GraphOp):
         self._read: dict[Key, dict[SSAValue, Array]] = {}
         self._written: dict[Key, dict[SSAValue, Array]] = {}
+        self._unseen: set[Key] = set()  # of which a step has made something and gone on with it
         self._memory: dict[StorageOp, _Memory] = {}
         self._times: Counter[Operation] = Counter()
         # A variable that bears the name of a loop or branch holds what that carries, at some time.
@@ -127,7 +128,8 @@ class TileTrace:
     @property
     def found(self) -> Trace:
         """What others read of each place; of one that nobody reads as it is, what it has written, its dimensions in any order."""
-        written = {key: [turned for v in values.values() for turned in _turned(v)] for key, values in self._written.items()}
+        seen = {key: values for key, values in self._written.items() if key not in self._unseen}
+        written = {key: [turned for v in values.values() for turned in _turned(v)] for key, values in seen.items()}
         read = {key: list(values.values()) for key, values in self._read.items() if values}
         return {key: values for key, values in {**written, **read}.items() if key[0] not in self._left_out}
 
@@ -170,7 +172,9 @@ class TileTrace:
         worked_on = [_beyond(at, value)] if in_place else []
         if at is not None:
             memory.made_by.update(dict.fromkeys(worked_on, at))
-        if key is not None:
+        if key is not None and not known:
+            self._unseen.add(key)
+        elif key is not None:
             contents = ((v, memory.read(view_of(v))) for v in (value, *worked_on, *_shown(storage.result, at)))
             self._written[key] = {v: content for v, content in contents if content is not None}
 
