@@ -121,15 +121,16 @@ def arg(last_is_best: bool) -> Rule:
 
 
 def arg_index(c: Conversion, x: SSAValue, axis: int, largest: bool, last: bool) -> SSAValue:
-    """The index (i64) of the extreme element along `axis`, which is 1 in the result."""
+    """The index (i64) of the extreme element along `axis`, which is 1 in the result; NaN is beyond all others, as in NumPy."""
     import numpy as np
 
     n = shape(x)[axis]
     best = c.insert((popart.ReduceMaxOp if largest else popart.ReduceMinOp)(x, axes=(axis,), keep=True))
     indices = np.arange(n, dtype=np.int32).reshape([n if d == axis else 1 for d in range(len(shape(x)))])
-    candidates = c.insert(
-        popart.WhereOp(c.insert(popart.EqualOp(x, best)), c.constant(indices), c.constant(np.array(-1 if last else n, np.int32)))
-    )
+    chosen = c.insert(popart.EqualOp(x, best))
+    if is_float(element(x)):
+        chosen = c.insert(popart.OrOp(chosen, c.insert(popart.IsNanOp(x))))
+    candidates = c.insert(popart.WhereOp(chosen, c.constant(indices), c.constant(np.array(-1 if last else n, np.int32))))
     return c.cast(c.insert((popart.ReduceMaxOp if last else popart.ReduceMinOp)(candidates, axes=(axis,), keep=True)), i64)
 
 

@@ -25,6 +25,8 @@ Step: TypeAlias = Callable[[SSAValue, State], State]
 
 WRITTEN_OUT = 8  # steps: a longer sequence is a loop, so that the program does not grow with it
 
+# Whether each direction runs backwards. The schema of GRU-1 misspells its default.
+WAYS = {"forward": [False], "foward": [False], "reverse": [True], "bidirectional": [False, True]}
 GATES = {"RNN": "i", "GRU": "zrh", "LSTM": "iofc"}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 # Activations: the op, and ONNX's defaults for alpha and beta. Source: ONNX LSTM-22.
@@ -207,7 +209,9 @@ def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, Step]]) -> Rule:
     def rule(c: Conversion) -> Output | list[Output]:
         layer = _Layer(c)
         way = c.get("direction") or "forward"
-        backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
+        if way not in WAYS:
+            raise PopulusError(f"direction is '{way}'; forward, reverse or bidirectional is expected")
+        backwards = WAYS[way]
         run = _loop if layer.steps > WRITTEN_OUT else _written_out
         ran = [run(layer, *kind(layer, direction), direction, back) for direction, back in enumerate(backwards)]
         y = _joined(c, [c.reshape(rows, (layer.steps, 1, layer.batch, layer.hidden)) for rows, _ in ran], 1)
