@@ -313,17 +313,21 @@ A model of any opset from 1 to 28 is read; the rule of an operator asks for the 
 
 DIFFERENCES = """## Where ONNX and onnxruntime differ
 
-`test_onnx_versions.py` holds each of these. Everywhere else an operator gives what onnxruntime gives without its optimizations.
+`test_onnx_versions.py` holds most of these. Everywhere else an operator gives what onnxruntime gives without its optimizations.
 
 | operator | ONNX | onnxruntime | here |
 |---|---|---|---|
 | BatchNormalization before opset 14 | does not say what `saved_var` is | `1 / sqrt(variance + epsilon)` | as onnxruntime |
 | ConvTranspose, `auto_pad` SAME with `output_padding` | adds it to the size | the size is x's times the stride | as onnxruntime |
+| Dropout before opset 12 that infers | does not say what the mask is | false | as onnxruntime |
+| DynamicQuantizeLinear of zeros | the scale is 0 | 1 | as ONNX |
 | LSTM with `clip` | clips the input of every activation, the cell's too | clips the gates only | as ONNX |
 | pools before opset 22, `ceil_mode` | counts windows that start in the padding behind | does not | as onnxruntime and opset 22 |
 | Resize by scales, Upsample | its inference computes sizes in f64: 4 of 6 and the f32 nearest to 5/6 | in f32: 5 | as onnxruntime |
 | Resize by scales, `align_corners` and `tf_crop_and_resize` | the result's size counts with its fraction | rounded down | as ONNX |
 | Resize by scales, `nearest`, where the size stays | picks elements | copies | as ONNX |
+| MaxUnpool with `output_shape` | counts indices in the size that it has without | in that shape | as ONNX |
+| ReduceMax, ReduceMin, MaxPool of NaN | does not say | NaN, or what is beside it, by its place | NaN |
 | Squeeze before opset 11, axes not sorted | its inference drops other dimensions | those axes | as onnxruntime |
 """
 

@@ -232,7 +232,7 @@ class Inference:
     def inferred(self, op: OnnxOp) -> list[Attribute]:
         from populus.lowering.onnx.fold_constants import converted_types
 
-        if misjudged(op, self.known) and all(map(is_static, (v.type for v in op.operands))):
+        if misjudged(op, self.known):
             return converted_types(op, self.customs, self.known)
         types = infer_types(op, self.known)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xdsl.ir import SSAValue
 
 from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.onnx.types import as_tensor, is_static, string
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +26,10 @@ def trains(op: OnnxOp) -> bool:
 def misjudged(op: OnnxOp, known: Known) -> bool:
     """Whether ONNX's inference is not to be asked about an op. `known`: the values of operands, if any."""
     rule = None if op.DOMAIN else _MISJUDGED.get(op.OP_TYPE)
-    return rule is not None and rule(op, known)
+    types = [as_tensor(v.type) for v in op.operands]
+    if rule is None or any(t is None or t.element_type == string or not is_static(t) for t in types):
+        return False
+    return rule(op, known)
 
 
 def _has_scales(op: OnnxOp, known: Known) -> bool:
@@ -47,13 +51,39 @@ def _states_its_size(op: OnnxOp, known: Known) -> bool:
     return bool(op.property("output_shape")) or (same and any(op.property("output_padding") or ()))
 
 
+def _picked(op: OnnxOp, known: Known) -> bool:
+    """ONNX does not look at what is picked, where that is known."""
+    chosen = op.inputs[-1]
+    return len(op.inputs) == _PICKED[op.OP_TYPE] and chosen is not None and known(chosen) is not None
+
+
+_PICKED = {"Compress": 2, "MaxUnpool": 3}  # how many inputs the op has then
+
+
+def _before(version: int) -> Callable[[OnnxOp, Known], bool]:
+    """Of ops for which ONNX has no inference in versions before this one, or one with gaps."""
+    return lambda op, known: op.VERSION < version
+
+
 _MISJUDGED: Mapping[str, Callable[[OnnxOp, Known], bool]] = {
     "AveragePool": _hangs_over,
     "BatchNormalization": lambda op, known: op.VERSION < 14 and trains(op),  # ONNX has no type for the outputs besides y
+    "Compress": _picked,
+    "Concat": _before(4),
     "ConvTranspose": _states_its_size,
-    "LpPool": _hangs_over,
+    "Dropout": _before(10),
+    "GRU": _before(7),
+    "LSTM": _before(7),
+    "LpPool": lambda op, known: op.VERSION < 2 or _hangs_over(op, known),
     "MaxPool": _hangs_over,
+    "MaxUnpool": _picked,
+    "Pad": _before(2),
+    "RNN": _before(7),
+    "Reshape": _before(5),
     "Resize": _has_scales,
+    "Slice": _before(10),
+    "Split": _before(2),
     "Squeeze": lambda op, known: op.VERSION < 11 and bool(op.property("axes")),  # of unsorted axes ONNX drops others
+    "Tile": _before(6),
     "Upsample": _has_scales,
 }

@@ -246,6 +246,8 @@ def lrn(c: Conversion) -> Output:
 def dropout(c: Conversion) -> Output | list[Output]:
     """Inferring drops nothing: the input itself, and a mask that is all true. Training keeps each element with probability 1 - ratio.
 
+    Before opset 12 ONNX does not say what the mask is then: it is false, as onnxruntime's, and before opset 10 zeros of x's type.
+
     With a `seed` the mask is that of NumPy's RandomState, as in ONNX's definition, and part of the program. Without one it is drawn on
     tiles: it depends on the node's name and the element's number. Source: Dropout-22.
     """
@@ -256,7 +258,8 @@ def dropout(c: Conversion) -> Output | list[Output]:
     if not (c.has(2) and bool(c.known(2).reshape(-1)[0])) or ratio == 0:
         if mask is None or not mask.uses:
             return [x, None]
-        return [x, c.constant(np.broadcast_to(np.ones((), dtype_of(element(mask))), shape(x)))]
+        dtype = dtype_of(element(x) if c.version < 10 else i1)
+        return [x, c.constant(np.broadcast_to(np.array(c.version >= 12, dtype), shape(x)))]
     if not 0 <= ratio < 1:
         raise PopulusError(f"its ratio is {ratio:g}; at least 0 and less than 1 is expected")
     stated = c.get("seed")

@@ -31,6 +31,17 @@ def result_shape(c: Conversion) -> Output:
     return c.reshape(c.input(0), shape(output))
 
 
+def reshape(c: Conversion) -> Output:
+    """Before opset 5 the shape is an attribute, and ONNX has no inference for it."""
+    stated = c.get("shape")
+    if stated is None:
+        return result_shape(c)
+    x = c.input(0)
+    if len(stated) > len(shape(x)) and 0 in stated[len(shape(x)) :]:
+        raise PopulusError(f"shape is {list(stated)}; a 0 keeps a dimension of x, which is {shapes.text(shape(x))}")
+    return c.reshape(x, shapes.reshape(shape(x), [int(n) or shape(x)[d] for d, n in enumerate(stated)]))
+
+
 def squeeze(c: Conversion) -> Output:
     """Before opset 11 ONNX's inference drops the wrong dimensions of axes that are not sorted."""
     x, axes = c.input(0), c.list("axes")
@@ -129,7 +140,9 @@ def pad(c: Conversion) -> Output:
         lower[axis], upper[axis] = pads[i], pads[len(axes) + i]
     if mode == "wrap":
         for d in range(rank):
-            x = gathered(c, x, [i % shape(x)[d] for i in range(-lower[d], shape(x)[d] + upper[d])], d)
+            # A negative pad cuts before what is left is repeated.
+            first, left = max(-lower[d], 0), shape(x)[d] - max(-lower[d], 0) - max(-upper[d], 0)
+            x = gathered(c, x, [first + i % left for i in range(-max(lower[d], 0), left + max(upper[d], 0))], d)
         return x
     value: SSAValue | None = None
     if mode == "constant":
@@ -328,7 +341,7 @@ RULES: Rules = {
     "OneHot": one_hot,
     "Pad": pad,
     "Range": range_,
-    "Reshape": result_shape,
+    "Reshape": reshape,
     "Slice": slice_,
     "SpaceToDepth": space_to_depth,
     "Split": split,

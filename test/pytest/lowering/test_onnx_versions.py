@@ -82,6 +82,51 @@ def test_squeeze_of_a_dimension_that_is_not_1_is_refused():
         ours("Squeeze", 8, floats(1, 2), axes=[1])
 
 
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "shape"), [([-2], [-1], [-1], (4, 1)), ([1, -3], [3, 100], [0, 1], (2, 3)), ([3], [1], [0], (0, 5))]
+)
+def test_an_old_slice_takes_axes_from_the_end_and_may_be_empty(starts, ends, axes, shape):
+    (y,) = agrees("Slice", 1, floats(4, 5), starts=starts, ends=ends, axes=axes)
+    assert y.shape == shape
+
+
+def test_a_wrapping_pad_cuts_before_it_repeats():
+    agrees("Pad", 19, floats(3, 4), np.array([-1, 2, 5, -2]), known=[1], mode="wrap")
+    agrees("Pad", 19, floats(3, 4), np.array([1, 2, 5, 6]), known=[1], mode="wrap")
+
+
+def test_ops_of_opset_1_have_types_without_onnx_inference():
+    x = floats(2, 3, 4)
+    np.testing.assert_array_equal(ours("Reshape", 1, x, shape=[0, -1])[0], x.reshape(2, 12))
+    np.testing.assert_array_equal(ours("Concat", 1, x, x)[0], np.concatenate([x, x], 1))
+    np.testing.assert_array_equal(ours("Split", 1, x, outputs=2, axis=2)[1], x[:, :, 2:])
+    np.testing.assert_array_equal(
+        ours("Pad", 1, x[0], paddings=[1, 0, 0, 2], value=1.5)[0], np.pad(x[0], [(1, 0), (0, 2)], constant_values=1.5)
+    )
+    (pooled,) = ours("LpPool", 1, np.ones((1, 1, 4), np.float32), kernel_shape=[4])
+    np.testing.assert_allclose(pooled, [[[2]]], rtol=1e-6)
+    agrees("Transpose", 1, np.array(2, np.float32))
+
+
+@pytest.mark.parametrize("opset", [7, 10, 13])
+def test_the_mask_of_a_dropout_that_infers_is_onnxruntimes(opset):
+    agrees("Dropout", opset, floats(3, 4), outputs=2)
+
+
+@pytest.mark.parametrize("axis", [1, -2, None])
+def test_a_compress_by_a_known_condition_has_the_size_that_it_keeps(axis):
+    settings = {} if axis is None else {"axis": axis}
+    agrees("Compress", 11, floats(2, 3, 4), np.array([True, False, True]), known=[1], **settings)
+
+
+def test_an_unpool_counts_its_indices_in_the_natural_size_as_onnx_does():
+    x, indices = np.array([[[[1, 2], [3, 4]]]], np.float32), np.array([[[[5, 7], [13, 15]]]])
+    (y,) = ours("MaxUnpool", 11, x, indices, np.array([1, 1, 5, 5]), known=[2], kernel_shape=[2, 2], strides=[2, 2])
+    expected = np.zeros((1, 1, 5, 5))
+    expected[0, 0, [1, 1, 3, 3], [1, 3, 1, 3]] = [1, 2, 3, 4]
+    np.testing.assert_array_equal(y, expected)
+
+
 # -- sizes -----------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +231,15 @@ def test_a_log_sum_exp_of_halves_is_of_halves(opset):
     agrees("ReduceLogSumExp", opset, floats(2, 3, dtype=np.float16), axes=[1], tolerance=2e-3)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+def test_the_extreme_index_of_nan_is_an_index(op_type, engine):
+    for x in ([1, np.nan, 5], [5, 1, np.nan], [np.nan, np.nan, 0]):
+        agrees(op_type, 13, np.array(x, np.float32), axis=0, engine=engine)
+    (y,) = ours(op_type, 13, np.array([1, np.nan, np.nan, 3], np.float32), axis=0, select_last_index=1, engine=engine)
+    assert y.tolist() == [2]
+
+
 @pytest.mark.parametrize("op_type", ["Sum", "Mean", "Max", "Min"])
 def test_sums_before_opset_8_are_of_equal_shapes(op_type):
     agrees(op_type, 6, floats(2, 3), floats(2, 3))
@@ -209,6 +263,18 @@ def test_weights_of_another_hidden_size_are_refused(op_type, gates):
         ours(op_type, 7, x, w, r, hidden_size=5)
     with pytest.raises(PopulusError, match=f"'n': {op_type}-7: W is 1x{4 * gates + 1}x2; 1x{4 * gates}x2 is expected"):
         ours(op_type, 7, x, floats(1, 4 * gates + 1, 2), r, hidden_size=4)
+
+
+@pytest.mark.parametrize(("op_type", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_a_recurrent_layer_of_opset_1_is_that_of_opset_7(op_type, gates):
+    operands = floats(3, 2, 2), floats(1, 3 * gates, 2), floats(1, 3 * gates, 3)
+    found, expected = (run(op_type, o, *operands, outputs=2, hidden_size=3) for run, o in ((ours, 1), (agrees, 7)))
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_a_direction_that_there_is_not_is_refused():
+    with pytest.raises(PopulusError, match="'n': RNN-1: direction is 'sideways'; forward, reverse or bidirectional is expected"):
+        ours("RNN", 1, floats(3, 2, 2), floats(1, 3, 2), floats(1, 3, 3), hidden_size=3, direction="sideways")
 
 
 def test_clip_bounds_the_cell_before_its_activation_as_onnx_says():
