@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from populus import moved
 
 if TYPE_CHECKING:
-    from populus.api import Program, compile
+    from populus.api import compile
     from populus.builder import Builder, function_of
     from populus.derivatives import Vjp, vjp
     from populus.epochs import train
     from populus.lowering.driver.content_hash import content_hash
     from populus.lowering.driver.extensions import add as add_extension
     from populus.lowering.driver.extensions import keep as load
+    from populus.program import Program
     from populus.training import TrainingSession
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
 
 _HOMES = {
     "Builder": "builder:Builder",
-    "Program": "api:Program",
+    "Program": "program:Program",
     "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",
     "add_extension": "lowering.driver.extensions:add",

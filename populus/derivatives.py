@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from populus.api import Program, Source, compile, level_of
+from populus.api import compiled
 from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of
-from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
@@ -23,27 +23,19 @@ from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.autodiff.activation_memory import Report, kept
 from populus.lowering.popart.training_names import gradient_name
 from populus.open_program import OpenProgram
+from populus.options import WITH_OPTIONS, CompileOptions, MachineOptions
+from populus.program import Program
+from populus.source import Source, level_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from populus.api import Arrays, Model
     from populus.runtime.profile import Profile
+    from populus.source import Arrays, Model
 
 
-def vjp(
-    model: Model,
-    wrt: Sequence[str],
-    *,
-    target: str = "host",
-    tiles: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    pipeline: str | os.PathLike[str] | Pipeline = "inference",
-    engine: str = "auto",
-    level: str = "poplar",
-    load: Sequence[str | os.PathLike[str]] = (),
-    progress: Callable[[int, str], None] | None = None,
-) -> Vjp:
+@WITH_OPTIONS.after_two
+def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
     """A program that gives, beside a model's outputs, the products of cotangents with the Jacobian.
 
     `wrt`: names of ONNX inputs and initializers of floats. The rest is as in `compile`.
@@ -54,9 +46,9 @@ def vjp(
     """
     if isinstance(wrt, str):
         raise PopulusError(f"wrt is '{wrt}'; a list of names is expected, such as ['{wrt}']")
-    weights, names = constants_of(model, dims, load)
+    weights, names = constants_of(model, options)
     unread = unread_weights(model, [name for name in wrt if name not in weights and name not in names])
-    chosen = pipeline if isinstance(pipeline, Pipeline) else Pipeline.read(pipeline)
+    chosen = options.pipeline if isinstance(options.pipeline, Pipeline) else Pipeline.read(options.pipeline)
     read = tuple(name for name in dict.fromkeys(wrt) if name not in unread)
     if not wrt:
         raise PopulusError("wrt is empty; it names the inputs and weights to differentiate with respect to")
@@ -64,9 +56,7 @@ def vjp(
         # Kernels and functions are made of what is differentiated, not the other way round.
         first = next(p.name for p in chosen.passes if p.name in ("popart-select-kernels", "popart-outline", "popart-to-popops"))
         chosen = exposing(chosen, read).insert_before(first, PopartAutodiffPass(wrt=read))
-    program = compile(
-        model, target=target, tiles=tiles, dims=dims, pipeline=chosen, engine=engine, level=level, load=load, progress=progress
-    )
+    program = compiled(model, replace(options, pipeline=chosen))
     return Vjp(program, list(dict.fromkeys(wrt)), {name: weights[name] for name in read if name in weights}, unread)
 
 
@@ -151,19 +141,12 @@ def exposing(pipeline: Pipeline, names: Sequence[str]) -> Pipeline:
     return Pipeline((OnnxExposeWeightsPass(tuple(names)), *pipeline.passes))
 
 
-def constants_of(
-    model: Model, dims: Mapping[str, int] | None = None, load: Sequence[str | os.PathLike[str]] = ()
-) -> tuple[Arrays, list[str]]:
+def constants_of(model: Model, options: MachineOptions) -> tuple[Arrays, list[str]]:
     """The weights of a model by name, as far as something reads them, and the names of its inputs. Raises PopulusError."""
-    source = Source(model, dict(dims or {}), known_extensions(load))
+    source = Source(model, dict(options.dims or {}), options.extensions())
     with in_file(model if isinstance(model, str | os.PathLike) else None):
         function = main_of(source.module(source.context()))
     return {name: op.array() for name, op in weights_of(function).items()}, input_names(function)
-
-
-def known_extensions(load: Sequence[str | os.PathLike[str]]) -> tuple[extensions.Extension, ...]:
-    """What `compile` knows with the same `load`."""
-    return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, load))}.values())
 
 
 def unread_weights(model: Model, names: Sequence[str]) -> Arrays:

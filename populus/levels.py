@@ -18,8 +18,9 @@ from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.traces import Key, TensorTrace, TileTrace, Trace
 
 if TYPE_CHECKING:
-    from populus.api import Arrays, Program
+    from populus.program import Program
     from populus.runtime.host.strings import Strings
+    from populus.source import Arrays
 
 Array: TypeAlias = NDArray[Any]
 

@@ -11,14 +11,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
-    "populus.dialects.support.constraints": "populus.dialects.support.constraints",
-    "populus.dialects.support.diagnostics": "populus.dialects.support.diagnostics",
-    "populus.dialects.support.element_types": "populus.dialects.support.element_types",
-    "populus.dialects.support.shapes": "populus.dialects.support.shapes",
-    "populus.lowering.driver.legality": "populus.lowering.driver.legality",
-    "populus.lowering.driver.passes": "populus.lowering.driver.passes",
-    "populus.lowering.driver.pipeline": "populus.lowering.driver.pipeline",
-    "populus.lowering.popart.rewriting": "populus.lowering.popart.rewriting",
+    "populus.dialects.constraints": "populus.dialects.support.constraints",
+    "populus.dialects.diagnostics": "populus.dialects.support.diagnostics",
+    "populus.dialects.element_types": "populus.dialects.support.element_types",
+    "populus.dialects.shapes": "populus.dialects.support.shapes",
+    "populus.lowering.extensions": "populus.lowering.driver.extensions",
+    "populus.lowering.legality": "populus.lowering.driver.legality",
+    "populus.lowering.passes": "populus.lowering.driver.passes",
+    "populus.lowering.pipeline": "populus.lowering.driver.pipeline",
+    "populus.lowering.rewriting": "populus.lowering.popart.rewriting",
 }
 
 

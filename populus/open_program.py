@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from populus.api import Program
 from populus.dialects.onnx.types import dimension_name, is_open
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
+from populus.options import CompileOptions
+from populus.program import Program
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from populus.api import Arrays, Signature, Source
     from populus.lowering.driver.pipeline import Pipeline
+    from populus.signature import Signature
+    from populus.source import Arrays, Source
 
 KEPT = 16  # programs; that which was used longest ago goes first
 
@@ -41,12 +43,11 @@ class OpenProgram(Program):
         self,
         source: Source,
         pipeline: Pipeline,
-        engine: str,
-        level: str,
+        options: CompileOptions,
         names: Mapping[str, Mapping[int, str]],
         specialise: Callable[[Mapping[str, int]], Program],
     ):
-        super().__init__(source, pipeline, engine, level)
+        super().__init__(source, pipeline, options)
         self.names = names
         self.specialise = specialise
         self._kept: OrderedDict[tuple[tuple[str, int], ...], _Place] = OrderedDict()

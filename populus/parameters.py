@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, cast
@@ -12,19 +12,19 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from populus.api import Source
-from populus.derivatives import known_extensions
 from populus.dialects.data import ConstantOp
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.lowering.driver.files import in_file
+from populus.options import MachineOptions
+from populus.source import Source
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from populus.api import Arrays
+    from populus.source import Arrays
 
 STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are measured, not trained
 LARGEST = 1e4  # what has larger elements is a mask, not a weight
@@ -43,11 +43,12 @@ class Trainable:
     fixed: set[str]  # weights that are not trained unless named
 
     @staticmethod
-    def read(model: str | os.PathLike[str] | ModelProto, dims: Mapping[str, int], load: Sequence[str | os.PathLike[str]]) -> Trainable:
+    def read(model: str | os.PathLike[str] | ModelProto, options: MachineOptions) -> Trainable:
         """Raises PopulusError for what is no valid ONNX model."""
         if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
             raise PopulusError("training is of ONNX models; a module's weights could not be written back")
-        source = Source(model, dict(dims), known_extensions(load))
+        dims = dict(options.dims or {})
+        source = Source(model, dims, options.extensions())
         with in_file(model if isinstance(model, str | os.PathLike) else None):
             function = main_of(source.module(source.context()))
         constants = {n: op for n, op in weights_of(function).items() if is_float(element_type_of(op.result.type))}
@@ -57,7 +58,7 @@ class Trainable:
             input_names(function),
             next((s[0] for s in shapes if s and s[0] > 0), BATCH),
             _open(function),
-            dict(dims),
+            dims,
             {n for n, op in constants.items() if _is_fixed(op)},
         )
 

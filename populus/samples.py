@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import TensorType
     from xdsl.ir import Attribute
 
-    from populus.api import Arrays
+    from populus.source import Arrays
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from populus.api import Program, compile
+from populus.api import compiled
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_of, tensor
 from populus.dialects.support.guard import Guard
@@ -19,11 +19,13 @@ from populus.lowering.popart.loss import LOSS, PopartLossPass
 from populus.lowering.popart.optimize import PopartOptimizePass
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
 from populus.lowering.poplar.merge import PoplarMergePass
+from populus.options import MachineOptions
+from populus.program import Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from populus.api import Arrays, Model
+    from populus.source import Arrays, Model
 
 FIRST_SCALE = 2.0**15  # of an automatic loss scale; the largest power of two in f16
 GROWS_AFTER = 2000  # good steps. Source: PyTorch GradScaler
@@ -112,15 +114,15 @@ class Ran:
 class Programs:
     """`step`: gradients, and new weights too where an update is of one batch; `update`: new weights; `forward`: losses when inferring.
 
-    `options` are those of `compile`.
+    `dims`: sizes of open dimensions, the batch among them.
     """
 
-    def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: Mapping[str, Any]):
+    def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: MachineOptions, dims: Mapping[str, int]):
         self.recipe = recipe
-        self._model, self._options = model, dict(options)
+        self._model, self._options, self._dims = model, options, dims
         self._forward: Program | None = None
         self._making = Guard()
-        self.step = compile(model, pipeline=recipe.pipeline(), **self._options)
+        self.step = compiled(model, options.compiling(recipe.pipeline(), dims))
         self.update = self.step if recipe.accumulate == 1 else self._updating(weights)
 
     @property
@@ -129,7 +131,7 @@ class Programs:
         with self._making.lock:
             if self._forward is None:
                 pipeline = self.recipe.evaluation((*self.recipe.weights, *self.statistics))
-                self._forward = compile(self._model, pipeline=pipeline, **self._options)
+                self._forward = compiled(self._model, self._options.compiling(pipeline, self._dims))
             return self._forward
 
     @property
@@ -143,7 +145,7 @@ class Programs:
         pipeline = Pipeline.named("training").from_level("popart").replace("popart-optimize", self.recipe.update())
         for name in ("popart-seed", "popart-loss", "popart-autodiff"):
             pipeline = pipeline.remove(name)
-        return compile(module, pipeline=pipeline, **{k: v for k, v in self._options.items() if k != "dims"})
+        return compiled(module, self._options.compiling(pipeline, None))
 
     def run(
         self, inputs: Mapping[str, Any], batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]

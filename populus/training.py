@@ -7,7 +7,7 @@ loss = session.step({"x": x}, labels)
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +17,19 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver.files import replacing
-from populus.lowering.popart.loss import IDENTITY, LABELS, LOSS_NAMES, LOSSES_EACH
+from populus.lowering.popart.loss import IDENTITY, LABELS, LOSSES_EACH
 from populus.lowering.popart.optimize import optimizer_of
-from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
+from populus.lowering.popart.training_names import LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
+from populus.options import Keywords
 from populus.parameters import Trainable
 from populus.samples import Samples, batches, samples
 from populus.step import LossScale, Programs, Recipe
+from populus.training_options import TrainingOptions
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from populus.api import Arrays
+    from populus.source import Arrays
 
 
 # What hyperparameters may be; those that are not here, at least 0.
@@ -41,16 +43,8 @@ class NotFinite(PopulusError):
 class TrainingSession:
     """A model with its loss and optimizer as one program of a step; weights and states stay here between steps.
 
-    `parameters`: names or patterns (`fc.*`) of the initializers to train; without it all of floats with a dimension, but for the
-    statistics of batch normalisations and masks (elements beyond 1e4); `freeze`: which of them not to; `sparse`: embeddings of which
-    only the rows that a batch looks up, and their states, are to move. `batch`: samples of a run, the
-    size of the inputs' open first dimension; `accumulate`: how many runs an update is of. `batch_statistics`: normalise by each
-    batch's statistics, move the running ones, and drop elements; without it only the nodes that the model says train do.
-    `hyper`: the optimizer's hyperparameters by PyTorch's names (`lr`, `weight_decay`, `momentum`, `beta1`, `eps`, ..);
-    `session.hyper` may be changed at any time. `clip_norm`: the largest norm of all gradients together, `clip_value`: the largest
-    element of them. `loss_scale`: a number, or `auto`; for models of 16 bits. `seed`: of what is dropped. `recompute`: into how many
-    parts to split the model, of which all but the last are computed again for their gradients instead of kept; 0 chooses.
-    The rest is as in `compile`.
+    `TrainingSession("net.onnx", loss=.., optimizer=.., lr=..)`: the keywords are the fields of
+    `populus.training_options.TrainingOptions`, which says what each means.
 
     One thread takes steps, for what comes of them depends on their order: a `step` or `restore` that finds that another thread was in
     one at the same time is refused, and changes nothing. `evaluate`, `checkpoint` and `export` may be called meanwhile; they see the
@@ -58,63 +52,20 @@ class TrainingSession:
     Raises PopulusError.
     """
 
-    def __init__(
-        self,
-        model: str | os.PathLike[str] | ModelProto,
-        *,
-        loss: str = "cross_entropy",
-        optimizer: str = "adam",
-        batch: int | None = None,
-        accumulate: int = 1,
-        parameters: Sequence[str] | None = None,
-        freeze: Sequence[str] = (),
-        sparse: Sequence[str] = (),
-        batch_statistics: bool = False,
-        hyper: Mapping[str, float] | None = None,
-        clip_norm: float | None = None,
-        clip_value: float | None = None,
-        loss_scale: float | str | None = None,
-        seed: int = 0,
-        recompute: int = 1,
-        output: str | None = None,
-        axis: int | None = None,
-        target: str = "host",
-        tiles: int | None = None,
-        dims: Mapping[str, int] | None = None,
-        engine: str = "auto",
-        threads: int | None = None,
-        level: str = "poplar",
-        load: Sequence[str | os.PathLike[str]] = (),
-    ):
-        if loss not in LOSS_NAMES:
-            raise PopulusError(f"no loss '{loss}'{did_you_mean(loss, LOSS_NAMES)}")
-        if recompute < 0:
-            raise PopulusError(f"recompute = {recompute}; a number of parts, or 0 to choose one, is expected")
-        if accumulate < 1:
-            raise PopulusError(f"accumulate = {accumulate}; an update is of at least 1 batch")
-        self.model = model
-        self.loss, self.optimizer, self.seed = loss, optimizer, seed
-        self._optimizer = optimizer_of(optimizer)
-        self.hyper = self._hyper(hyper or {})
-        self.clips = {n: v for n, v in ((CLIP_NORM, clip_norm), (CLIP_VALUE, clip_value)) if v is not None}
-        for name, value in self.clips.items():
-            if not 0 < value < inf:
-                raise PopulusError(f"{name} = {value:g}; a positive number is expected")
-        self.scale = None if loss_scale is None else LossScale.of(loss_scale)
-        found = Trainable.read(model, dims or {}, load)
-        self.batch, self.accumulate = found.batch if batch is None else batch, accumulate
-        names = found.chosen(parameters, freeze)
-        rows = tuple(found.fitting(sparse))
-        if strange := [n for n in rows if n not in names]:
-            raise PopulusError(f"'{strange[0]}' is not trained, so it has no sparse gradient")
-        if rows and accumulate > 1:
-            raise PopulusError("sparse gradients cannot be accumulated, since each batch has other rows; leave one of the two out")
-        self._axis = 1 if axis is None else axis
-        recipe = Recipe(
-            loss, optimizer, names, accumulate, self.clips, self.scale is not None, batch_statistics, rows, recompute, output, self._axis
-        )
-        options: dict[str, Any] = {"target": target, "tiles": tiles, "engine": engine, "threads": threads, "level": level, "load": load}
-        self._programs = Programs(model, recipe, {n: found.weights[n] for n in names}, {**options, "dims": found.bound(self.batch)})
+    @Keywords(TrainingOptions).after_two
+    def __init__(self, model: str | os.PathLike[str] | ModelProto, options: TrainingOptions):
+        options.check_training()
+        self.model, self.options = model, options
+        self.loss, self.optimizer, self.seed, self.clips = options.loss, options.optimizer, options.seed, options.clips
+        self._optimizer = optimizer_of(options.optimizer)
+        self.hyper = self._hyper(options.hyper or {})
+        self.scale = None if options.loss_scale is None else LossScale.of(options.loss_scale)
+        found = Trainable.read(model, options)
+        self.batch, self.accumulate = found.batch if options.batch is None else options.batch, options.accumulate
+        self._axis = 1 if options.axis is None else options.axis
+        recipe = self._recipe(found)
+        weights = {n: found.weights[n] for n in recipe.weights}
+        self._programs = Programs(model, recipe, weights, options, found.bound(self.batch))
         self.program = self._programs.step
         self.steps = 0
         self.skipped = 0
@@ -124,12 +75,39 @@ class TrainingSession:
         self.losses: list[float] = []
         self.validations: list[dict[str, Any]] = []
         signature = self.program.signature
-        self.weights: Arrays = {name: found.weights[name] for name in (*names, *self._programs.statistics)}
-        self._trained = names
+        self.weights: Arrays = {name: found.weights[name] for name in (*recipe.weights, *self._programs.statistics)}
+        self._trained = recipe.weights
         self.state = self._zeros()
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
-        self.labels = None if loss == IDENTITY else signature.inputs[LABELS]
-        self._output = output or next(iter(signature.outputs))
+        self.labels = None if options.loss == IDENTITY else signature.inputs[LABELS]
+        self._output = options.output or next(iter(signature.outputs))
+        self._check_batch()
+
+    def _recipe(self, found: Trainable) -> Recipe:
+        """Gives the pass options of a step. Raises PopulusError for tensors that are not there or cannot be trained as asked."""
+        options = self.options
+        names = found.chosen(options.parameters, options.freeze)
+        rows = tuple(found.fitting(options.sparse))
+        if strange := [n for n in rows if n not in names]:
+            raise PopulusError(f"'{strange[0]}' is not trained, so it has no sparse gradient")
+        if rows and options.accumulate > 1:
+            raise PopulusError("sparse gradients cannot be accumulated, since each batch has other rows; leave one of the two out")
+        return Recipe(
+            loss=options.loss,
+            optimizer=options.optimizer,
+            weights=names,
+            accumulate=options.accumulate,
+            clips=options.clips,
+            scaled=self.scale is not None,
+            batch_statistics=options.batch_statistics,
+            sparse=rows,
+            recompute=options.recompute,
+            output=options.output,
+            axis=self._axis,
+        )
+
+    def _check_batch(self) -> None:
+        """Raises PopulusError for an input or labels of another batch."""
         labelled = {} if self.labels is None else {LABELS: self.labels}
         for name, type in {**self.inputs, **labelled}.items():
             if type.get_shape()[:1] != (self.batch,):

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from populus.api import ENGINES, compile
+from populus.api import compile
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
@@ -27,6 +27,7 @@ from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.custom_ops import custom_ops
+from populus.options import ENGINES
 from populus.tools.op_model import OpModel, function_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.api import CHOICES, compile
+from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
+from populus.options import CHOICES
 from populus.tools.command import dims_of
 from populus.tools.progress import working
 from populus.tools.run import ENGINE

@@ -15,7 +15,6 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from populus.api import Signature
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.popart import SoftmaxOp
 from populus.dialects.poplar import GraphOp
@@ -25,6 +24,7 @@ from populus.dialects.table import context
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.runtime.differences import RTOL
+from populus.signature import Signature
 from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
 from populus.tools.progress import stages, working
 

@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.api import CHOICES, Program, compile
+from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
+from populus.options import CHOICES
+from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import dims_of

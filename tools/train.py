@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from populus.api import CHOICES
 from populus.curves import svg
 from populus.dialects.support.diagnostics import PopulusError
 from populus.epochs import Progress, train
 from populus.lowering.driver.files import replacing
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS
+from populus.options import CHOICES
 from populus.tools.arrays import read_arrays
 from populus.tools.command import dims_of
 from populus.tools.run import ENGINE

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from populus.api import Program, compile
+from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.onnx.importer.read import read_model
+from populus.program import Program
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

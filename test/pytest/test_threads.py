@@ -15,7 +15,6 @@ from together import THREADS, inputs_of, model, models, same, together
 
 import populus
 from populus import popxl
-from populus.api import Program
 from populus.builder import Builder
 from populus.dialects.data import store
 from populus.dialects.onnx.schema import _make, op_class
@@ -25,6 +24,7 @@ from populus.lowering.driver import extensions
 from populus.lowering.driver.files import replacing
 from populus.open_program import OpenProgram
 from populus.popxl import ops
+from populus.program import Program
 from populus.runtime.session import Session
 from populus.training import TrainingSession
 

@@ -15,7 +15,7 @@ from populus.dialects.poplar import ConstOp, GraphOp
 from populus.dialects.support.diagnostics import parts_of
 
 if TYPE_CHECKING:
-    from populus.api import Program
+    from populus.program import Program
 
 LONGEST = 4000  # characters of one op's text; what is longer is cut there
 

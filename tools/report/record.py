@@ -23,7 +23,7 @@ from populus.runtime.memory import Bytes, Tenant, label_of, layout, tenants
 from populus.tools.report.ir import ir_by_place, places
 
 if TYPE_CHECKING:
-    from populus.api import Program
+    from populus.program import Program
     from populus.runtime.profile import Profile, Step
 
 Record: TypeAlias = dict[str, Any]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-from populus.api import Program
 from populus.dialects.poplar import GraphOp, StorageOp
 from populus.dialects.poplar.target import KIB, Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.driver.pipeline import Pipeline
+from populus.program import Program
 from populus.runtime.memory import Tenant, summary, tenants
 from populus.tools.report.record import graph_of
 

@@ -1,0 +1,169 @@
+"""How a model is compiled and run: the keywords of `compile`, of `vjp` and of training, said once."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from populus.dialects.poplar.target import Spec
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.driver import extensions
+from populus.lowering.driver.passes import PASSES
+from populus.lowering.driver.phases import LEVELS
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.driver.program_cache import ProgramCache
+from populus.lowering.popart.select_kernels import PopartSelectKernelsPass
+
+ENGINES = ("numpy", "strict", "native")
+CHOICES = ("auto", *ENGINES)
+
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+O = TypeVar("O")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions:
+    """The machine, the engine, and the files that a model needs.
+
+    `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions.
+    `engine`: `native`, machine code; `numpy`; `strict`, which checks every vertex; `auto`: native, but numpy for small programs.
+    `level`: how far down to go before running (`popart`, `popops`, `poplar`). `load`: Python files with ops of your own.
+    `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
+    """
+
+    target: str = "host"
+    tiles: int | None = None
+    dims: Mapping[str, int] | None = None
+    engine: str = "auto"
+    level: str = "poplar"
+    load: Sequence[str | os.PathLike[str]] = ()
+    threads: int | None = None
+
+    def extensions(self) -> tuple[extensions.Extension, ...]:
+        """Gives the files of `load`, after those that the process knows already. Raises PopulusError."""
+        return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, self.load))}.values())
+
+    def check(self) -> None:
+        """Raises PopulusError for values that name nothing or do not fit together. A target may come from a loaded file."""
+        if self.engine not in CHOICES:
+            raise PopulusError(f"no engine '{self.engine}'{did_you_mean(self.engine, CHOICES)}")
+        if self.level not in LEVELS:
+            raise PopulusError(f"no level '{self.level}'{did_you_mean(self.level, LEVELS)}")
+        if self.tiles is not None and self.tiles < 1:
+            raise PopulusError(f"tiles = {self.tiles}; a machine has at least 1")
+        if self.threads is not None and (self.threads < 1 or self.engine not in ("auto", "native")):
+            raise PopulusError(
+                f"threads = {self.threads} with engine {self.engine}; the native engine runs on 1 thread or more, the others on one"
+            )
+        Spec.of(self.target, self.tiles)
+
+    def compiling(self, pipeline: Pipeline, dims: Mapping[str, int] | None) -> CompileOptions:
+        """Gives the options of a program with this pipeline and these sizes, for the same machine."""
+        return CompileOptions(
+            target=self.target,
+            tiles=self.tiles,
+            dims=dims,
+            engine=self.engine,
+            level=self.level,
+            load=self.load,
+            threads=self.threads,
+            pipeline=pipeline,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(MachineOptions):
+    """The machine, the passes and the engine of a program: the keywords of `compile` and `vjp`.
+
+    `pipeline`: a name, a file, or a Pipeline. `sample`: how many vertices of a family `strict` looks at; all without it.
+    `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
+    `force_kernels`: `op:kernel`, the kernel that computes an op, whatever it costs.
+    `host`: whether the host may compute: strings, images; False refuses a model that needs it.
+    `cache`: keep the program on disk, and take it from there if equal content was compiled before; True for the folder of
+    POPULUS_CACHE. A program from there has the names and places of nodes of the model that it was compiled from.
+    `progress`: told the number and name of each pass as it begins.
+    """
+
+    pipeline: str | os.PathLike[str] | Pipeline = "inference"
+    sample: int | None = None
+    narrow: bool = False
+    force_kernels: Sequence[str] = ()
+    host: bool = True
+    cache: bool | str | os.PathLike[str] = False
+    progress: Callable[[int, str], None] | None = None
+
+    def check(self) -> None:
+        """Raises PopulusError as for a machine, and for a sample that no engine can take."""
+        super().check()
+        if self.sample is not None and self.sample < 1:
+            raise PopulusError(f"sample = {self.sample}; a family has at least 1 vertex to look at")
+        if self.sample is not None and self.engine == "native":
+            raise PopulusError(
+                f"sample = {self.sample} with engine native, which runs whole families; engine strict looks at a sample of vertices"
+            )
+
+    def passes(self, loaded: Sequence[extensions.Extension]) -> Pipeline:
+        """Gives the pipeline with the passes that other options ask for, for the machine. Raises PopulusError."""
+        known = dict(PASSES)
+        for extension in loaded:
+            known.update(extension.passes)
+        chosen = self.pipeline if isinstance(self.pipeline, Pipeline) else Pipeline.read(self.pipeline, known)
+        if self.narrow:
+            chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
+        if self.force_kernels:
+            chosen = chosen.replace("popart-select-kernels", PopartSelectKernelsPass(force=tuple(self.force_kernels)))
+        chosen.check()
+        return chosen.with_defaults(target=self.target, tiles=self.tiles)
+
+    def program_cache(self) -> ProgramCache | None:
+        """Gives the cache on disk, if one is asked for."""
+        if self.cache is False:
+            return None
+        return ProgramCache.default() if self.cache is True else ProgramCache(Path(self.cache))
+
+
+class Keywords(Generic[P, O]):
+    """Turns a function of an options object into one of keywords, for people and for type checkers alike.
+
+    `Keywords(CompileOptions).after_one` makes `f(model, options)` be called as `f(model, target=.., tiles=..)`.
+    """
+
+    def __init__(self, options: Callable[P, O]):
+        self._options: Callable[..., O] = options
+
+    def after_one(self, function: Callable[[A, O], R]) -> Callable[Concatenate[A, P], R]:
+        """Wraps a function of one argument and the options."""
+        return self._wrap(function)
+
+    def after_two(self, function: Callable[[A, B, O], R]) -> Callable[Concatenate[A, B, P], R]:
+        """Wraps a function of two arguments and the options."""
+        return self._wrap(function)
+
+    def _wrap(self, function: Callable[..., Any]) -> Any:
+        own = list(inspect.signature(function).parameters.values())[:-1]
+        fields = inspect.signature(self._options).parameters
+        signature = inspect.Signature([*own, *fields.values()])
+        name = function.__qualname__.removesuffix(".__init__")
+
+        @wraps(function)
+        def call(*args: Any, **keywords: Any) -> Any:
+            for keyword in keywords:
+                if keyword not in signature.parameters:
+                    raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'{did_you_mean(keyword, fields)}")
+            bound = signature.bind(*args, **keywords).arguments
+            given = [bound.pop(p.name) for p in own if p.name in bound]
+            return function(*given, self._options(**bound))
+
+        call.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue], which help() and IDEs read
+        return call
+
+
+WITH_OPTIONS = Keywords(CompileOptions)

@@ -1,0 +1,237 @@
+"""A compiled model: `run` it, look at its `module` at any level, ask its `profile`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.ir import Attribute
+
+from populus.dialects.signature.valid_lengths import trimmed
+from populus.dialects.support.budget import check_budget
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.support.element_types import element_of, tensor
+from populus.dialects.support.guard import Guard
+from populus.lowering.driver import extensions
+from populus.lowering.driver.files import in_file
+from populus.lowering.driver.phases import LEVELS
+from populus.lowering.driver.pipeline import Pipeline, Timing
+from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
+from populus.lowering.popart.select_kernels import report
+from populus.options import CompileOptions
+from populus.signature import Signature
+from populus.source import Source, level_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from populus.runtime.profile import Profile
+    from populus.runtime.session import Session
+    from populus.source import Arrays
+
+
+class Program:
+    """A compiled model. `run` it, look at its `module` at any level, ask its `profile`."""
+
+    def __init__(self, source: Source, pipeline: Pipeline, options: CompileOptions, cache: ProgramCache | None = None):
+        self.source = source
+        self.pipeline = pipeline
+        self.options = options
+        self.cache = cache
+        self.timings: list[Timing] = []
+        self._modules: dict[str, ModuleOp] = {}
+        self._signature: Signature | None = None
+        self._top = options.level
+        self._session: Session | None = None
+        self._making = Guard()  # a level, the signature, the session: each is made by one thread
+
+    @property
+    def engine(self) -> str:
+        """The engine asked for; `auto` is one too."""
+        return self.options.engine
+
+    @property
+    def level(self) -> str:
+        """The level at which the program runs."""
+        return self.options.level
+
+    def build(self, progress: Callable[[int, str], None] | None = None) -> None:
+        """Compiles down to the program's level, or takes from the cache what was. Raises PopulusError."""
+        self.timings.clear()
+        if self.cache is not None and self.level == "poplar" and self._cached(self.cache, progress):
+            return
+        self._modules[self.level] = self._compiled(self.level, self.timings, progress)
+
+    def _cached(self, cache: ProgramCache, progress: Callable[[int, str], None] | None) -> bool:
+        """Takes the program from the cache, or compiles it and keeps it there. False for a model that is a tile program already."""
+        ctx = self.source.context()
+        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
+            module = self.source.module(ctx)
+            if level_of(module) == "poplar":
+                return False
+            key = key_of(module, self.pipeline, (extensions.digest(e) for e in self.source.extensions))
+            found = cache.get(ctx, key)
+            if found is not None:
+                self._top = level_of(module)
+                self._modules["poplar"], self._signature = found[0], Signature.of(found[1])
+                return True
+            self._modules["poplar"] = self._lowered(ctx, module, "poplar", self.timings, progress, cache=(cache, key))
+        return True
+
+    def run(self, inputs: Mapping[str, Any]) -> Arrays:
+        """The outputs by name, as arrays that are the caller's own. Raises PopulusError for inputs that are not the model's.
+
+        Any number of threads may run one program: on an engine they wait for each other, above it they do not. Programs of their own
+        run at the same time. Inputs are read until this returns, and not afterwards.
+        """
+        return self.run_at(self.level, inputs)
+
+    def spread(self, inputs: Mapping[str, Any], orders: int = 20) -> dict[str, float]:
+        """How far each output could be if sums were made in other orders: the largest difference, relative to its largest element.
+
+        The program itself has one order, and gives the same bits whatever the machine does first.
+        """
+        from populus.runtime.sum_order_spread import results_in_orders, spread
+
+        arrays = self.signature.checked(inputs)
+        return spread(list(results_in_orders(self.module("popops"), arrays, list(self.signature.outputs), range(orders))))
+
+    def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
+        """The outputs as another level computes them. At `onnx` that is ONNX's own reference, an oracle to compare with.
+
+        Raises PopulusError for inputs that are not the model's, and for a level above that of the model.
+        """
+        if level not in self.levels:
+            raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
+        arrays = self.signature.checked(inputs)
+        if level == "onnx":
+            return run_level(self, level, arrays)
+        with self.signature.handled(arrays) as (strings, given):
+            found = trimmed(run_level(self, level, given), self.signature.bounded)
+            outputs = {name: strings.decode(a) if name in self.signature.texts.outputs else a for name, a in found.items()}
+        for entry in self.signature.maps:
+            outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # what ONNX calls a sequence of maps
+        return outputs
+
+    @property
+    def host_calls(self) -> list[str]:
+        """What the host computes or keeps: `text.split of 'node'` for each call, and the inputs and outputs that are strings."""
+        calls = [op for op in self.module(self.level).walk() if op.name in ("host.call", "poplar.host_call")]
+        found = [f"{_text(op.properties['function'])} of {where(op)}" for op in calls if _text(op.properties["function"]) != "check.close"]
+        strings = self.signature.texts
+        found += [f"strings of input '{name}'" for name in strings.inputs]
+        return found + [f"strings of output '{name}'" for name in strings.outputs]
+
+    @property
+    def levels(self) -> list[str]:
+        """The levels from that of the model down to that of the program."""
+        order = list(LEVELS)
+        return order[order.index(self._top) : order.index(self.level) + 1]
+
+    def module(self, level: str) -> ModuleOp:
+        """The module as it is at `level`, before any pass below it; compiled down to there when first asked for."""
+        if level not in LEVELS:
+            raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
+        if level not in self._modules:
+            with self._making.lock:
+                if level not in self._modules:
+                    self._modules[level] = self._compiled(level)
+        return self._modules[level]
+
+    def kernels(self) -> list[str]:
+        """Which kernels were chosen and why, and the reorders between them, a line for each; none where no op has several."""
+        if not any(extension.kernels for extension in self.source.extensions):
+            return []
+        return report(self.module("popart"))
+
+    def profile(self) -> Profile:
+        """Tiles, bytes and cycles of the program, by the machine's cost model. Raises PopulusError above the poplar level."""
+        return self.session.profile()
+
+    @property
+    def signature(self) -> Signature:
+        """The names and types of inputs and outputs."""
+        if self._signature is None:  # a module that came as a tile program, with no function above it
+            self._signature = Signature(_types(self.session.inputs), _types(self.session.outputs))
+        return self._signature
+
+    @property
+    def session(self) -> Session:
+        """The engine with the program loaded into it, when it is first asked for."""
+        from populus.runtime.session import Session
+
+        if self._session is None:
+            with self._making.lock:
+                if self._session is None:
+                    options = self.options
+                    self._session = Session(
+                        self.module("poplar"), engine=options.engine, sample=options.sample or 0, threads=options.threads
+                    )
+        return self._session
+
+    def _compiled(self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None) -> ModuleOp:
+        ctx = self.source.context()
+        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
+            return self._lowered(ctx, self.source.module(ctx), level, timings, progress)
+
+    def _lowered(
+        self,
+        ctx: Context,
+        module: ModuleOp,
+        level: str,
+        timings: list[Timing] | None,
+        progress: Callable[[int, str], None] | None,
+        cache: tuple[ProgramCache, str] | None = None,
+    ) -> ModuleOp:
+        self._top = found = level_of(module)
+        if list(LEVELS).index(found) > list(LEVELS).index(level):
+            raise PopulusError(f"the module is at the level {found}, below {level}")
+        passes = self.pipeline.from_level(found).down_to(level)
+        above = passes.down_to("popart")  # where the types are still the model's
+        above.run(ctx, module, timings=timings, progress=progress)
+        if self._signature is None and found != "poplar":
+            self._signature = Signature.of(module)
+            self._signature.state(module)
+        check_budget(module)
+        signature = signature_module(module) if cache is not None else None
+        rest = Pipeline(passes.passes[len(above) :])
+        rest.run(ctx, module, timings=timings, progress=progress and (lambda i, name: progress(i + len(above), name)))
+        if cache is not None and signature is not None:
+            cache[0].put(cache[1], module, signature)
+        return module
+
+
+
+def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
+    """The outputs of the program as it is at `level`, by that level's evaluator; at `onnx` that is ONNX's reference, for comparing."""
+    if level == "poplar":
+        return program.session.run(inputs)
+    if level == "onnx":
+        model = program.source.model
+        if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
+            raise PopulusError("the level onnx is run by ONNX's reference, which needs the .onnx model, not a module")
+        from populus.runtime.onnx_reference import run_reference
+
+        values = run_reference(model, inputs)
+        return {name: values[name] for name in program.signature.outputs if name in values}
+    import numpy as np
+
+    from populus.runtime.interpreter import run_function
+
+    found = run_function(program.module(level), inputs)
+    return {name: np.array(array) for name, array in found.items()}  # which may be inputs or constants
+
+
+
+def _types(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, TensorType[Attribute]]:
+    return {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in streams.items()}
+
+
+
+def _text(attribute: Attribute) -> str:
+    assert isinstance(attribute, StringAttr), attribute
+    return attribute.data
+

@@ -1,0 +1,176 @@
+"""The signature of a program: names and types of its inputs and outputs, and the checks of what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from zlib import crc32
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute
+
+from populus.dialects.signature import input_names, output_names, state_names
+from populus.dialects.signature.map_outputs import Map, maps
+from populus.dialects.signature.required_values import Required, required
+from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
+from populus.dialects.signature.valid_lengths import Bounded, bounded
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import dtype_of, tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from populus.runtime.host.strings import Strings
+    from populus.source import Arrays
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The names and types of a program's inputs and outputs, in order."""
+
+    inputs: dict[str, TensorType[Attribute]]
+    outputs: dict[str, TensorType[Attribute]]
+    required: tuple[Required, ...] = ()
+    bounded: tuple[Bounded, ...] = ()
+    texts: Texts = NO_TEXTS
+    maps: tuple[Map, ...] = ()
+
+    @staticmethod
+    def of(module: ModuleOp) -> Signature:
+        """That of `@main`: by its `input_names` and `output_names`; else arguments by their names and results as `output_0`, ...
+
+        Raises PopulusError if there is no `@main`, or an input is no tensor of static shape.
+        """
+        op = _main(module)
+        arguments = list(op.body.block.args)
+        last = op.body.block.last_op
+        results = [o.type for o in last.operands] if isinstance(last, ReturnOp) else []
+        inputs, outputs = input_names(op), output_names(op)
+        if len(inputs) != len(arguments) or len(outputs) != len(results):
+            raise PopulusError(f"@main names {len(inputs)} inputs and {len(outputs)} outputs, and has {len(arguments)} and {len(results)}")
+        strings = texts(op)
+        return Signature(
+            {name: _static(name, a.type, strings.inputs) for name, a in zip(inputs, arguments, strict=True)},
+            {name: _static(name, t, strings.outputs) for name, t in zip(outputs, results, strict=True)},
+            tuple(required(op)),
+            tuple(bounded(op)),
+            strings,
+            tuple(maps(op)),
+        )
+
+    def state(self, module: ModuleOp) -> None:
+        """Writes the names onto `@main`, for the levels below, whose streams have them."""
+        state_names(_main(module), inputs=self.inputs, outputs=self.outputs)
+
+    def checked(self, inputs: Mapping[str, Any]) -> Arrays:
+        """The arrays for the inputs, in order.
+
+        Raises PopulusError for a name, shape or dtype that is not the model's, for one that is missing, and for a value
+        from which another shape follows than the model states.
+        """
+        import numpy as np
+
+        for name in inputs:
+            if name not in self.inputs:
+                raise PopulusError(f"the model has no input '{name}'{did_you_mean(name, self.inputs)}")
+        if missing := [name for name in self.inputs if name not in inputs]:
+            given = f"; given are {', '.join(inputs)}" if inputs else ""
+            raise PopulusError(f"input '{missing[0]}' is missing ({self.inputs[missing[0]]}){given}")
+        arrays: Arrays = {}
+        for name, type in self.inputs.items():
+            if name in self.texts.inputs:
+                array = _strings(name, inputs[name])
+                if array.shape != type.get_shape():
+                    raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
+                arrays[name] = array
+                continue
+            array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
+            if array.dtype.type is np.void and array.dtype.itemsize == dtype.itemsize:
+                array = array.view(dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
+            if array.dtype != dtype:
+                raise PopulusError(f"input '{name}' is {array.dtype}, expected {dtype}; array.astype('{dtype}') converts it")
+            if array.shape != type.get_shape():
+                raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
+            arrays[name] = array
+        for entry in self.required:
+            name = list(self.inputs)[entry.input]
+            entry.check(name, arrays[name])
+        return arrays
+
+    @contextmanager
+    def handled(self, arrays: Arrays) -> Generator[tuple[Strings, Arrays], None, None]:
+        """The table of strings for a run inside, and the inputs with handles where they are strings."""
+        from populus.runtime.host.strings import Strings, using
+
+        if self.texts.table:
+            with using(self.texts.table) as strings:
+                yield strings, {name: strings.encode(a) if name in self.texts.inputs else a for name, a in arrays.items()}
+        else:
+            yield Strings(()), arrays
+
+    def random(self, seed: int = 0) -> Arrays:
+        """Inputs drawn by dtype: floats normal, booleans even, 8 and 16-bit integers of their whole range, wider ones 0 or 1.
+
+        Wider integers are mostly indices, and 0 and 1 are valid in most places. An input's values depend on seed, name and type alone.
+        """
+        return {name: _draw(type, seed, name, self.texts.table) for name, type in self.inputs.items()}
+
+
+
+def _main(module: ModuleOp) -> FuncOp:
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+            return op
+    raise PopulusError("the module has no func.func @main to run")
+
+
+
+def _strings(name: str, value: Any) -> NDArray[Any]:
+    from populus.runtime.host.strings import texts_of
+
+    try:
+        return texts_of(value)
+    except PopulusError as error:
+        raise PopulusError(f"input '{name}' {error}") from None
+
+
+
+def _static(name: str, type: Attribute, strings: Sequence[str] = ()) -> TensorType[Attribute]:
+    """The type of an input or output; of one that is among `strings` that of what its handles stand for."""
+    if not isinstance(type, TensorType):
+        raise PopulusError(f"'{name}' is {type}; only tensors go in and out of a program")
+    if min(type.get_shape(), default=0) < 0:
+        raise PopulusError(f"'{name}' is {type}; a program has static shapes, so give its dimensions a size (dims)")
+    if name in strings:
+        from populus.dialects.onnx.types import string
+
+        return tensor(type.get_shape(), string)
+    return cast("TensorType[Attribute]", type)
+
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+
+def _draw(type: TensorType[Attribute], seed: int, name: str, words: Sequence[str] = ()) -> NDArray[Any]:
+    """Random elements; strings are drawn among `words`."""
+    import numpy as np
+
+    if str(type.element_type) == "!onnx.string":
+        chosen = np.random.default_rng([seed, crc32(name.encode())]).choice(np.array(words or ("",), object), type.get_shape())
+        return np.asarray(chosen, object)
+    dtype, shape = dtype_of(type.element_type), type.get_shape()
+    rng = np.random.default_rng([seed, crc32(name.encode())])
+    if dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.kind in "iu":
+        narrow = dtype.itemsize <= 2
+        info = np.iinfo(dtype)
+        return rng.integers(info.min if narrow else 0, info.max if narrow else 1, shape, dtype, endpoint=True)
+    return rng.standard_normal(shape).astype(dtype)
+

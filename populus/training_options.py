@@ -1,0 +1,63 @@
+"""The options of a training session: loss, optimizer, trained tensors, and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.popart.loss import LOSS_NAMES
+from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE
+from populus.options import MachineOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(MachineOptions):
+    """The keywords of `TrainingSession`: a loss, an optimizer, the tensors that are trained, and the machine.
+
+    `parameters`: names or patterns (`fc.*`) of the initializers to train; without it all of floats with a dimension, but for the
+    statistics of batch normalisations and masks (elements beyond 1e4); `freeze`: which of them not to; `sparse`: embeddings of which
+    only the rows that a batch looks up, and their states, are to move. `batch`: samples of a run, the
+    size of the inputs' open first dimension; `accumulate`: how many runs an update is of. `batch_statistics`: normalise by each
+    batch's statistics, move the running ones, and drop elements; without it only the nodes that the model says train do.
+    `hyper`: the optimizer's hyperparameters by PyTorch's names (`lr`, `weight_decay`, `momentum`, `beta1`, `eps`, ..);
+    `session.hyper` may be changed at any time. `clip_norm`: the largest norm of all gradients together, `clip_value`: the largest
+    element of them. `loss_scale`: a number, or `auto`; for models of 16 bits. `seed`: of what is dropped. `recompute`: into how many
+    parts to split the model, of which all but the last are computed again for their gradients instead of kept; 0 chooses.
+    `output` and `axis`: the output that the loss is of, and its dimension of classes.
+    """
+
+    loss: str = "cross_entropy"
+    optimizer: str = "adam"
+    batch: int | None = None
+    accumulate: int = 1
+    parameters: Sequence[str] | None = None
+    freeze: Sequence[str] = ()
+    sparse: Sequence[str] = ()
+    batch_statistics: bool = False
+    hyper: Mapping[str, float] | None = None
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    loss_scale: float | str | None = None
+    seed: int = 0
+    recompute: int = 1
+    output: str | None = None
+    axis: int | None = None
+
+    def check_training(self) -> None:
+        """Raises PopulusError for a loss or numbers that cannot be. The machine is checked once its files are loaded."""
+        if self.loss not in LOSS_NAMES:
+            raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSS_NAMES)}")
+        if self.recompute < 0:
+            raise PopulusError(f"recompute = {self.recompute}; a number of parts, or 0 to choose one, is expected")
+        if self.accumulate < 1:
+            raise PopulusError(f"accumulate = {self.accumulate}; an update is of at least 1 batch")
+        for name, value in self.clips.items():
+            if not 0 < value < inf:
+                raise PopulusError(f"{name} = {value:g}; a positive number is expected")
+
+    @property
+    def clips(self) -> dict[str, float]:
+        """The bounds of gradients, by the names of the inputs that carry them."""
+        return {n: v for n, v in ((CLIP_NORM, self.clip_norm), (CLIP_VALUE, self.clip_value)) if v is not None}
