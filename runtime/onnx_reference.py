@@ -2,7 +2,8 @@
 
 `onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14, Softmax,
 LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its formula. A Loop without
-a condition is one whose condition is true. It ignores the lengths of a recurrent op's sequences: there each sequence is run by itself.
+a condition is one whose condition is true. It ignores the lengths of a recurrent op's sequences: there each sequence is run by itself;
+and a LogSoftmax is no logarithm of a softmax that underflows.
 What it gets wrong besides (`_WRONG`) counts as what it cannot run.
 """
 
@@ -58,6 +59,8 @@ def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, ops
     special = _SPECIAL.get(node.op_type)
     if special is not None and opsets.get("", 1) < special[0]:
         return [special[1](node, [values[i] if i else None for i in node.input])]
+    if node.op_type == "LogSoftmax":
+        return [_log_softmax_along(node, values[node.input[0]])]
     for wrong, what in _WRONG.get(node.op_type, ()):
         if wrong(node):
             raise NotImplementedError(f"it is wrong about {what}")
@@ -182,6 +185,13 @@ def _softmax(rows: Array) -> Array:
 def _log_softmax(rows: Array) -> Array:
     shifted = rows - rows.max(1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+
+
+def _log_softmax_along(node: NodeProto, x: Array) -> Array:
+    """LogSoftmax-13. The reference takes the logarithm of a softmax that underflows."""
+    axis = _attribute(node, "axis", -1) % x.ndim
+    rows = np.moveaxis(x, axis, -1)
+    return np.moveaxis(_log_softmax(rows.reshape(-1, x.shape[axis])).reshape(rows.shape), -1, axis).astype(x.dtype)
 
 
 def _hardmax(rows: Array) -> Array:

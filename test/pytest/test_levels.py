@@ -62,3 +62,27 @@ def test_a_wrong_family_is_named(model: ModelProto):
 
 def test_a_level_that_was_not_run_says_why():
     assert str(Comparison("onnx", "", 0, None, 0.0, "it has a custom op")) == "onnx is not compared: it has a custom op"
+
+
+def test_the_reference_knows_the_lengths_of_sequences_and_small_probabilities():
+    """A GRU whose second sequence ends after one step of three, and a LogSoftmax beyond what e^x can be."""
+    rng = np.random.default_rng(0)
+    tensors = [
+        *(numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), name) for name, shape in (("w", (1, 6, 4)), ("r", (1, 6, 2)))),
+        numpy_helper.from_array(np.array([3, 1], np.int32), "lengths"),
+        numpy_helper.from_array(np.float32(100), "large"),
+    ]
+    nodes = [
+        helper.make_node("GRU", ["x", "w", "r", "", "lengths"], ["y", "last"], name="gru", hidden_size=2),
+        helper.make_node("Mul", ["last", "large"], ["far"], name="times"),
+        helper.make_node("LogSoftmax", ["far"], ["z"], name="logarithm"),
+    ]
+    info = helper.make_tensor_value_info
+    outputs = [info("y", TensorProto.FLOAT, [3, 1, 2, 2]), info("z", TensorProto.FLOAT, [1, 2, 2])]
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [3, 2, 4])], outputs, tensors)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    program = populus.compile(made, tiles=2)
+    inputs = {"x": 10 * rng.normal(size=(3, 2, 4)).astype(np.float32)}
+    found = list(compare_levels(program, inputs))
+    assert [(c.level, c.first) for c in found] == [("popart", None), ("popops", None), ("poplar", None)], [str(c) for c in found]
+    assert not program.run(inputs)["y"][1:, 0, 1].any()
