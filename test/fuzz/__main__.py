@@ -30,6 +30,8 @@ def main() -> int:
     for seed in range(options.start, options.start + options.count):
         if options.seconds is not None and time.monotonic() - begun > options.seconds:
             break
+        if seed > options.start and seed % 100 == 0:
+            print(f"{seed - options.start} of {options.count} seeds, {bad} findings", file=sys.stderr, flush=True)
         for configuration in CONFIGURATIONS if options.all else (None,):
             verdict = judge(seed, configuration)
             outcomes[verdict.engine, verdict.outcome] += 1
