@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from populus.dialects.popart.base import PopartOp
 
 WRITE_OUT = 128  # ops that the iterations of a loop may make, to be written out in a row
-LEFT_OPEN = ("Compress", "Slice", "Transpose")  # of known conditions, of axes in another order before opset 10, of scalars
+# Of known conditions, of an index for each dimension, of axes in another order before opset 10, of scalars.
+LEFT_OPEN = ("Compress", "GatherND", "Slice", "Transpose")
 KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
 
 

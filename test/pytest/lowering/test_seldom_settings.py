@@ -72,3 +72,8 @@ def test_a_transposed_convolution_takes_the_size_that_is_stated_for_its_spatial_
 def test_a_scalar_is_transposed_to_itself():
     nodes = [helper.make_node("Transpose", ["x"], ["z"]), helper.make_node("Neg", ["z"], ["y"])]
     assert run(nodes, {"x": np.array(2, F)}, {}, 8).tolist() == -2
+
+
+def test_gather_nd_by_one_index_for_each_dimension_gives_a_scalar():
+    nodes = [helper.make_node("GatherND", ["x", "i"], ["z"]), helper.make_node("Neg", ["z"], ["y"])]
+    assert run(nodes, {"x": np.arange(6, dtype=F).reshape(2, 3)}, {"i": np.array([1, -1])}, 16).tolist() == -5
