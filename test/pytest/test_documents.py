@@ -114,7 +114,8 @@ def test_the_walk_through_the_levels_shows_what_is_printed(tmp_path, monkeypatch
 def commands(text: str) -> list[tuple[list[str], str]]:
     """Gives the commands of blocks `console`, each with the lines after it."""
     blocks = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(shlex.split(c[0]), "\n".join(c[1:])) for b in blocks for c in (p.splitlines() for p in re.split(r"^\$ ", b, flags=re.MULTILINE)[1:])]
+    typed = [part.splitlines() for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    return [(shlex.split(command), "\n".join(lines)) for command, *lines in typed]
 
 
 def test_the_page_of_debugging_shows_what_its_commands_print(tmp_path, monkeypatch, capsys, populus, populus_opt):

@@ -40,6 +40,7 @@ TABLES = {
     ),
     "tools": ("", "report"),
     "populus": ("", "popart", "popxl"),
+    "test": ("",),
     "test/fuzz": ("",),
 }
 
