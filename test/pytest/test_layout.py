@@ -164,3 +164,9 @@ def test_every_table_of_files_is_held_to_its_room():
     for page in (p for folder in (*FOLDERS, "populus", "test") for p in (ROOT / folder).rglob("README.md")):
         if found := tables(page.read_text()):
             assert set(found) == set(TABLES[str(page.parent.relative_to(ROOT))]), page
+
+
+def test_the_map_of_tests_has_a_room_for_every_file_of_tests():
+    text = (ROOT / "test/README.md").read_text()
+    files = {p.relative_to(ROOT / "test").as_posix() for p in (ROOT / "test/pytest").rglob("test_*.py")}
+    assert not (missing := {f for f in files if f"]({f})" not in text}), f"test/README.md: add {sorted(missing)} to a row"
