@@ -238,7 +238,8 @@ def clip(g: Draw) -> None:
     x = g.value((*FLOATS, I8, I32, I64, U8, U64) if g.opset >= 12 else NARROW)
     low, high = sorted(g.rng.sample(range(-3, 5), 2))
     least, most = holds(x.type)
-    low, high = max(low, int(max(least, -9))), min(high, int(most))
+    low = max(low, int(max(least, -9)))
+    high = max(min(high, int(most)), low)
     said = [g.chance(0.8), g.chance(0.8)]
     span = Span(max(low, x.span.low) if said[0] else x.span.low, min(high, x.span.high) if said[1] else x.span.high, x.span.step)
     if span.low > span.high:
