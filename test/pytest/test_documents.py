@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,13 @@ def test_each_name_of_the_glossary_is_in_its_file():
         file = ROOT / "docs" / path
         words = r"\b" + re.escape(name) + r"\b"
         assert re.search(words, file.read_text()) or file.stem == name, f"docs/glossary.md: {path} has no {name}"
+
+
+def test_the_table_of_passes_names_every_option_of_each_pass_and_no_other():
+    (table,) = re.findall(r"^\| pass \|.*\n\|---.*\n((?:\|.*\n)+)", text_of(Path("docs/pipelines.md")), re.MULTILINE)
+    for row in table.splitlines():
+        _, passes, _, options, _ = re.split(r"(?<!\\)\|", row)
+        stated = set(re.findall(r"`(\w+)=", options))
+        for name in re.findall(r"`([a-z-]+)`", passes):
+            taken = {f.name for f in fields(PASSES[name]())} - {"target", "tiles"}  # set by whoever compiles
+            assert stated == taken, f"docs/pipelines.md: {name}"
