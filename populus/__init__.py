@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from populus.derivatives import Vjp, vjp
     from populus.epochs import train
     from populus.lowering.driver.content_hash import content_hash
-    from populus.lowering.driver.extensions import add as add_extension
-    from populus.lowering.driver.extensions import keep as load
+    from populus.lowering.driver.extensions import add_extension, load
     from populus.program import Program
     from populus.training import TrainingSession
 
@@ -41,11 +40,11 @@ _HOMES = {
     "Program": "program:Program",
     "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",
-    "add_extension": "lowering.driver.extensions:add",
+    "add_extension": "lowering.driver.extensions:add_extension",
     "compile": "api:compile",
     "content_hash": "lowering.driver.content_hash:content_hash",
     "function_of": "builder:function_of",
-    "load": "lowering.driver.extensions:keep",
+    "load": "lowering.driver.extensions:load",
     "train": "epochs:train",
     "vjp": "derivatives:vjp",
 }

@@ -49,7 +49,7 @@ class MachineOptions:
 
     def extensions(self) -> tuple[extensions.Extension, ...]:
         """Gives the files of `load`, after those that the process knows already. Raises PopulusError."""
-        return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.load, self.load))}.values())
+        return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.read, self.load))}.values())
 
     def check(self) -> None:
         """Raises PopulusError for values that name nothing or do not fit together. A target may come from a loaded file."""

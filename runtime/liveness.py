@@ -57,7 +57,7 @@ def liveness(graph: GraphOp, shared: bool = False) -> Liveness:
 
     Raises VerifyException for a call of a function that the graph does not have.
     """
-    walk = _Walk(shared, {})
+    walk = LivenessWalk(shared, {})
     whole = walk.block(graph.body.block)
     walk.hold(None)
     held = 0, max(len(walk.steps) - 1, 0)
@@ -119,12 +119,12 @@ class _Function:
     `own`: what no other op than the function's touches. `flow`: of what outlives a call.
     """
 
-    walk: _Walk
+    walk: LivenessWalk
     flow: _Flow
     own: dict[StorageOp, None]
 
 
-class _Walk:
+class LivenessWalk:
     def __init__(self, shared: bool, functions: dict[FuncOp, _Function]):
         self.shared, self.functions = shared, functions
         self.steps: list[Operation] = []
@@ -234,7 +234,7 @@ class _Walk:
     def function(self, op: FuncOp) -> _Function:
         """Raises VerifyException as `CallOp.target` does."""
         if op not in self.functions:
-            walk = _Walk(self.shared, self.functions)
+            walk = LivenessWalk(self.shared, self.functions)
             flow = walk.block(op.body.block)
             inner = [called.target() for called in op.walk() if isinstance(called, CallOp)]
             own = {storage: None for storage in op.walk() if isinstance(storage, StorageOp)}

@@ -136,7 +136,7 @@ class Profile:
 
 def profile(graph: GraphOp) -> Profile:
     """The predicted cost of a graph whose variables have layouts. Raises PopulusError for one that has none."""
-    walk = _Walk(graph.machine)
+    walk = ProfileWalk(graph.machine)
     walk.block(graph.body.block, 1)
     inside = [op for op in graph.walk() if op is not graph]
     compute_sets = sum(isinstance(op, ExecuteOp) for op in inside)
@@ -152,7 +152,7 @@ def _cost(vertex: Vertex) -> tuple[Cycles, int]:
     return vertex_cycles(vertex), flops(vertex)
 
 
-class _Walk:
+class ProfileWalk:
     def __init__(self, target: Target):
         self.target = target
         self.steps: list[Step] = []

@@ -11,7 +11,7 @@ from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.driver.extensions import Extension, load
+from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.driver.files import decode, read_bytes, replacing
 from populus.tools.op_model import OpModel
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    found = cycles(load(args.file), args.file, args.target, args.tiles)
+    found = cycles(read(args.file), args.file, args.target, args.tiles)
     if not found:
         raise PopulusError(f"{args.file}: defines no op and no kernel to measure")
     before = _read(args.baseline) if args.baseline is not None and not args.write else {}

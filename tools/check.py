@@ -37,7 +37,7 @@ def execute(args: argparse.Namespace) -> int:
     if not args.model.endswith(".onnx"):
         raise PopulusError(f"{args.model}: not an .onnx model; only these are checked")
     ctx = context()
-    for extension in (*extensions.installed(), *map(extensions.load, args.load)):
+    for extension in (*extensions.installed(), *map(extensions.read, args.load)):
         extension.register(ctx)
     rows = inventory(args.model, dims=dims_of(args.dim), customs=custom_ops(ctx))
     if args.no_host:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.load:
-        definitions = [d for path in args.load for d in extensions.load(path).definitions()]
+        definitions = [d for path in args.load for d in extensions.read(path).definitions()]
     else:
         definitions = [definition_of(op) for op in POPART.operations if issubclass(op, PopartOp)]
     now = {d.op.name: signature(d) for d in definitions}

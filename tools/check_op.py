@@ -17,7 +17,7 @@ from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.content_hash import content_hash
-from populus.lowering.driver.extensions import Extension, load
+from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.onnx.op_schema import schemas
 from populus.op_page import formulas, page
 from populus.tools.kernel_check import kernels_agree
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    extension = load(args.file)
+    extension = read(args.file)
     definitions = extension.definitions()
     others = [definition_of(op) for op in dict.fromkeys(k.op for k in extension.kernels) if all(op is not d.op for d in definitions)]
     if not definitions and not others:

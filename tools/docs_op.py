@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     if args.name is None:
         raise PopulusError("an op is expected, such as relu; --interface prints what ops can state")
-    own = {n: d for path in args.load for d in extensions.load(path).definitions() for n in (d.name, d.op.name)}
+    own = {n: d for path in args.load for d in extensions.read(path).definitions() for n in (d.name, d.op.name)}
     name = args.name.removeprefix("popart.")
     if name not in own and args.load:
         try:

@@ -68,7 +68,7 @@ class PopulusOpt(xDSLOptMain):
         self.register_all_arguments(parser)
         self.args = parser.parse_args(args)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
-        for extension in (*extensions.installed(), *map(extensions.load, self.args.load)):
+        for extension in (*extensions.installed(), *map(extensions.read, self.args.load)):
             extension.register(self.ctx)
             self.available_passes.update(extension.passes)
         if self.args.target not in self.available_targets:

@@ -86,7 +86,7 @@ class Extension:
                 )
 
 
-def load(path: str | os.PathLike[str]) -> Extension:
+def read(path: str | os.PathLike[str]) -> Extension:
     """Runs a Python file and collects the dialects, ops, attributes, passes and kernels that it defines. A changed file is run again.
 
     Raises PopulusError with file and line if the file fails, if it defines nothing, or naming the class and its part if an op lacks one,
@@ -111,11 +111,11 @@ def installed() -> tuple[Extension, ...]:
     return tuple(found)
 
 
-_KEPT: dict[str, str | None] = {}  # file -> the target of its kernels
+_LOADED: dict[str, str | None] = {}  # file -> the target of its kernels
 _LOADING = Guard()  # a file is run by one thread, and what it defines is told to the tables by one
 
 
-def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
+def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     """As `load`; from now on the file's ops are known wherever a model is compiled in this process, and to ONNX.
 
     `target`: its kernels are taken on this target only.
@@ -125,7 +125,7 @@ def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     if target is not None:
         make_target(target)
     with _LOADING.lock:
-        extension = load(path)
+        extension = read(path)
         name = str(Path(path).resolve())
         ctx = Context()
         for other in known():
@@ -136,15 +136,15 @@ def keep(path: str | os.PathLike[str], target: str | None = None) -> Extension:
 
         for definition in extension.definitions():
             register(definition)
-        _KEPT[name] = target
+        _LOADED[name] = target
         return extension
 
 
-def add(path: str | os.PathLike[str], target: str | None = None) -> Extension:
+def add_extension(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     """As `keep`, for the kernels of a file: they are added for one target. Without one they are for all, which a warning says."""
     if target is None:
         warnings.warn(f"{os.fspath(path)}: its kernels are added for every target; name the one that they are for", stacklevel=2)
-    return keep(path, target)
+    return load(path, target)
 
 
 def digest(extension: Extension) -> str:
@@ -157,12 +157,12 @@ def digest(extension: Extension) -> str:
 
 def forget(path: str | os.PathLike[str]) -> None:
     """Undoes `keep`."""
-    _KEPT.pop(str(Path(path).resolve()), None)
+    _LOADED.pop(str(Path(path).resolve()), None)
 
 
 def known() -> tuple[Extension, ...]:
     """What is known without being asked for: of installed packages, and of files that are kept, as these are now."""
-    return (*installed(), *(replace(load(path), only=target) for path, target in list(_KEPT.items())))
+    return (*installed(), *(replace(read(path), only=target) for path, target in list(_LOADED.items())))
 
 
 def _collected(name: str, module: ModuleType) -> Extension:

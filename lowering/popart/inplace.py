@@ -32,7 +32,7 @@ class PopartInplacePass(ModulePass):
     of the same op shows other elements of it, and none of its elements stands for several.
 
     A mark is a property: values stay what they are, and so do results. Lowering to tiles overwrites the marked operand where its
-    variable may be (`Tiles.overwritable` decides on memory), and another that may be where there is no mark. `never`: names of ops
+    variable may be (`TileBuilder.overwritable` decides on memory), and another that may be where there is no mark. `never`: names of ops
     that are not to overwrite anything; they are marked -1. Source: PopART's inplacing patterns.
     """
 

@@ -138,11 +138,11 @@ def rewrite(block: Block, patterns: Sequence[Pattern[Any]]) -> Counter[str]:
     places of all that it stands for.
     Raises PopulusError, naming pattern and op, where the replacement has another type.
     """
-    applied = _Walk(block, [p for p in patterns if not p.LATE]).run()
-    return applied + _Walk(block, patterns).run() if any(p.LATE for p in patterns) else applied
+    applied = BlockRewriter(block, [p for p in patterns if not p.LATE]).run()
+    return applied + BlockRewriter(block, patterns).run() if any(p.LATE for p in patterns) else applied
 
 
-class _Walk:
+class BlockRewriter:
     def __init__(self, block: Block, patterns: Sequence[Pattern[Any]]):
         self.block = block
         self.patterns = patterns

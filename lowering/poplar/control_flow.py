@@ -17,10 +17,10 @@ from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.control_flow import Branch, Loop, Yield
 from populus.dialects.support.element_types import element_type_of, shape_of
-from populus.lowering.poplar.tile_builder import Connection, Tiles
+from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
-def branch(op: Branch, t: Tiles) -> Sequence[SSAValue]:
+def branch(op: Branch, t: TileBuilder) -> Sequence[SSAValue]:
     """Both branches write the variables of the results."""
     homes = [t.var(shape_of(r.type), element_type_of(r.type)) for r in op.results]
     condition = t.view(op.condition)
@@ -32,7 +32,7 @@ def branch(op: Branch, t: Tiles) -> Sequence[SSAValue]:
     return homes
 
 
-def loop(op: Loop, t: Tiles) -> Sequence[SSAValue]:
+def loop(op: Loop, t: TileBuilder) -> Sequence[SSAValue]:
     """A `repeat`, or a `while` with a flag; carried values in variables, filled before and at the end of each iteration."""
     most, states = op.most, [t.var(shape_of(v.type), element_type_of(v.type)) for v in op.carried]
     for value, state in zip(op.carried, states):
@@ -76,7 +76,7 @@ def loop(op: Loop, t: Tiles) -> Sequence[SSAValue]:
     return [*states, *collected]
 
 
-def end_of_region(op: Yield, t: Tiles) -> Sequence[SSAValue]:
+def end_of_region(op: Yield, t: TileBuilder) -> Sequence[SSAValue]:
     t.ended()
     return []
 
@@ -94,7 +94,7 @@ def _moved(region: Region) -> Region:
     return new
 
 
-def _enter(t: Tiles, block: Block, index: SSAValue | None, states: Sequence[SSAValue], tables: Sequence[SSAValue]) -> None:
+def _enter(t: TileBuilder, block: Block, index: SSAValue | None, states: Sequence[SSAValue], tables: Sequence[SSAValue]) -> None:
     """What the arguments of a loop's region are: views of variables, and rows that are read as the iteration begins."""
     with t.inside(block):
         for argument, view in zip(block.args, [index, *states]):
@@ -109,7 +109,7 @@ def _enter(t: Tiles, block: Block, index: SSAValue | None, states: Sequence[SSAV
         block.erase_arg(block.args[-1])
 
 
-def _leave(t: Tiles, end: Yield, moves: Sequence[tuple[SSAValue, SSAValue]]) -> None:
+def _leave(t: TileBuilder, end: Yield, moves: Sequence[tuple[SSAValue, SSAValue]]) -> None:
     """The values that a region gives become the content of variables, all at once: none is overwritten that another one is."""
     homes = {root_of(home) for _, home in moves}
     views = [t.view(value) for value, _ in moves]
@@ -127,7 +127,7 @@ def _same(view: SSAValue, home: SSAValue) -> bool:
     return root_of(view) is root_of(home) and view_of(view) == view_of(home)
 
 
-def _settle(t: Tiles, end: Yield, view: SSAValue, home: SSAValue) -> None:
+def _settle(t: TileBuilder, end: Yield, view: SSAValue, home: SSAValue) -> None:
     """Lets what makes a value write it where it is wanted, if it does so in this region, behind the last step that reads what is there."""
     root, block = root_of(view), end.parent
     assert block is not None
@@ -163,13 +163,13 @@ def _place(op: Operation, block: Block, order: dict[Operation, int]) -> int | No
 # -- rows of tables ----------------------------------------------------------------------------------------------------
 
 
-def _rows_grid(t: Tiles, n: int, shape: Sequence[int], element: Attribute) -> Grid:
+def _rows_grid(t: TileBuilder, n: int, shape: Sequence[int], element: Attribute) -> Grid:
     """Rows spread over the tiles alike: whichever is read or written, nothing moves."""
     row = t.linear(shape, element)
     return Grid((Split(n), *row.splits), tuple(d + 1 for d in row.order), row.start)
 
 
-def _table(t: Tiles, table: SSAValue, row: SSAValue) -> SSAValue:
+def _table(t: TileBuilder, table: SSAValue, row: SSAValue) -> SSAValue:
     """A table of which rows are read, laid out for it. It is moved or copied there once, before the loop."""
     view = t.view(table)
     shape, element = shape_of(table.type), element_type_of(table.type)
@@ -186,7 +186,7 @@ def _table(t: Tiles, table: SSAValue, row: SSAValue) -> SSAValue:
     return home
 
 
-def _rows(t: Tiles, result: SSAValue) -> SSAValue:
+def _rows(t: TileBuilder, result: SSAValue) -> SSAValue:
     """The table that a loop fills row by row: zeros until then."""
     shape, element = shape_of(result.type), element_type_of(result.type)
     y = t.var(shape, element, _rows_grid(t, shape[0], shape[1:], element))
@@ -194,7 +194,7 @@ def _rows(t: Tiles, result: SSAValue) -> SSAValue:
     return y
 
 
-def _read_row(t: Tiles, table: SSAValue, index: SSAValue) -> SSAValue:
+def _read_row(t: TileBuilder, table: SSAValue, index: SSAValue) -> SSAValue:
     assert isinstance(table.type, TensorType)
     shape = table.type.shape[1:]
     grid = t.linear(shape, table.type.element)
@@ -207,7 +207,7 @@ def _read_row(t: Tiles, table: SSAValue, index: SSAValue) -> SSAValue:
     return y
 
 
-def _write_row(t: Tiles, table: SSAValue, index: SSAValue, row: SSAValue) -> None:
+def _write_row(t: TileBuilder, table: SSAValue, index: SSAValue, row: SSAValue) -> None:
     assert isinstance(row.type, TensorType)
     grid = t.linear(row.type.shape, row.type.element)
     names = [f"d{i}" for i in range(len(row.type.shape))]
@@ -217,7 +217,7 @@ def _write_row(t: Tiles, table: SSAValue, index: SSAValue, row: SSAValue) -> Non
     t.execute("dynamic_update", domain, fields, suffix=".collect")
 
 
-def _counter(t: Tiles) -> SSAValue:
+def _counter(t: TileBuilder) -> SSAValue:
     """The number of the iteration, from 0."""
     y = t.var((), i32, suffix=".index")
     t.fill(y)

@@ -26,10 +26,10 @@ from populus.lowering.poplar.plan.reduction import reduce_partials
 from populus.lowering.poplar.plan.residency import Residency, room
 from populus.lowering.poplar.plan.serial import split_serially
 from populus.lowering.poplar.plan.window import Windows, thinned
-from populus.lowering.poplar.tile_builder import Connection, Tiles
+from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
-def matmul(op: MatMulOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:
+def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     """One family over (g, m, n, k); `k` cut gives partials to reduce."""
     a, b = t.view(op.a), t.view(op.b)
     assert isinstance(a.type, TensorType)
@@ -54,7 +54,7 @@ def matmul(op: MatMulOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:
     ]  # fmt: skip
 
 
-def convolution(op: ConvolutionOp, t: Tiles, how: Planning) -> Sequence[SSAValue]:
+def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     """One family over (b, g, oc, ic, o.., k..); `ic` or `k0` cut gives partials to reduce."""
     x, w = t.view(op.x), t.view(op.w)
     assert isinstance(x.type, TensorType)
@@ -101,7 +101,7 @@ def convolution(op: ConvolutionOp, t: Tiles, how: Planning) -> Sequence[SSAValue
 
 
 def contract(
-    t: Tiles,
+    t: TileBuilder,
     codelet: str,
     splits: dict[str, Split],
     kept: Sequence[str],
@@ -114,7 +114,7 @@ def contract(
 ) -> SSAValue:
     """The family of a contraction, its output variable and, where a contracted axis is cut, the reduction of its partials.
 
-    `resident`: the last input, a constant, lies on each tile that reads it. Tiles are numbered with contracted axes slowest
+    `resident`: the last input, a constant, lies on each tile that reads it. TileBuilder are numbered with contracted axes slowest
     and output channels fastest, so that neighbours share inputs.
     """
     cut = [a for a in contracted if splits[a].parts > 1]
@@ -158,7 +158,7 @@ def _weights(tensor: SSAValue) -> ConstOp | None:
     return None
 
 
-def _near(t: Tiles, tensor: SSAValue, dims: Sequence[int], sizes: Sequence[int]) -> Near:
+def _near(t: TileBuilder, tensor: SSAValue, dims: Sequence[int], sizes: Sequence[int]) -> Near:
     """The parts of dimensions `dims` of an operand, of `sizes`, where only they are cut, in their order, from tile 0 on."""
     grid = _expected(t, tensor)
     if grid is None or grid.start or list(grid.order) != sorted(grid.order) or not set(grid.order) <= set(dims):
@@ -166,7 +166,7 @@ def _near(t: Tiles, tensor: SSAValue, dims: Sequence[int], sizes: Sequence[int])
     return tuple(grid.splits[d].parts for d in dims) if all(grid.splits[d].n == n for d, n in zip(dims, sizes)) else None
 
 
-def _expected(t: Tiles, tensor: SSAValue) -> Grid | None:
+def _expected(t: TileBuilder, tensor: SSAValue) -> Grid | None:
     """The layout of a tensor; of a map that is not lowered yet, that of the operand which it will follow."""
     owner = tensor.owner
     if isinstance(owner, UnrealizedConversionCastOp):
@@ -186,7 +186,7 @@ class Planning:
     agree: bool
     traffic: float
 
-    def plan(self, t: Tiles, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
+    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
         """The plan, and whether the weights are to lie where they are read."""
         found = options(shape, element, t.target, near if self.agree else None, self.traffic)
         return self.residency.choose(found, _weights(weights) is not None)

@@ -17,12 +17,12 @@ from populus.dialects.support.element_types import shape_of
 from populus.dialects.support.tensor_op import ints
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.window import Windows, thinned
-from populus.lowering.poplar.tile_builder import Tiles
+from populus.lowering.poplar.tile_builder import TileBuilder
 
 LONGEST_ROW = 8192  # elements that one tile works on; 32 KiB of floats, twice
 
 
-def pool(op: PoolOp, t: Tiles) -> Sequence[SSAValue]:
+def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
     """One family over (n, c, o.., k..): channels are shared out first, then windows."""
     x = t.view(op.x)
     assert isinstance(x.type, TensorType)
@@ -50,7 +50,7 @@ def pool(op: PoolOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def softmax(op: SoftmaxOp, t: Tiles) -> Sequence[SSAValue]:
+def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Whole rows; a very long one is cut: largest, exponentials, their sum, quotient."""
     if _whole_rows(op.x):
         return [_rows(t, "softmax", op.x, {"log": op.log})]
@@ -63,7 +63,7 @@ def softmax(op: SoftmaxOp, t: Tiles) -> Sequence[SSAValue]:
     return [_map(t, expr.exp(_1 - _2) / _3, x, highest, sums)]
 
 
-def whiten(op: WhitenOp, t: Tiles) -> Sequence[SSAValue]:
+def whiten(op: WhitenOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Whole rows; a very long one is cut: mean, squared distances, quotient."""
     if _whole_rows(op.x):
         return [_rows(t, "whiten", op.x, {"epsilon": op.epsilon})]
@@ -82,7 +82,7 @@ def _whole_rows(x: SSAValue) -> bool:
     return shape_of(x.type)[-1] <= LONGEST_ROW
 
 
-def _rows(t: Tiles, codelet: str, tensor: SSAValue, params: dict[str, Attribute]) -> SSAValue:
+def _rows(t: TileBuilder, codelet: str, tensor: SSAValue, params: dict[str, Attribute]) -> SSAValue:
     x = t.view(tensor)
     assert isinstance(x.type, TensorType)
     *outer, row = x.type.shape
@@ -99,13 +99,13 @@ def _rows(t: Tiles, codelet: str, tensor: SSAValue, params: dict[str, Attribute]
     return y
 
 
-def _map(t: Tiles, e: expr.Expr, *operands: SSAValue) -> SSAValue:
+def _map(t: TileBuilder, e: expr.Expr, *operands: SSAValue) -> SSAValue:
     op = MapOp(*operands, expr=e)
     t.insert(op)
     return op.y
 
 
-def _over_rows(t: Tiles, x: SSAValue, op: str) -> SSAValue:
+def _over_rows(t: TileBuilder, x: SSAValue, op: str) -> SSAValue:
     """The reduction over the last dimension, which stays as 1."""
     shape = shape_of(x.type)
     reduced = ReduceOp(x, op=op, dims=[len(shape) - 1])

@@ -38,10 +38,10 @@ from populus.lowering.poplar.control_flow import branch, end_of_region, loop
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.indexed import multi_update, top_k
 from populus.lowering.poplar.plan.reduction import reduce as plan_reduce
-from populus.lowering.poplar.tile_builder import Connection, Tiles
+from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
-def map_(op: MapOp, t: Tiles) -> Sequence[SSAValue]:
+def map_(op: MapOp, t: TileBuilder) -> Sequence[SSAValue]:
     """One family with the cut of its output, which is that of the operand it works on.
 
     In place over an operand that nothing needs any more, the one that is marked if there are several; otherwise
@@ -65,14 +65,14 @@ def map_(op: MapOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def _aligned(t: Tiles, x: SSAValue, rank: int) -> SSAValue:
+def _aligned(t: TileBuilder, x: SSAValue, rank: int) -> SSAValue:
     """x with 1s in front, so that its dimensions line up with the result's."""
     assert isinstance(x.type, TensorType)
     return t.reshape(x, (1,) * (rank - len(x.type.shape)) + x.type.shape)
 
 
 def _overwritten(
-    t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute, mark: Attribute | None
+    t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute, mark: Attribute | None
 ) -> int | None:
     """The operand that the result may overwrite, if there is one: the marked one, or else the first."""
     marked = mark.value.data if isinstance(mark, IntegerAttr) else None
@@ -87,7 +87,7 @@ def _overwritten(
     return None
 
 
-def _followed(t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute) -> Grid:
+def _followed(t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute) -> Grid:
     """The layout of the largest operand that has one and spreads as widely as tiles allow; else a linear one."""
     spread = t.linear(shape, element)
     for x in operands:
@@ -98,11 +98,11 @@ def _followed(t: Tiles, operands: Sequence[SSAValue], shape: Sequence[int], elem
     return spread
 
 
-def reduce(op: ReduceOp, t: Tiles) -> Sequence[SSAValue]:
+def reduce(op: ReduceOp, t: TileBuilder) -> Sequence[SSAValue]:
     return [plan_reduce(t, t.view(op.x), ints(op.dims), op.op.data)]
 
 
-def reshape(op: ReshapeOp, t: Tiles) -> Sequence[SSAValue]:
+def reshape(op: ReshapeOp, t: TileBuilder) -> Sequence[SSAValue]:
     """A view. Where strides forbid it, the operand's producer is made to write where the result wants it; else a copy."""
     x, shape = t.view(op.x), op.y.type.get_shape()
     assert isinstance(x.type, TensorType)
@@ -114,19 +114,19 @@ def reshape(op: ReshapeOp, t: Tiles) -> Sequence[SSAValue]:
     return [t.reshape(x, shape)]
 
 
-def dim_shuffle(op: DimShuffleOp, t: Tiles) -> Sequence[SSAValue]:
+def dim_shuffle(op: DimShuffleOp, t: TileBuilder) -> Sequence[SSAValue]:
     return [t.dim_shuffle(t.view(op.x), ints(op.permutation))]
 
 
-def broadcast(op: BroadcastOp, t: Tiles) -> Sequence[SSAValue]:
+def broadcast(op: BroadcastOp, t: TileBuilder) -> Sequence[SSAValue]:
     return [t.broadcast(t.view(op.x), ints(op.shape))]
 
 
-def slice_(op: SliceOp, t: Tiles) -> Sequence[SSAValue]:
+def slice_(op: SliceOp, t: TileBuilder) -> Sequence[SSAValue]:
     return [t.slice(t.view(op.x), ints(op.begins), ints(op.ends), ints(op.steps))]
 
 
-def concat(op: ConcatOp, t: Tiles) -> Sequence[SSAValue]:
+def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
     """A variable whose slices are the homes of the parts; a part that cannot move there is copied."""
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim.value.data
     if len(op.operands) == 1:
@@ -144,7 +144,7 @@ def concat(op: ConcatOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def pad(op: PadOp, t: Tiles) -> Sequence[SSAValue]:
+def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:
     """The value everywhere, then x in its place."""
     x, value = t.view(op.x), t.view(op.value)
     assert isinstance(x.type, TensorType)
@@ -161,7 +161,7 @@ def pad(op: PadOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def multi_slice(op: MultiSliceOp, t: Tiles) -> Sequence[SSAValue]:
+def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Rows picked by index: every tile that picks has the sliced dimension of its columns whole."""
     table, indices = t.view(op.table), t.view(op.indices)
     assert isinstance(table.type, TensorType)
@@ -187,7 +187,7 @@ def multi_slice(op: MultiSliceOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def codelet(op: CodeletOp, t: Tiles) -> Sequence[SSAValue]:
+def codelet(op: CodeletOp, t: TileBuilder) -> Sequence[SSAValue]:
     """One family, its vertices sharing the output's elements along the axes that the codelet computes apart."""
     code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
     axes, views = code.axes[code.output], [t.view(x) for x in op.operands]
@@ -202,7 +202,7 @@ def codelet(op: CodeletOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def _shared(op: CodeletOp, t: Tiles) -> Grid:
+def _shared(op: CodeletOp, t: TileBuilder) -> Grid:
     """The output's axes that a codelet computes apart, shared out to all tiles."""
     code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
     cut = [d for d, a in enumerate(code.axes[code.output]) if a in code.lanes]
@@ -212,7 +212,7 @@ def _shared(op: CodeletOp, t: Tiles) -> Grid:
     return Grid(tuple(shares.get(d, Split(n)) for d, n in enumerate(shape)), tuple(d for d in cut if shares[d].parts > 1))
 
 
-def _forced(op: CodeletOp, t: Tiles) -> Grid | None:
+def _forced(op: CodeletOp, t: TileBuilder) -> Grid | None:
     """The layout of the output that `parts` gives. Raises PopulusError for axes that are not to be cut, or more parts than tiles."""
     if op.parts is None:
         return None
@@ -227,7 +227,7 @@ def _forced(op: CodeletOp, t: Tiles) -> Grid | None:
     return Grid(splits, tuple(d for d, s in enumerate(splits) if s.parts > 1))
 
 
-def _unwound(op: CodeletOp, t: Tiles, views: Sequence[SSAValue]) -> Grid | None:
+def _unwound(op: CodeletOp, t: TileBuilder, views: Sequence[SSAValue]) -> Grid | None:
     """The layout of the output in which vertices work where the largest operand that allows it lies; None if none does."""
     code, shape = op.code, op.y.type.get_shape()
     axes, spread = code.axes[code.output], _shared(op, t)
@@ -244,7 +244,7 @@ def _unwound(op: CodeletOp, t: Tiles, views: Sequence[SSAValue]) -> Grid | None:
     return None
 
 
-def iota(op: IotaOp, t: Tiles) -> Sequence[SSAValue]:
+def iota(op: IotaOp, t: TileBuilder) -> Sequence[SSAValue]:
     shape, element = op.y.type.get_shape(), element_type_of(op.y.type)
     grid = t.linear(shape, element)
     y = t.var(shape, element, grid)

@@ -12,10 +12,10 @@ from populus.dialects.poplar.partition import ALL, Domain, along
 from populus.dialects.poprand import RandomOp
 from populus.dialects.support.tensor_op import ints
 from populus.lowering.poplar.graph import ToPoplarPass
-from populus.lowering.poplar.tile_builder import Tiles
+from populus.lowering.poplar.tile_builder import TileBuilder
 
 
-def random(op: RandomOp, t: Tiles) -> Sequence[SSAValue]:
+def random(op: RandomOp, t: TileBuilder) -> Sequence[SSAValue]:
     shape = ints(op.shape)
     grid = t.linear(shape, op.element)
     names = [f"d{i}" for i in range(len(shape))]

@@ -1,6 +1,6 @@
 """What the passes from library calls to tiles share: the graph, casts between tensors and views, and building families.
 
-A `*-to-poplar` pass is a table from op class to rule. A rule gets the op and a `Tiles`, emits variables and families, and
+A `*-to-poplar` pass is a table from op class to rule. A rule gets the op and a `TileBuilder`, emits variables and families, and
 returns the view that holds each result. Between two such passes a tensor and the view that holds it are tied by casts
 (`builtin.unrealized_conversion_cast`); a cast of a cast goes at once, the last pass leaves none.
 """
@@ -43,7 +43,7 @@ from populus.dialects.poplar.target import Spec, Target
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.diagnostics import PopulusError, named, where
 from populus.dialects.support.element_types import element_type_of, shape_of
-from populus.lowering.poplar.tile_builder import Tiles, label_of, poplar_type
+from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
 
 Rule: TypeAlias = "Callable[..., Sequence[SSAValue]]"
 
@@ -68,7 +68,7 @@ class ToPoplarPass(ModulePass):
         graph = the_graph(op, self.target, self.tiles)
         rules = self.rules(graph)
         steps = [step for step in graph.walk() if step is not graph]
-        tiles = Tiles(graph.machine, {step: i for i, step in enumerate(steps)})
+        tiles = TileBuilder(graph.machine, {step: i for i, step in enumerate(steps)})
         for inner in steps:
             rule = rules.get(type(inner))
             if rule is None:
@@ -143,7 +143,7 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
     block = function.body.block
     machine = spec.target()
     inputs = input_names(function)
-    tiles = Tiles(machine)
+    tiles = TileBuilder(machine)
     first, last = block.first_op, block.last_op
     assert first is not None
     for name, argument, host in zip(inputs, list(block.args), _host_types(function, "input_types", len(inputs))):
@@ -175,7 +175,7 @@ def _function_of(function: FuncOp, machine: Target) -> poplar.FuncOp:
     for i, argument in enumerate(list(block.args)):
         label = f"{name}.{argument.name_hint or i}"
         _replace_argument(argument, ParamOp("in", label, poplar_type(argument.type)), None, label, first)
-    tiles = Tiles(machine)
+    tiles = TileBuilder(machine)
     parameters: list[ParamOp] = []
     for i, value in enumerate(last.operands):
         parameters.append(ParamOp("out", f"{name}.result{i}", poplar_type(value.type)))
@@ -206,7 +206,7 @@ def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operati
 
 def _lower_constants(function: FuncOp, machine: Target) -> None:
     """Constants become `poplar.const`, checks and what is for the host host calls."""
-    tiles = Tiles(machine)
+    tiles = TileBuilder(machine)
     for op in list(function.walk()):
         if isinstance(op, ConstantOp):
             _constant(op, machine)
@@ -227,7 +227,7 @@ def _lower_constants(function: FuncOp, machine: Target) -> None:
 
 def _lower_calls(graph: GraphOp) -> None:
     """A call's results are variables that its function writes."""
-    tiles = Tiles(graph.machine)
+    tiles = TileBuilder(graph.machine)
     for op in [op for op in graph.walk() if isinstance(op, func.CallOp)]:
         tiles.at(op)
         name = op.callee.root_reference.data
@@ -242,14 +242,14 @@ def _lower_calls(graph: GraphOp) -> None:
         Rewriter.erase_op(op)
 
 
-def stretch_arguments(op: CallOp, t: Tiles) -> None:
+def stretch_arguments(op: CallOp, t: TileBuilder) -> None:
     """Arguments that are no stretch of their variable's elements in order are copied to where they are."""
     for i, value in enumerate(op.arguments):
         if not isinstance(root_of(value).owner, UnrealizedConversionCastOp) and not view_of(value).is_contiguous:
             op.operands[i] = t.copied(value)
 
 
-def write_result(op: CopyOp, t: Tiles) -> None:
+def write_result(op: CopyOp, t: TileBuilder) -> None:
     """What is copied into a parameter at the end is made there, where its variable can be the parameter."""
     parameter = op.dst.owner
     if not isinstance(parameter, ParamOp) or not isinstance(root_of(op.src).owner, VarOp):

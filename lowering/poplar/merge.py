@@ -47,14 +47,14 @@ class PoplarMergePass(ModulePass):
 
 
 @dataclass
-class _Step:
+class MergeCandidate:
     """A step of a block; what it touches, and whether it writes it; what it brings to the fullest tile from others."""
 
     op: Operation
     touched: list[tuple[StorageOp, SSAValue, bool]]
     bytes: int = 0
 
-    def conflicts(self, other: _Step) -> bool:
+    def conflicts(self, other: MergeCandidate) -> bool:
         """Whether the two share elements that one of them writes."""
         mine = {s for s, _, _ in self.touched}
         return any(
@@ -71,7 +71,7 @@ class _Merging:
 
     options: PoplarMergePass
     target: Target
-    steps: list[_Step] = field(default_factory=list[_Step])
+    steps: list[MergeCandidate] = field(default_factory=list[MergeCandidate])
     position: dict[Operation, int] = field(default_factory=dict[Operation, int])
 
     def block(self, block: Block) -> None:
@@ -79,14 +79,14 @@ class _Merging:
         for op in list(block.ops):
             if isinstance(op, StorageOp | ViewOp | FuncOp):
                 continue
-            step = _Step(op, _touched(op))
+            step = MergeCandidate(op, _touched(op))
             if not isinstance(op, ExecuteOp) or not self.joined(op, step):
                 self.steps.append(step)
 
-    def joined(self, op: ExecuteOp, step: _Step) -> bool:
+    def joined(self, op: ExecuteOp, step: MergeCandidate) -> bool:
         """Whether the execute has gone into an earlier one."""
         step.bytes = int(temporary_bytes(op, self.target.tiles).max(initial=0))
-        found: _Step | None = None
+        found: MergeCandidate | None = None
         for earlier in itertools.islice(reversed(self.steps), REACH):
             if not isinstance(earlier.op, ExecuteOp):
                 if not earlier.touched or step.conflicts(earlier):
@@ -106,10 +106,10 @@ class _Merging:
         found.bytes += step.bytes
         return True
 
-    def fits(self, earlier: _Step, step: _Step) -> bool:
+    def fits(self, earlier: MergeCandidate, step: MergeCandidate) -> bool:
         return not step.bytes or not earlier.bytes or earlier.bytes + step.bytes <= SHARE * self.target.tile_bytes
 
-    def join(self, op: ExecuteOp, step: _Step) -> None:
+    def join(self, op: ExecuteOp, step: MergeCandidate) -> None:
         """Moves the families of `op` to the end of an earlier execute, and before it the views and variables that they need."""
         into = step.op
         assert isinstance(into, ExecuteOp), into

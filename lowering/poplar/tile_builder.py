@@ -57,7 +57,7 @@ def label_of(op: Operation) -> str:
     return place(location) or op.name
 
 
-class Tiles:
+class TileBuilder:
     """Where a rule emits: views of operands, variables, families and copies, before the op being lowered and at its place."""
 
     def __init__(self, target: Target, position: Mapping[Operation, int] | None = None):

@@ -248,7 +248,7 @@ def test_a_file_of_ops_is_run_once_by_16_threads(tmp_path):
     path = tmp_path / "slow_op.py"
     text = (HERE.parents[1] / "examples/leaky_relu.py").read_text()
     path.write_text(f"import time\ntime.sleep(0.05)\n{text}".replace("com.acme", "com.slow").replace("acme.", "slow."))
-    found = together(lambda i: extensions.load(path) if i % 2 else extensions.keep(path))
+    found = together(lambda i: extensions.read(path) if i % 2 else extensions.load(path))
     try:
         assert len({id(op) for extension in found for op in extension.ops}) == 1
         assert all(len(extensions.known()) >= 1 for _ in range(2))

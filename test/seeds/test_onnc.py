@@ -61,7 +61,7 @@ def fused(body: str, types: str = "tensor<3xf32>"):
 
 
 def test_C5_a_command_that_no_generic_op_describes_is_an_op(root):
-    row_norm = extensions.load(root / "examples" / "row_norm.py").module.row_norm
+    row_norm = extensions.read(root / "examples" / "row_norm.py").module.row_norm
     with populus.Builder() as b:
         b.output("y", row_norm(b.input("x", (2, 2))))
     program = populus.compile(b.module(), tiles=2, engine="strict")
@@ -220,7 +220,7 @@ def test_C2_what_a_target_does_not_run_is_listed_with_counts(tool, tmp_path):
 def test_C8_every_registered_op_is_printed_and_parsed(root):
     """The ops of all programs that the tests of texts hold, and of the table's ops on their way down; the rest on small operands."""
     seen = set()
-    row_norm = extensions.load(root / "examples" / "row_norm.py").module.row_norm
+    row_norm = extensions.read(root / "examples" / "row_norm.py").module.row_norm
     with populus.Builder() as b:
         b.output("y", row_norm(b.input("x", (2, 2))))
     texts = [str(populus.compile(b.module(), tiles=1, level="popops").module("popops"))]
@@ -404,10 +404,10 @@ def test_C22_a_target_of_one_s_own_is_one_file_that_passes_its_test(tool, tmp_pa
     assert "'gc200' is there already" in tool("main", "new-target", "gc200", "--folder", tmp_path)[2]
     (tmp_path / "other.py").write_text((tmp_path / "mesh64.py").read_text())
     with pytest.raises(PopulusError, match=r"other.py: target 'mesh64' is one of .*mesh64.py; give yours another name"):
-        extensions.load(tmp_path / "other.py")
+        extensions.read(tmp_path / "other.py")
     (tmp_path / "ours.py").write_text((tmp_path / "mesh64.py").read_text().replace('"mesh64"', '"gc200"'))
     with pytest.raises(PopulusError, match="ours.py: target 'gc200' is one of ours; give yours another name"):
-        extensions.load(tmp_path / "ours.py")
+        extensions.read(tmp_path / "ours.py")
 
 
 def test_C22_the_guide_names_what_a_target_states(root):

@@ -75,7 +75,7 @@ class SquaredOp(PopartOp):
 
 
 def test_V12_a_view_of_a_tensor_is_worked_on_without_a_copy(changed):
-    pick = extensions.load(changed(more=PICK)).module.pick
+    pick = extensions.read(changed(more=PICK)).module.pick
     with populus.Builder() as b:
         part = b.op("slice", b.input("t", (9,)), begins=(2,), ends=(8,), steps=(2,))[0]
         b.output("y", pick(part, b.input("i", (3,), "int32")))
@@ -86,7 +86,7 @@ def test_V12_a_view_of_a_tensor_is_worked_on_without_a_copy(changed):
 
 @pytest.mark.parametrize("engine", ["numpy", "strict"])
 def test_V14_a_kernel_that_fails_leaves_the_session_usable(engine, changed):
-    pick = extensions.load(changed(more=PICK)).module.pick
+    pick = extensions.read(changed(more=PICK)).module.pick
     with populus.Builder() as b:
         b.output("y", pick(b.input("t", (4,)), b.input("i", (2,), "int32"), name="pick"))
     program = populus.compile(b.module(), tiles=2, engine=engine)
@@ -97,7 +97,7 @@ def test_V14_a_kernel_that_fails_leaves_the_session_usable(engine, changed):
 
 
 def test_V16_a_kernel_reads_what_a_view_shows(changed):
-    pick = extensions.load(changed(more=PICK)).module.pick
+    pick = extensions.read(changed(more=PICK)).module.pick
     with populus.Builder() as b:
         back = b.op("slice", b.input("t", (4,)), begins=(3,), ends=(-1,), steps=(-1,))[0]
         b.output("y", pick(back, b.input("i", (2,), "int32")))
@@ -107,7 +107,7 @@ def test_V16_a_kernel_reads_what_a_view_shows(changed):
 
 
 def test_V19_one_file_has_several_ops(changed):
-    extension = extensions.load(changed(more=PICK + SQUARED))
+    extension = extensions.read(changed(more=PICK + SQUARED))
     assert [op.name for op in extension.ops] == ["acme.leaky_relu", "acme.pick", "acme.squared"]
 
 
@@ -142,7 +142,7 @@ def known(extension, module):
 
 def test_V1_one_op_has_two_kernels_and_they_agree(changed):
     path = changed(more=KERNELS)
-    extension = extensions.load(path)
+    extension = extensions.read(path)
     module, x = chain(extension), G.normal(size=(2, 11, 3, 3)).astype(np.float32)
     for force in ("own", "blocked", "both"):
         program = populus.compile(module, load=[path], tiles=4, force_kernels=[f"leaky_relu:{force}"])
@@ -152,7 +152,7 @@ def test_V1_one_op_has_two_kernels_and_they_agree(changed):
 
 
 def test_V2_a_kernel_that_is_asked_about_another_op_is_our_mistake(changed):
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     _, kernels = known(extension, chain(extension))
     with populus.Builder() as b:
         relu = b.op("relu", b.input("x", (2, 11, 3, 3)))[0].owner
@@ -169,7 +169,7 @@ UNMET = [
 
 def unmet(row, changed, monkeypatch):
     _, stated, given, message = next(u for u in UNMET if u[0] == row)
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     for name, value in stated.items():
         monkeypatch.setattr(extension.module.Blocked, name, value)
     module = chain(extension, **given)
@@ -191,7 +191,7 @@ def test_V4_the_shape_is_static(changed):
     from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32
     from xdsl.utils.test_value import create_ssa_value
 
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     op, kernels = known(extension, chain(extension))
     op.operands[0] = create_ssa_value(TensorType(f32, [DYNAMIC_INDEX, 11, 3, 3]))
     assert kernels["blocked"].refusal(op, None) == "operand 0 is tensor<?x11x3x3xf32>; a static shape is expected"
@@ -206,7 +206,7 @@ def test_V6_the_element_type_is_a_requirement(changed, monkeypatch):
 
 
 def test_V7_a_kernel_reads_attributes_and_shapes_of_its_op(changed):
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     program = populus.compile(chain(extension), load=[extension.path], level="popops", force_kernels=["leaky_relu:blocked"])
     op = next(o for o in program.module("popart").walk() if isinstance(o, KernelOp))
     assert (op.inner.alpha.value.data, op.inner.x.type.get_shape()) == (0.5, (2, 11, 3, 3))
@@ -215,7 +215,7 @@ def test_V7_a_kernel_reads_attributes_and_shapes_of_its_op(changed):
 
 
 def test_V8_why_a_kernel_was_not_taken_is_kept_and_told_at_the_op(changed, tool, tmp_path):
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     module = chain(extension, shape=(4, 8))
     (tmp_path / "m.mlir").write_text(str(module))
     status, out, _ = tool("populus_opt", tmp_path / "m.mlir", "--load", extension.path, "--print-kernel-configs")
@@ -226,7 +226,7 @@ def test_V8_why_a_kernel_was_not_taken_is_kept_and_told_at_the_op(changed, tool,
 
 
 def test_V9_the_configurations_are_listed(changed, tool, tmp_path):
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     (tmp_path / "m.mlir").write_text(str(chain(extension)))
     status, out, _ = tool("populus_opt", tmp_path / "m.mlir", "--load", extension.path, "--print-kernel-configs")
     assert status == 0
@@ -261,7 +261,7 @@ def test_V11_packed_and_unpacked_is_the_same_and_padding_meets_nothing(channels,
         assert found["y"].tobytes() == x.tobytes()
     # exp of the padding is 1: if it met the sum, that would be larger
     formula = ("return select(x, self.alpha.value.data * x, x >= 0)", "return exp(x)")
-    extension = extensions.load(changed(formula, ("select\n", "exp, select\n"), more=KERNELS))
+    extension = extensions.read(changed(formula, ("select\n", "exp, select\n"), more=KERNELS))
     module = chain(extension, shape=shape, end=lambda b, y: b.op("reduce_sum", y, axes=(1,))[0])
     program = populus.compile(module, load=[extension.path], tiles=4, force_kernels=["leaky_relu:blocked"])
     assert any(isinstance(o, PackOp) for o in program.module("popart").walk())
@@ -283,7 +283,7 @@ def test_V15_the_chosen_configuration_is_validated_and_may_be_vetoed(changed):
     from texts import KERNELS
 
     vetoing = KERNELS.replace("\n\nclass Both", VETO + "\n\nclass Both")
-    extension = extensions.load(changed(more=vetoing))
+    extension = extensions.read(changed(more=vetoing))
     module = chain(extension, n=5)
     program = populus.compile(module, load=[extension.path], level="popart")
     kernels = [(o.kernel.data, o.reason.data) for o in program.module("popart").walk() if isinstance(o, KernelOp)]
@@ -314,14 +314,14 @@ class SayingNothingOp(PopartOp):
 
 
 def test_V17_the_implementation_types_of_an_op_are_told(changed):
-    extension = extensions.load(changed(more=KERNELS + NO_LOWERING + SAYING_NOTHING))
+    extension = extensions.read(changed(more=KERNELS + NO_LOWERING + SAYING_NOTHING))
     assert impl_types(extension.module.LeakyReluOp) == ["tile", "numpy"]
     assert impl_types(extension.module.ReverseOp) == ["numpy"]
     assert impl_types(extension.module.SayingNothingOp) == []
 
 
 def test_V18_an_implementation_is_given_or_none(changed):
-    extension = extensions.load(changed(more=KERNELS + NO_LOWERING))
+    extension = extensions.read(changed(more=KERNELS + NO_LOWERING))
     ctx = context()
     extension.register(ctx)
     found = implementation(extension.module.LeakyReluOp, "tile", ctx)
@@ -354,7 +354,7 @@ def test_V20_kernels_are_added_for_one_device_and_a_warning_says_if_for_none(cha
 
 
 def test_V21_layouts_are_chosen_for_the_whole_chain(changed):
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     extension.module.Both.rank = 9  # none but `blocked`
     program = populus.compile(chain(extension, n=3, end=lambda b, y: y), load=[extension.path], tiles=4)
     text = [o for o in program.module("popart").walk() if isinstance(o, KernelOp | PackOp | UnpackOp)]
@@ -367,7 +367,7 @@ def test_V21_layouts_are_chosen_for_the_whole_chain(changed):
 
 
 def test_V21_what_two_read_is_reordered_once(changed):
-    extension = extensions.load(changed(more=KERNELS))
+    extension = extensions.read(changed(more=KERNELS))
     extension.module.Both.rank = 9
     with populus.Builder() as b:
         x = b.input("x", (2, 8, 3, 3))

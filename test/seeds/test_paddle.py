@@ -91,14 +91,14 @@ def test_F18_memory_is_shared_only_where_that_is_declared():
 def test_F6_an_incomplete_definition_names_what_it_lacks(old, part, changed):
     new = {"def forward": "def forwards", '    """`y': '    # """`y', "@irdl_op_def": "# @irdl_op_def"}[old]
     with pytest.raises(PopulusError, match=part):
-        extensions.load(changed((old, new), ("leaky_relu = function_of(LeakyReluOp)", "")))
+        extensions.read(changed((old, new), ("leaky_relu = function_of(LeakyReluOp)", "")))
 
 
 def test_F7_an_op_for_inference_needs_no_gradient(changed):
     path = changed(
         ("    def backward(self, g: Expr, x: Expr, y: Expr) -> Expr:\n        return select(g, self.alpha.value.data * g, x >= 0)\n", "")
     )
-    assert extensions.load(path).definitions()[0].has_gradient  # from the formula
+    assert extensions.read(path).definitions()[0].has_gradient  # from the formula
 
 
 def test_F5_ops_that_hold_other_ops_run():
@@ -135,7 +135,7 @@ def test_F8_shapes_are_inferred_as_they_come_out():
 
 
 def test_F9_a_gradient_may_be_several_ops(root):
-    row_norm = extensions.load(root / "examples" / "row_norm.py").module.row_norm
+    row_norm = extensions.read(root / "examples" / "row_norm.py").module.row_norm
     with populus.Builder() as b:
         b.output("y", row_norm(b.input("x", (1, 2))))
     gradients = populus.vjp(b.module(), ["x"])
@@ -163,7 +163,7 @@ class NoRuleOp(PopartOp):
 
 def test_F11_a_shape_rule_is_mandatory(changed):
     with pytest.raises(PopulusError, match=r"class NoRuleOp \(acme.no_rule\) lacks `infer`"):
-        extensions.load(changed(more=NO_RULE))
+        extensions.read(changed(more=NO_RULE))
 
 
 WRITES_INPUT = """
@@ -181,7 +181,7 @@ def writes_its_input(x: Vector, y: Vector) -> None:
 
 def test_F15_tile_code_that_writes_its_input_is_refused(changed):
     with pytest.raises(PopulusError, match="codelet writes_its_input: one vector is to be written, found x, y"):
-        extensions.load(changed(more=WRITES_INPUT))
+        extensions.read(changed(more=WRITES_INPUT))
 
 
 def test_F15_a_run_leaves_its_inputs_as_they_are(example):
@@ -281,7 +281,7 @@ def test_F2_machines_share_what_they_compiled():
 def test_F4_a_kernel_is_forced_and_the_choice_is_shown(changed, tool, tmp_path):
     path = changed(more=KERNELS)
     with populus.Builder() as b:
-        b.output("y", extensions.load(path).module.leaky_relu(b.input("x", (1, 3, 2, 2)), alpha=0.5, name="n"))
+        b.output("y", extensions.read(path).module.leaky_relu(b.input("x", (1, 3, 2, 2)), alpha=0.5, name="n"))
     (tmp_path / "m.mlir").write_text(str(b.module()))
     for force, said in (
         ("blocked", "acme.leaky_relu: blocked: 3 cycles in (blocked 8 at 1)"),
@@ -291,7 +291,7 @@ def test_F4_a_kernel_is_forced_and_the_choice_is_shown(changed, tool, tmp_path):
         assert status == 0
         assert said in out
     ctx = context()
-    extensions.load(path).register(ctx)
+    extensions.read(path).register(ctx)
     op = next(o for o in b.module().walk() if isinstance(o, PopartOp))
     keys = [str(k.kernel.key(op, k.kernel.configs(op)[0], "gc200")) for k in kernels_of(ctx, type(op))]
     assert keys == ["any/tile/f32/blocked", "any/tile/f32/planar", "any/tile/f32/planar"]

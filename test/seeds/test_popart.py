@@ -98,7 +98,7 @@ def test_P2_an_op_without_a_gradient_runs_and_says_that_it_has_none(changed):
 
 
 def test_P3_two_versions_of_one_op_lower_differently(changed):
-    module = extensions.load(changed(more=SECOND)).module
+    module = extensions.read(changed(more=SECOND)).module
     with populus.Builder() as b:
         x = b.input("x", (3,))
         b.output("one", module.leaky_relu(x, alpha=0.5))
@@ -114,7 +114,7 @@ def test_P4_an_identity_is_taken_once_and_onnx_s_own_only_on_purpose(changed, mo
     ):
         populus.compile(model(), load=[other])
     with pytest.raises(PopulusError, match="the domain 'ai.onnx' is not yours"):
-        extensions.load(changed(('"com.acme"', '"ai.onnx"')))
+        extensions.read(changed(('"com.acme"', '"ai.onnx"')))
     own = changed(
         ('("com.acme", "LeakyRelu", 1)', '("ai.onnx", "LeakyRelu", 16)\n    OVERRIDES: ClassVar = True'),
         ("acme.l", "own.l"),
@@ -179,7 +179,7 @@ mean = function_of(MeanOp)
 
 
 def test_P9_one_type_variable_is_one_type_of_those_allowed(changed):
-    mean = extensions.load(changed(more=MIXED)).module.mean
+    mean = extensions.read(changed(more=MIXED)).module.mean
     with populus.Builder() as b:
         half, single, byte = b.input("a", (2,), "float16"), b.input("b", (2,)), b.input("c", (2,), "int8")
         mean(single, single)
@@ -234,7 +234,7 @@ def test_P20_the_wiring_of_a_gradient_shows_and_a_wrong_one_is_refused(changed, 
     text = str(populus.vjp(built(example.leaky_relu, alpha=0.5), ["x"]).program.module("popart"))
     assert "popops.map <select(_2, mul(0.5, _2), gte(_1, 0))>(%x, %g)" in text
     path = changed(("return select(g, self.alpha.value.data * g, x >= 0)", "return [g, g]"))
-    module = extensions.load(path).module
+    module = extensions.read(path).module
     with pytest.raises(PopulusError, match="its `backward` gives 2 gradients for 1 operands"):
         populus.vjp(built(module.leaky_relu), ["x"])
 
@@ -413,7 +413,7 @@ def test_P13_a_model_cannot_name_an_op_that_passes_make(changed, model):
         "  %y = acme.soft_clip_grad %x, %x : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>\n  func.return %y : tensor<3xf32>\n}"
     )
     ctx = context()
-    extensions.load(path).register(ctx)
+    extensions.read(path).register(ctx)
     Parser(ctx, text).parse_module().verify()
 
 
@@ -499,7 +499,7 @@ class ReverseOnGc200(Kernel):
 
 
 def test_P1_what_an_op_is_stands_apart_from_how_a_target_computes_it(changed):
-    extension = extensions.load(changed(more=NO_LOWERING))
+    extension = extensions.read(changed(more=NO_LOWERING))
     module = built(extension.module.reverse)
     ctx = context()
     extension.register(ctx)
@@ -507,7 +507,7 @@ def test_P1_what_an_op_is_stands_apart_from_how_a_target_computes_it(changed):
     assert populus.compile(module, level="popart", load=[extension.path]).run({"x": X})["y"].tolist() == [2, 0, -1]
     with pytest.raises(PopulusError, match="no tile lowering for acme.reverse on target bow"):
         populus.compile(module, target="bow", load=[extension.path])
-    apart = extensions.load(changed(more=NO_LOWERING + LOWERED_APART, name="apart.py"))
+    apart = extensions.read(changed(more=NO_LOWERING + LOWERED_APART, name="apart.py"))
     module = built(apart.module.reverse)
     program = populus.compile(module, target="gc200", tiles=2, load=[apart.path])
     assert program.run({"x": X})["y"].tolist() == [2, 0, -1]
@@ -516,7 +516,7 @@ def test_P1_what_an_op_is_stands_apart_from_how_a_target_computes_it(changed):
 
 
 def test_P12_a_lowering_is_bound_to_the_ops_that_it_names(changed):
-    extension = extensions.load(changed(more=NO_LOWERING + LOWERED_APART))
+    extension = extensions.read(changed(more=NO_LOWERING + LOWERED_APART))
     extension.register(context())
     other = next(o for o in built(extension.module.leaky_relu).walk() if isinstance(o, PopartOp))
     wrong = KernelOp.of(other, "back", Config((PLANAR,), (PLANAR,)), list(other.operands))
@@ -526,7 +526,7 @@ def test_P12_a_lowering_is_bound_to_the_ops_that_it_names(changed):
         extension.kernels[0].refusal(other, None)
     nameless = LOWERED_APART.replace('op, name, targets = ReverseOp, "back", ("gc200",)', "op = ReverseOp")
     with pytest.raises(PopulusError, match="kernel ReverseOnGc200 `name` is None; a word is expected"):
-        extensions.load(changed(more=NO_LOWERING + nameless))
+        extensions.read(changed(more=NO_LOWERING + nameless))
 
 
 def calls_of(module, **options):
@@ -552,7 +552,7 @@ def test_P18_what_is_equal_in_function_is_outlined_together(example, changed):
     assert calls_of(module) == ["subgraph_0"] * 3  # the products alone are alike in all three
     assert [op.alpha.value.data for op in module.walk() if op.name == "acme.leaky_relu"] == [0.5, 0.5, 0.25]
     note = '    OUTLINE_IGNORES: ClassVar = ("note",)\n    note = number(0.0)\n    name = "acme'
-    ignoring = extensions.load(changed(('    name = "acme', note))).module
+    ignoring = extensions.read(changed(('    name = "acme', note))).module
     with populus.Builder() as b:
         x = b.input("x", (4, 4))
         for note in (1.0, 2.0):
@@ -573,14 +573,14 @@ def test_P22_what_an_op_is_worth_steers_outlining(example, changed, capsys):
         return b.module()
 
     worth = f'    OUTLINE_VALUE: ClassVar = {HIGH_VALUE}\n    name = "acme'
-    dear = extensions.load(changed(('    name = "acme', worth))).module.leaky_relu
+    dear = extensions.read(changed(('    name = "acme', worth))).module.leaky_relu
     assert calls_of(chain(example.leaky_relu), threshold=100.0) == []
     assert calls_of(chain(dear), threshold=100.0, statistics=True) == ["subgraph_0", "subgraph_0"]
     assert re.search(r"popart-outline: @subgraph_0: \d+ ops, 2 calls, saved \d+", capsys.readouterr().err)
 
 
 def test_P23_an_op_s_seed_is_threaded_by_a_pass(changed):
-    noise = extensions.load(changed(more=DROPOUT)).module.noise
+    noise = extensions.read(changed(more=DROPOUT)).module.noise
     with populus.Builder() as b:
         x, seed = b.input("x", (64,)), b.constant(np.array([7, 9], np.uint32))
         b.output("one", noise(x, seed))
@@ -713,7 +713,7 @@ def marked(module):
 
 @pytest.mark.parametrize(("first", "second", "chosen"), [(10, 5, [0]), (5, 10, [1]), (0, 1, [1]), (0, 0, [])])
 def test_P24_the_operand_of_highest_priority_is_overwritten(first, second, chosen, changed):
-    blend = extensions.load(changed(more=PREFERS.replace("FIRST", str(first)).replace("SECOND", str(second)))).module.blend
+    blend = extensions.read(changed(more=PREFERS.replace("FIRST", str(first)).replace("SECOND", str(second)))).module.blend
     with populus.Builder() as b:
         x = b.input("x", (8,))
         b.output("y", blend(b.op("exp", x)[0], b.op("abs", x)[0]))

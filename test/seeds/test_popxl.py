@@ -55,7 +55,7 @@ def test_X1_three_entries_give_the_same_ir(example, model, tmp_path):
 def test_X3_an_attribute_is_the_value_and_back(value):
     from pathlib import Path
 
-    property = definition_of(extensions.load(Path(__file__).parents[2] / "examples" / "leaky_relu.py").module.LeakyReluOp).properties[
+    property = definition_of(extensions.read(Path(__file__).parents[2] / "examples" / "leaky_relu.py").module.LeakyReluOp).properties[
         "alpha"
     ]
     assert np.float32(plain(property.checked(value))) == np.float32(value)
@@ -250,7 +250,7 @@ def test_X17_the_device_is_a_model_of_the_machine(example):
 
 
 def test_X2_forward_and_gradient_print_the_same_parameters(changed):
-    module = built(extensions.load(changed(more=PAIR)).module.soft_clip, limit=0.5)
+    module = built(extensions.read(changed(more=PAIR)).module.soft_clip, limit=0.5)
     text = str(populus.vjp(module, ["x"]).program.module("popart"))
     assert re.findall(r"acme.(soft_clip\w*) .*\{limit = 5.000000e-01 : f32\}", text) == ["soft_clip", "soft_clip_grad"]
 
@@ -304,7 +304,7 @@ def test_X10_a_gradient_op_has_a_definition_a_page_and_the_right_values(changed,
     assert r"$$y = 1 \, a \, (1 - \operatorname{tanh}(b) \, \operatorname{tanh}(b))$$" in out
     assert "It is made by passes alone." in out
     assert r"\frac{\partial L}{\partial x}" in tool("main", "docs-op", "leaky_relu")[1]
-    module = built(extensions.load(path).module.soft_clip, limit=0.5)
+    module = built(extensions.read(path).module.soft_clip, limit=0.5)
     gradients = populus.vjp(module, ["x"]).run({"x": X}, {"y": np.ones(3, np.float32)})[1]["x"]
     assert gradients == pytest.approx(0.5 * (1 - np.tanh(X) ** 2), rel=1e-5)
     assert tool("main", "check-op", path)[0] == 0

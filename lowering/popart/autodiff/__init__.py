@@ -177,7 +177,7 @@ def differentiate(
     present = list(takewhile(lambda op: op is not before, block.ops))
     dependent = _dependent(present, wrt)
     ops = [op for op in present if op.results and any(v in dependent for v in read_by(op))]
-    walk = _Walk(Builder(InsertPoint.before(last)), last, functions)
+    walk = GradientWalk(Builder(InsertPoint.before(last)), last, functions)
     for seed in seeds:
         walk.add(seed.value, seed.gradient, seed.name, None)
     parts = parts or max(2, math.isqrt(len(ops)) // 2)
@@ -222,7 +222,7 @@ def _inside(
 
 
 @dataclass
-class _Walk:
+class GradientWalk:
     """Gradients so far, and by which op each value was first reached."""
 
     builder: Builder

@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popops.indexed import MultiUpdateOp, TopKOp
-from populus.lowering.poplar.tile_builder import Tiles
+from populus.lowering.poplar.tile_builder import TileBuilder
 
 
-def multi_update(op: MultiUpdateOp, t: Tiles) -> Sequence[SSAValue]:
+def multi_update(op: MultiUpdateOp, t: TileBuilder) -> Sequence[SSAValue]:
     """The table is spread; every tile sees all indices, and the columns of the updates that it has rows of."""
     table, indices, updates = (t.view(o) for o in op.operands)
     assert isinstance(table.type, TensorType)
@@ -32,7 +32,7 @@ def multi_update(op: MultiUpdateOp, t: Tiles) -> Sequence[SSAValue]:
     return [y]
 
 
-def top_k(op: TopKOp, t: Tiles) -> Sequence[SSAValue]:
+def top_k(op: TopKOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Rows are spread; a row is on one tile."""
     x = t.view(op.x)
     assert isinstance(x.type, TensorType)

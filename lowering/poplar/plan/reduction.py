@@ -11,12 +11,12 @@ from xdsl.ir import Attribute, SSAValue
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, at, linear
 from populus.dialects.poplar.types import TensorType
 from populus.lowering.poplar.plan.contraction import accumulator, stages
-from populus.lowering.poplar.tile_builder import Tiles
+from populus.lowering.poplar.tile_builder import TileBuilder
 
 SPLIT_WORTH = 64  # elements of a row below which its reduction stays on one tile
 
 
-def reduce_partials(t: Tiles, partials: SSAValue, leading: int, element: Attribute, op: str = "add") -> SSAValue:
+def reduce_partials(t: TileBuilder, partials: SSAValue, leading: int, element: Attribute, op: str = "add") -> SSAValue:
     """The reduction over the `leading` dimensions of a variable of partial results; every stage uses all tiles.
 
     partials: [parts.., outputs..]; the result [outputs..] has `element` elements.
@@ -35,7 +35,7 @@ def reduce_partials(t: Tiles, partials: SSAValue, leading: int, element: Attribu
     return _stage(t, x, leading, 1, element, op, ".reduce")
 
 
-def _stage(t: Tiles, x: SSAValue, leading: int, fan_out: int, element: Attribute, op: str, suffix: str) -> SSAValue:
+def _stage(t: TileBuilder, x: SSAValue, leading: int, fan_out: int, element: Attribute, op: str, suffix: str) -> SSAValue:
     """[depth, outputs..] to [fan_out, outputs..], or [parts.., outputs..] to [outputs..] where `fan_out` is 1."""
     assert isinstance(x.type, TensorType), x.type
     parts, outputs = x.type.shape[:leading], x.type.shape[leading:]
@@ -53,7 +53,7 @@ def _stage(t: Tiles, x: SSAValue, leading: int, fan_out: int, element: Attribute
     return y
 
 
-def reduce(t: Tiles, x: SSAValue, dims: Sequence[int], op: str) -> SSAValue:
+def reduce(t: TileBuilder, x: SSAValue, dims: Sequence[int], op: str) -> SSAValue:
     """The reduction of a view over `dims`, which are gone from the result.
 
     Outputs are shared out first. Where they are fewer than the tiles and rows are long, rows are cut too: each tile reduces

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.poplar.tile_builder import Tiles
+from populus.lowering.poplar.tile_builder import TileBuilder
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Windows:
         return (*self.before, *self.behind)
 
 
-def thinned(t: Tiles, x: SSAValue, w: Windows, windows: Sequence[int], kernel: Sequence[int]) -> tuple[SSAValue, Windows]:
+def thinned(t: TileBuilder, x: SSAValue, w: Windows, windows: Sequence[int], kernel: Sequence[int]) -> tuple[SSAValue, Windows]:
     """x: [batch, channels, sizes..] and its windows, without the elements that no window reads.
 
     With g the greatest common divisor of stride and dilation (of those that matter: a kernel of 1 has no dilation, a single

@@ -271,7 +271,7 @@ def test_an_op_that_holds_graphs_is_not_overridden(tmp_path):
 )
 def test_a_definition_that_lacks_a_part_is_one_line(pairs, message, tmp_path):
     with pytest.raises(PopulusError) as error:
-        extensions.load(changed(tmp_path, *pairs, ("leaky_relu = function_of(LeakyReluOp)", "")))
+        extensions.read(changed(tmp_path, *pairs, ("leaky_relu = function_of(LeakyReluOp)", "")))
     assert str(error.value).startswith(f"{tmp_path / 'own.py'}:")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -281,7 +281,7 @@ def test_two_ops_of_one_identity_name_both(tmp_path):
     path = tmp_path / "two.py"
     path.write_text(EXAMPLE.read_text() + TWO.format(version=1))
     with pytest.raises(PopulusError, match="class SecondOp and class LeakyReluOp are both ONNX's LeakyRelu-1 of com.acme"):
-        extensions.load(path)
+        extensions.read(path)
     other = changed(tmp_path, ('"acme.leaky_relu"', '"acme.other"'))
     with pytest.raises(PopulusError, match="acme.other is ONNX's LeakyRelu-1 of com.acme, which acme.leaky_relu of .*leaky_relu.py is too"):
         populus.compile(model(), load=[EXAMPLE, other])

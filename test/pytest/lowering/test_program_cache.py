@@ -66,7 +66,7 @@ def written(folder: Path, imports: str = "", first: str = "slope = self.slope.va
 
 
 def model(path: Path, **attributes: float):
-    op = extensions.load(path).ops[0]
+    op = extensions.read(path).ops[0]
     with populus.Builder() as b:
         b.output("y", b.op(op, b.input("x", (2,)), **attributes)[0])
     return b.module()
@@ -97,7 +97,7 @@ def test_an_edit_counts_for_another_process(folder):
     (folder / "model.py").write_text(
         "import sys, numpy as np, populus\nfrom populus.lowering.driver import extensions\n"
         "with populus.Builder() as b:\n"
-        "    b.output('y', b.op(extensions.load('op.py').ops[0], b.input('x', (2,)))[0])\n"
+        "    b.output('y', b.op(extensions.read('op.py').ops[0], b.input('x', (2,)))[0])\n"
         "program = populus.compile(b.module(), load=['op.py'], cache='programs')\n"
         "print(program.run({'x': np.ones(2, np.float32)})['y'].tolist())\n"
     )
@@ -119,20 +119,20 @@ def test_an_attribute_that_is_not_hashed_counts_for_the_program(folder):
 def test_a_file_that_stays_as_it_is_is_run_once(folder):
     (folder / "helper_of_op.py").write_text("SLOPE = 2.0\n")
     path = written(folder, *IMPORTS["where it is needed"], members="pass")
-    first = extensions.load(path).ops[0]
+    first = extensions.read(path).ops[0]
     assert run(path, folder) == ([2, 2], True)  # imports the helper
-    assert extensions.load(path).ops[0] is first
+    assert extensions.read(path).ops[0] is first
 
 
 def test_a_file_by_a_relative_path_that_was_edited_is_run_again(folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "helper_of_op.py").write_text("SLOPE = 2.0\n")
-    first = extensions.load(written(folder, *IMPORTS["at the top"], members="pass").name).ops[0]
+    first = extensions.read(written(folder, *IMPORTS["at the top"], members="pass").name).ops[0]
     (folder / "helper_of_op.py").write_text("SLOPE = 3.0\n")
-    second = extensions.load("op.py").ops[0]
+    second = extensions.read("op.py").ops[0]
     assert second is not first
     written(folder, *IMPORTS["at the top"], members="pass  #")
-    assert extensions.load("op.py").ops[0] is not second
+    assert extensions.read("op.py").ops[0] is not second
 
 
 def test_an_edit_that_fails_is_an_error_of_the_ops_file(folder):
@@ -143,6 +143,6 @@ def test_an_edit_that_fails_is_an_error_of_the_ops_file(folder):
     helper.write_text("SLOPE = \n")
     for _ in range(2):
         with pytest.raises(PopulusError, match="op.py:.*: SyntaxError: invalid syntax"):
-            extensions.load(path)
+            extensions.read(path)
     helper.write_text("SLOPE = 2.0\n")
     assert run(path, folder) == ([2, 2], False)
