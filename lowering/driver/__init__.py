@@ -1,1 +1,3 @@
-"""The driver: pipelines, the list of passes, loaded files, the program cache, and what a model needs."""
+"""Driver of the lowering: pipelines, the pass table, file input and output, extensions, the program cache and
+model inventory.
+"""

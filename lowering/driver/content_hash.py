@@ -1,6 +1,7 @@
-"""What a module or an op computes, as a number: equal for equal content, whatever values are called and wherever ops come from.
+"""Content hash of a module or an op: equal content gives equal numbers, independent of value names and
+locations.
 
-content_hash(module)    # "5f0c..."; another attribute, type, constant or order of operands gives another
+    content_hash(module)    # "5f0c..."; another attribute, type, constant or operand order gives another hash
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from populus.dialects.data import ConstantOp
 
 
 def content_hash(op: Operation, *, every: bool = False) -> str:
-    """SHA-256 of names, ONNX versions, attributes, types, constants, and how values flow; names of values and locations are left out.
+    """Computes the SHA-256 of op names, ONNX versions, attributes, types, constants and the data flow of `op`.
 
-    A class may state `NOT_HASHED`, names of attributes that change nothing of what it computes. All others count: none can be forgotten.
-    With `every`, those of `NOT_HASHED` count too.
+    Names of values and locations do not count. A class may list in `NOT_HASHED` the attributes that do not
+    change its result. All other attributes count, so none can be forgotten. With `every`, the `NOT_HASHED`
+    ones count too. The result is 64 hexadecimal digits.
     """
     hash = sha256()
     numbers: dict[SSAValue, int] = {}
@@ -30,9 +32,9 @@ def content_hash(op: Operation, *, every: bool = False) -> str:
     def number(value: SSAValue) -> int:
         return numbers.setdefault(value, len(numbers))
 
-    def attributes(kind: str, found: dict[str, Attribute], skipped: frozenset[str]) -> None:
-        for name in sorted(found.keys() - skipped):
-            say(kind, name, found[name])
+    def attributes(kind: str, attributes_by_name: dict[str, Attribute], skipped: frozenset[str]) -> None:
+        for name in sorted(attributes_by_name.keys() - skipped):
+            say(kind, name, attributes_by_name[name])
 
     def visit(op: Operation) -> None:
         say("op", op.name, getattr(op, "ONNX", ""), len(op.operands), len(op.results))

@@ -1,4 +1,8 @@
-"""A user's Python file brings in ops, dialects and passes of its own (`--load my_op.py`). It is the only code that is ever loaded."""
+"""Extensions: a user's Python file (`--load my_op.py`) or installed package that adds ops, dialects, passes,
+patterns and kernels.
+
+No other code is ever loaded.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +38,12 @@ from populus.lowering.driver import sources
 from populus.lowering.popart.rewriting import Pattern
 from populus.lowering.popart.rewriting import register as register_patterns
 
-GROUP = "populus.ops"  # of entry points: each names a module, whose ops are known wherever the package is installed
+GROUP = "populus.ops"  # entry-point group: each entry names a module of ops
 
 
 @dataclass
 class Extension:
-    """What a file defined. `path`: where from; `module`: the module that it became."""
+    """The definitions of one file. `path`: the file; `module`: the Python module made from it."""
 
     path: str
     module: ModuleType
@@ -50,17 +54,17 @@ class Extension:
     codelets: list[TileCode] = field(default_factory=list[TileCode])
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     targets: list[Target] = field(default_factory=list[Target])
-    only: str | None = None  # the target that its kernels were added for, if for one
+    only: str | None = None  # the only target for its kernels; None: every target
     patterns: list[type[Pattern[Any]]] = field(default_factory=list["type[Pattern[Any]]"])
 
     def definitions(self) -> list[Definition]:
-        """Those of its popart ops."""
+        """Returns the definitions of the file's popart ops."""
         return [definition_of(op) for op in self.ops if issubclass(op, PopartOp)]
 
     def register(self, ctx: Context) -> None:
-        """Makes the context know the file's dialects, ops, attributes and patterns.
+        """Registers the file's dialects, ops, attributes, kernels and patterns in a context.
 
-        Raises PopulusError for an op whose name or ONNX identity another file's op has, naming both.
+        Raises PopulusError, naming both files, if another file has an op of the same name or ONNX identity.
         """
         for dialect in self.dialects:
             if dialect.name not in ctx.registered_dialect_names:
@@ -87,10 +91,14 @@ class Extension:
 
 
 def read(path: str | os.PathLike[str]) -> Extension:
-    """Runs a Python file and collects the dialects, ops, attributes, passes and kernels that it defines. A changed file is run again.
+    """Runs a Python file and collects the dialects, ops, attributes, passes and kernels that it defines.
 
-    Raises PopulusError with file and line if the file fails, if it defines nothing, or naming the class and its part if an op lacks one,
-    has a reserved domain without `OVERRIDES = True`, or a name or identity that another has.
+    A file that changed since its last run is run again. Its ops are known only to contexts in which the
+    caller registers the extension; `load` makes them known everywhere.
+
+    Raises PopulusError with file and line if the file fails, and with the file if it defines nothing. An op
+    that lacks a part is an error, and so is a reserved domain without `OVERRIDES = True`, or a name or ONNX
+    identity that another op has. These errors name the class.
     """
     with _LOADING.lock:
         return _collected(os.fspath(path), _run(Path(path)))
@@ -98,8 +106,11 @@ def read(path: str | os.PathLike[str]) -> Extension:
 
 @once
 def installed() -> tuple[Extension, ...]:
-    """What installed packages bring in, by entry points of the group `populus.ops`. Raises PopulusError naming a package that fails."""
-    found: list[Extension] = []
+    """Returns the extensions of installed packages, found by the entry-point group `populus.ops`.
+
+    Raises PopulusError naming the entry point that fails.
+    """
+    extensions: list[Extension] = []
     for entry in entry_points(group=GROUP):
         try:
             module = entry.load()
@@ -107,20 +118,22 @@ def installed() -> tuple[Extension, ...]:
             raise PopulusError(f"entry point '{entry.name}' of {GROUP}: {type(error).__name__}: {' '.join(str(error).split())}") from error
         if not isinstance(module, ModuleType):
             raise PopulusError(f"entry point '{entry.name}' of {GROUP} is {module!r}; the name of a module is expected")
-        found.append(_collected(module.__name__, module))
-    return tuple(found)
+        extensions.append(_collected(module.__name__, module))
+    return tuple(extensions)
 
 
-_LOADED: dict[str, str | None] = {}  # file -> the target of its kernels
-_LOADING = Guard()  # a file is run by one thread, and what it defines is told to the tables by one
+_LOADED: dict[str, str | None] = {}  # resolved path of a loaded file -> the only target for its kernels
+_LOADING = Guard()  # one thread at a time runs a file and registers its definitions
 
 
 def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
-    """As `load`; from now on the file's ops are known wherever a model is compiled in this process, and to ONNX.
+    """Reads a file as `read` does, and makes its ops known to every later compilation of this process, and to
+    ONNX.
 
-    `target`: its kernels are taken on this target only.
+    `target`: the only target for its kernels; None: every target. Loading again replaces the earlier choice.
 
-    Raises PopulusError as `load` does, and for an identity that another such file has.
+    Raises PopulusError as `read` does, for an unknown target, and for an ONNX identity that another loaded
+    file has.
     """
     if target is not None:
         make_target(target)
@@ -141,27 +154,26 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
 
 
 def add_extension(path: str | os.PathLike[str], target: str | None = None) -> Extension:
-    """As `keep`, for the kernels of a file: they are added for one target. Without one they are for all, which a warning says."""
+    """Loads a file as `load` does; warns if `target` is None, because its kernels then apply to every target."""
     if target is None:
         warnings.warn(f"{os.fspath(path)}: its kernels are added for every target; name the one that they are for", stacklevel=2)
     return load(path, target)
 
 
 def digest(extension: Extension) -> str:
-    """A hash of the file, or of the module of an installed package, that an extension came from, and of the modules that it imports.
-
-    Its kernels' target counts too.
-    """
+    """Hashes the extension's own file or module, the modules that it imports, and the target of its kernels."""
     return f"{sources.digest_of(extension.module)} {extension.only}"
 
 
 def forget(path: str | os.PathLike[str]) -> None:
-    """Undoes `keep`."""
+    """Undoes `load`. A path that was never loaded is ignored."""
     _LOADED.pop(str(Path(path).resolve()), None)
 
 
 def known() -> tuple[Extension, ...]:
-    """What is known without being asked for: of installed packages, and of files that are kept, as these are now."""
+    """Returns the extensions that need no `--load`: of installed packages, and of loaded files in their present
+    state.
+    """
     return (*installed(), *(replace(read(path), only=target) for path, target in list(_LOADED.items())))
 
 
@@ -186,9 +198,9 @@ def _collected(name: str, module: ModuleType) -> Extension:
     for i, op in enumerate(extension.ops):
         for other in extension.ops[:i]:
             if other.name == op.name or _shared(op, other):
-                what = op.name if other.name == op.name else f"ONNX's {_shared(op, other)}"
+                clash = op.name if other.name == op.name else f"ONNX's {_shared(op, other)}"
                 raise PopulusError(
-                    f"{name}: class {op.__name__} and class {other.__name__} are both {what}; give one another name or version"
+                    f"{name}: class {op.__name__} and class {other.__name__} are both {clash}; give one another name or version"
                 )
     return extension
 
@@ -228,7 +240,7 @@ def _overrides(op: type[Operation]) -> bool:
 
 
 def _shared(a: type[Operation], b: type[Operation]) -> str:
-    """`LeakyRelu-1 of com.acme` if two ops have an ONNX identity in common; else nothing."""
+    """Names an ONNX identity that two ops share, such as `LeakyRelu-1 of com.acme`; "" if they share none."""
     if not (issubclass(a, PopartOp) and issubclass(b, PopartOp)) or not (getattr(a, "ONNX", None) and getattr(b, "ONNX", None)):
         return ""
     one, two = definition_of(a).identity, definition_of(b).identity
@@ -247,7 +259,7 @@ def _module_name(path: Path) -> str:
 
 
 def _run(path: Path) -> ModuleType:
-    """The module of a Python file, run once for each content that it and the modules that it imports have."""
+    """Runs a Python file once for each content of it and of the modules that it imports; returns the module."""
     if not path.is_file():
         raise PopulusError(f"{path}: no such file; --load takes a Python file")
     name = _module_name(path)
@@ -263,7 +275,7 @@ def _run(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise PopulusError(f"{path}: not a Python file (.py)")
     module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up while the class is made
+    sys.modules[name] = module  # dataclasses look up their module while the class is built
     try:
         spec.loader.exec_module(module)
     except Exception as error:

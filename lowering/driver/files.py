@@ -1,4 +1,4 @@
-"""Modules as files: text with its weights beside it, written completely or not at all."""
+"""Module files: text with its weights in a file next to it, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 
-_WRITERS = itertools.count()  # several threads may write one file; the last to end it stays
+_WRITERS = itertools.count()  # several threads may write one file; the last one to finish wins
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
-    """A path to write to in place of `path`, which takes its place when the block ends well and is removed when it does not.
+    """Yields a temporary path, which replaces `path` when the block succeeds and is removed when it fails.
 
-    Raises PopulusError if the folder cannot be written to.
+    Raises PopulusError if the folder is not writable.
     """
     target = Path(path)
     partial = target.with_name(f"{target.name}.{os.getpid()}.{next(_WRITERS)}.partial")
@@ -39,27 +39,28 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
 
 @contextmanager
 def in_file(path: str | os.PathLike[str] | None) -> Generator[None, None, None]:
-    """What is wrong inside is said to be in this file, unless the message begins with it anyway."""
+    """Prefixes a PopulusError raised inside with the file's name, unless the message begins with it already."""
     try:
         yield
     except PopulusError as error:
         if path is None or str(error).startswith(os.fspath(path)):
             raise
-        error.args = (f"{os.fspath(path)}: {error}",)  # it stays the error that it is, for those who catch one kind
+        error.args = (f"{os.fspath(path)}: {error}",)  # the same error object, for callers that catch one class
         raise
 
 
 def text_of(module: ModuleOp, *, locations: bool) -> str:
-    """The module's text. With `locations`, each op says which ONNX node (or line) it came from."""
+    """Prints the module. With `locations`, each op has its ONNX node, or its file and line."""
     stream = io.StringIO()
     Printer(stream, print_debuginfo=locations).print_op(module)
     return stream.getvalue() + "\n"
 
 
 def parse_text(ctx: Context, text: str, name: str) -> ModuleOp:
-    """The module in `text`, whose ops know their line. `name` stands for the file in messages.
+    """Parses and verifies the module in `text`; each op's location is its line. `name` stands for the file in
+    messages.
 
-    Raises PopulusError `name:line:column: ...` where the text is malformed, and for what cannot be verified.
+    Raises PopulusError `name:line:column: ...` for malformed text, and for a module that fails verification.
     """
     try:
         module = LocatingParser(ctx, text, name).parse_module()
@@ -72,13 +73,13 @@ def parse_text(ctx: Context, text: str, name: str) -> ModuleOp:
 
 
 def parse_message(error: ParseError) -> str:
-    """`file:line:column: what is wrong`."""
+    """Formats a parse error as `file:line:column: reason`."""
     at = error.span.get_location()
     return f"{at.file}:{at.line}:{at.col}: {' '.join(error.msg.split())}"
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file. Raises PopulusError if there is none, it is a folder, or may not be read."""
+    """Reads the content of a file. Raises PopulusError if it is missing, a folder, or not readable."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -86,7 +87,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def decode(content: bytes, name: str) -> str:
-    """Text of UTF-8. Raises PopulusError naming the first byte that is none."""
+    """Decodes UTF-8. Raises PopulusError naming the first invalid byte."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -94,9 +95,10 @@ def decode(content: bytes, name: str) -> str:
 
 
 def weights_beside(path: str | os.PathLike[str]) -> list[Blob]:
-    """The stored constants beside a module's text: `x.safetensors` for `x.mlir`, else `weights.safetensors` of its folder.
+    """Loads the stored constants next to a module's text: `x.safetensors` for `x.mlir`, else
+    `weights.safetensors`.
 
-    Keep the list until the text is parsed. Empty if there is no such file.
+    Returns an empty list if there is no such file. Keep the list alive until the text is parsed.
     """
     own = Path(path).with_suffix(".safetensors")
     for weights in (own, own.with_name("weights.safetensors")):
@@ -106,20 +108,23 @@ def weights_beside(path: str | os.PathLike[str]) -> list[Blob]:
 
 
 def read_module(ctx: Context, path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> ModuleOp:
-    """The module in a `.mlir` file, with its stored constants from `weights`, or from the file beside it.
+    """Reads the module in a `.mlir` file, with its stored constants from `weights` or from the file next to it.
 
-    Raises PopulusError.
+    Raises PopulusError if a file is not readable, the text is malformed, or the module fails verification.
     """
     name = os.fspath(path)
     text = decode(read_bytes(path), name)
     blobs = load_blobs(weights) if weights is not None else weights_beside(path)
     module = parse_text(ctx, text, name)
-    assert all(blob.key for blob in blobs)  # held until here: a blob lives as long as something refers to it
+    assert all(blob.key for blob in blobs)  # keeps the blobs alive until here
     return module
 
 
 def write_module(modules: Sequence[ModuleOp], text: str, path: str | os.PathLike[str]) -> None:
-    """Writes the text of `modules` to `path`, and their stored constants, if any, beside it as `.safetensors`."""
+    """Writes the text of `modules` to `path`, and their stored constants, if any, next to it as `.safetensors`.
+
+    Raises PopulusError if the folder is not writable.
+    """
     stored = {key: blob for module in modules for key, blob in blobs_of(module).items()}
     if stored:
         with replacing(Path(path).with_suffix(".safetensors")) as partial:

@@ -1,4 +1,6 @@
-"""What a model needs, node by node, and whether it is there: the table of `populus check`."""
+"""Inventory of a model: one row for each node, saying whether it runs on tiles or the host, or is missing
+(`populus check`).
+"""
 
 from __future__ import annotations
 
@@ -39,28 +41,30 @@ class Row:
 
     node: str
     op_type: str
-    domain: str  # "" for ONNX's own
-    opset: int  # the opset that brought this version of the op
-    dtype: str  # of its first tensor input, as ONNX spells it
-    status: str  # "tile", "host" or "missing"; of `arriving` also "open"
-    reason: str  # why it is missing or open, or what the host does; else ""
+    domain: str  # "" for ONNX's own domain
+    opset: int  # the opset that introduced this version of the op
+    dtype: str  # element type of the first tensor operand, in ONNX's spelling
+    status: str  # "tile", "host" or "missing"; in `arriving` also "open"
+    reason: str  # the reason for "missing" or "open", or the name of the host function; else ""
 
 
 def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, int] = {}, customs: Customs = NO_CUSTOMS) -> list[Row]:
-    """A row for each node, in order. Each is typed and converted by itself: what fails says why.
+    """Makes a row for each node, in order. Each node is typed and converted alone; a failure is the row's
+    reason.
 
-    Dimensions that `dims` leaves open are taken to be 1. A node that reads what a missing node gives may not be judged; it counts as
-    missing then, with that reason. Raises PopulusError if the model cannot be read at all.
+    Dimensions that `dims` does not bind are taken to be 1. A node that reads a result of a missing node may
+    not be typeable; it is then missing too, with that reason. Raises PopulusError if the model is not
+    readable at all.
     """
     module = import_onnx(model, dims=dims, customs=_Any())
     return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, customs).rows()]
 
 
 def arriving(model: ModelProto) -> list[Row]:
-    """As `inventory`, of a model whose inputs bring what it leaves open: sizes, structure, and the values that decide shapes.
+    """Makes the rows of a model whose inputs bring open sizes, structure, and values that decide shapes.
 
-    A node is `open` if it fails without these and reads what follows from them; it is `missing` if nothing that arrives can help.
-    Raises PopulusError if the model cannot be read at all.
+    A node is `open` if it fails without these inputs and depends on them. It is `missing` if no input can
+    help. Raises PopulusError if the model is not readable at all.
     """
     module = import_onnx(model, customs=_Any())
     deciding = deciding_inputs(model, structural=True)
@@ -68,7 +72,7 @@ def arriving(model: ModelProto) -> list[Row]:
 
 
 class _Any:
-    """The custom ops of every domain: whether one is defined is judged for each node."""
+    """The custom ops of every domain; each node is judged when it is visited."""
 
     surveys = True
 
@@ -77,10 +81,13 @@ class _Any:
 
 
 class _Survey:
-    """The walk over one function. `deciding`: the inputs whose values arrive before anything is compiled; None if none does."""
+    """Survey of one function.
+
+    `deciding`: the names of the inputs whose values are known only at run time; None: there are none.
+    """
 
     def __init__(self, function: FuncOp, customs: Customs, deciding: Sequence[str] | None = None):
-        self.open = set[SSAValue]()  # what follows from what has not arrived
+        self.open = set[SSAValue]()  # values that depend on run-time inputs
         awaited: list[int] = []
         if deciding is not None:
             named = zip(function.body.block.args, input_names(function))
@@ -92,9 +99,11 @@ class _Survey:
         self.inference = Inference(customs)
 
     def rows(self) -> list[Row]:
+        """Makes a row for each node of the function, in order."""
         return [self.row(op) for op in list(self.block.ops) if isinstance(op, OnnxOp | CustomOp)]
 
     def row(self, op: OnnxOp | CustomOp) -> Row:
+        """Types and converts one node, and makes its row."""
         row = _row(op)
         waits = any(v in self.open for inner in op.walk() for v in inner.operands)
         before = op.prev_op
@@ -105,13 +114,13 @@ class _Survey:
             status = "missing" if reason else "tile"
             if reason and waits and not self.unfit(op) and all(map(self.ruled, op.walk())):
                 status = "open"
-        if waits:  # what was put in place of it, too
+        if waits:  # also the results of ops inserted in its place
             for made in (*between(self.block, before, op), op):
                 self.open.update(made.results)
         return Row(*row, status, reason)
 
     def ruled(self, op: Operation) -> bool:
-        """Whether ops of this kind can run, for some inputs at least."""
+        """Tells whether a rule exists for this kind of op, so that it can run for some inputs."""
         if isinstance(op, CustomOp):
             return (op.domain.data, op.op_type.data) in {**self.customs, **CUSTOM} and MISSING not in op.attributes
         if not isinstance(op, OnnxOp):
@@ -120,7 +129,9 @@ class _Survey:
         return name in RULES or name in RESOLVED or name in FUNCTIONS or name in ("Shape", "Size") or has_function(op)
 
     def host(self, op: OnnxOp | CustomOp) -> str:
-        """The host function that an op is; "" if it is none, or does not fit its inputs."""
+        """Returns the host function that computes an op; "" if there is none, or it does not accept the op's
+        operands.
+        """
         name = function_of(op)
         if name is None:
             return ""
@@ -129,7 +140,7 @@ class _Survey:
         except PopulusError as error:
             if "the size of its result depends" not in str(error):
                 return ""
-            # What decides it arrives with the inputs.
+            # The deciding value is a run-time input.
             x = as_tensor(op.operands[0].type)
             shape = () if x is None else x.get_shape()
             sizes = {"image.decode": [(1, 1, 3)], "text.split": [(*shape, 1), shape], "text.normalize": [shape]}.get(name, [])
@@ -140,7 +151,7 @@ class _Survey:
         return name
 
     def unfit(self, op: OnnxOp | CustomOp) -> str:
-        """Why an op cannot run whatever it reads; "" if nothing says so."""
+        """Returns the reason why an op cannot run for any operands; "" if there is none."""
         if isinstance(op, CustomOp):
             return why.data if isinstance(why := op.attributes.get(MISSING), StringAttr) else ""
         try:
@@ -150,9 +161,9 @@ class _Survey:
         return ""
 
     def reason(self, op: OnnxOp | CustomOp) -> str:
-        """Why an op cannot run on what is known of its operands; "" if it can."""
+        """Returns the reason why an op cannot run for what is known of its operands; "" if it can."""
         if unjudged := [v for v in op.operands if not _judged(v, self.inference)]:
-            return f"what it reads, %{unjudged[0].name_hint}, is given by a node that is missing"
+            return f"its operand %{unjudged[0].name_hint} is the result of a missing node"
         try:
             self.inference.placed_operation(op)
             if op in self.inference.resolved or all(r in self.inference.values for r in op.results):
@@ -163,7 +174,9 @@ class _Survey:
         return ""
 
     def convert(self, op: OnnxOp | CustomOp) -> None:
-        """Converts a copy of an op whose operands are what is known, in a module of its own. Raises PopulusError."""
+        """Converts a copy of an op with its known operands, in a scratch function. Raises PopulusError if that
+        fails.
+        """
         import numpy as np
 
         scratch = FuncOp("scratch", ([handled(v.type) for v in op.operands], []))

@@ -1,4 +1,4 @@
-"""The passes by name, one line each, in the order of the way down; no pass is imported before it is asked for."""
+"""Pass table: one line for each pass, in pipeline order. A pass is imported on first use."""
 
 from __future__ import annotations
 

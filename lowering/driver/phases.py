@@ -1,14 +1,15 @@
-"""The four phases of a pipeline, and which pass may stand before which. Source: ONNC's TensorSel, TensorSched, MemAlloc, CodeEmit.
+"""Phases of a pipeline, and the order that they impose. Source: ONNC's TensorSel, TensorSched, MemAlloc,
+CodeEmit.
 
 | phase | from | to |
 |---|---|---|
 | `select` | a model | library calls, each chosen for the target |
 | `schedule` | library calls | steps of a tile program |
 | `allocate` | steps | steps whose variables have tiles and addresses |
-| `emit` | a program | the code of its vertices beside it |
+| `emit` | a program | the program with the code of its vertices |
 
-A pass is of a phase by its name, which says its levels, unless its class states `PHASE`. A class may state `AFTER`, names of passes or
-phases: where a pipeline has these, they stand before it.
+A pass's name says its levels, and so its phase, unless its class states `PHASE`. A class may state `AFTER`:
+names of passes or phases. Where a pipeline has these, they come before the pass.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from populus.dialects.support.diagnostics import PopulusError
 
 PHASES = ("select", "schedule", "allocate", "emit")
 
-LEVELS: dict[str, tuple[str, ...]] = {  # from the top, with the dialects of each
+LEVELS: dict[str, tuple[str, ...]] = {  # levels from the top, with the dialects of each
     "onnx": ("onnx",),
     "popart": ("popart",),
     "popops": ("popops", "poplin", "popnn", "poprand"),
@@ -31,18 +32,23 @@ _DEPTH = {dialect: depth for depth, dialects in enumerate(LEVELS.values()) for d
 
 
 def depths(p: ModulePass) -> list[int]:
-    """How deep the levels are that a pass reads and writes, by its name; none for a pass of no level, such as `cse`."""
+    """Returns the depths of the levels that a pass reads and writes, from its name; [] for a pass of no level
+    (`cse`).
+    """
     source, to, destination = p.name.partition("-to-")
     parts = [source, destination] if to else [source.partition("-")[0]]
     return [_DEPTH[part] for part in parts if part in _DEPTH]
 
 
 def phases_of(passes: Sequence[ModulePass]) -> list[str]:
-    """The phase of each pass; one of no level (`cse`) is of that of the pass before it."""
-    found: list[str] = []
+    """Returns the phase of each pass. A pass of no level, such as `cse`, has the phase of its predecessor.
+
+    Raises PopulusError if a pass states a `PHASE` that does not exist.
+    """
+    phases: list[str] = []
     for p in passes:
-        found.append(_phase(p) or (found[-1] if found else PHASES[0]))
-    return found
+        phases.append(_phase(p) or (phases[-1] if phases else PHASES[0]))
+    return phases
 
 
 def _phase(p: ModulePass) -> str | None:
@@ -65,14 +71,17 @@ def _phase(p: ModulePass) -> str | None:
 
 
 def check_order(passes: Sequence[ModulePass], source: str) -> None:
-    """Raises PopulusError for a pass that stands before one which makes what it works on, or before one that it states as `AFTER`."""
+    """Checks that each pass comes after its producers and after the passes and phases that it states as `AFTER`.
+
+    Raises PopulusError naming `source`, the pass and its first misplaced predecessor.
+    """
     names, phases = [p.name for p in passes], phases_of(passes)
     for i, p in enumerate(passes):
         for after in getattr(type(p), "AFTER", ()):
             late = [n for n, phase in zip(names[i + 1 :], phases[i + 1 :]) if after in (n, phase)]
             if late:
-                what = f"the phase '{after}'" if after in PHASES else after
-                raise PopulusError(f"{source}: {p.name} has to stand after {what}; put it behind {late[-1]}")
+                predecessor = f"the phase '{after}'" if after in PHASES else after
+                raise PopulusError(f"{source}: {p.name} has to stand after {predecessor}; put it after {late[-1]}")
         level = depths(p)
         if not level:
             continue
@@ -80,4 +89,4 @@ def check_order(passes: Sequence[ModulePass], source: str) -> None:
             above = depths(later)
             if above and min(above) < min(level) and len(above) > 1:
                 name = list(LEVELS)[min(level)]
-                raise PopulusError(f"{source}: {p.name} works on {name}, which {later.name} makes; put it behind {later.name}")
+                raise PopulusError(f"{source}: {p.name} works on {name}, which {later.name} makes; put it after {later.name}")

@@ -1,4 +1,6 @@
-"""A pipeline of passes: named, read from text, changed in Python, printed back, run with dumps, times and checks."""
+"""Pipelines of passes: read by name or from text, edited in Python, printed, and run with dumps, timings and
+checks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ FOLDER = Path(__file__).with_name("pipelines")
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a pass took, and how many ops it was given and left. `changed`: whether the module is another; None if not asked."""
+    """Duration of a pass, and the number of ops before and after it. `changed`: None if it was not measured."""
 
     name: str
     seconds: float
@@ -43,22 +45,25 @@ class Timing:
 
 
 def names() -> list[str]:
-    """The named pipelines."""
+    """Lists the named pipelines."""
     return sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Passes in order. Every method that changes something gives another pipeline.
+    """Passes in order. The object is immutable: a method that changes something returns a new pipeline.
 
-    Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
+        Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
     """
 
     passes: tuple[ModulePass, ...]
 
     @staticmethod
     def named(name: str, passes: PassTable = PASSES) -> Pipeline:
-        """The pipeline `lowering/driver/pipelines/<name>.txt`, or a phase of `inference`. Raises PopulusError if there is none."""
+        """Reads `lowering/driver/pipelines/<name>.txt`, or selects a phase of `inference`.
+
+        Raises PopulusError, with the nearest name, if there is no such pipeline.
+        """
         if name in PHASES and name not in names():
             return Pipeline.named("inference", passes).phase(name)
         if name not in names():
@@ -67,7 +72,10 @@ class Pipeline:
 
     @staticmethod
     def read(name_or_file: str | os.PathLike[str], passes: PassTable = PASSES) -> Pipeline:
-        """A named pipeline, or one from a text file (what has a dot or a slash in it). Raises PopulusError."""
+        """Reads a named pipeline, or a text file if the argument contains a dot or a slash.
+
+        Raises PopulusError if there is no such pipeline or file, and as `from_text` does.
+        """
         name = os.fspath(name_or_file)
         if "." in name or os.sep in name:
             return Pipeline.from_text(decode(read_bytes(name), name), passes, name)
@@ -75,94 +83,109 @@ class Pipeline:
 
     @staticmethod
     def from_text(text: str, passes: PassTable = PASSES, source: str = "pipeline") -> Pipeline:
-        """Passes as `name{option=value other="a b"}`, separated by commas or line ends; `#` begins a remark.
+        """Parses passes written `name{option=value other="a b"}`, separated by commas or line ends; `#` begins a
+        comment.
 
-        Raises PopulusError for an unknown pass, an unknown option, and a value of the wrong type, naming the nearest that exists.
+        Raises PopulusError for an unknown pass or option, with the nearest name, and for a value of the wrong
+        type.
         """
         return Pipeline(tuple(_pass(_spec(item, source), passes, source) for item in _items(text)))
 
     def __str__(self) -> str:
-        """Text that parses back to this pipeline, one pass on each line."""
+        """Formats the pipeline as text, one pass on each line, which parses back to it."""
         return "\n".join(_text(p.spec()) for p in self.passes)
 
     def __len__(self) -> int:
         return len(self.passes)
 
     def index(self, name: str) -> int:
-        """The place of the first pass of this name. Raises PopulusError if there is none."""
+        """Returns the position of the first pass called `name`. Raises PopulusError if there is none."""
         for i, p in enumerate(self.passes):
             if p.name == name:
                 return i
         raise PopulusError(f"the pipeline has no pass '{name}'{did_you_mean(name, {p.name for p in self.passes})}")
 
     def insert_before(self, name: str, *passes: ModulePass) -> Pipeline:
-        """With `passes` before the first pass called `name`."""
+        """Inserts `passes` before the first pass called `name`. Raises PopulusError if there is none."""
         i = self.index(name)
         return Pipeline(self.passes[:i] + passes + self.passes[i:])
 
     def insert_after(self, name: str, *passes: ModulePass) -> Pipeline:
-        """With `passes` behind the first pass called `name`."""
+        """Inserts `passes` after the first pass called `name`. Raises PopulusError if there is none."""
         i = self.index(name) + 1
         return Pipeline(self.passes[:i] + passes + self.passes[i:])
 
     def replace(self, name: str, *passes: ModulePass) -> Pipeline:
-        """With `passes` in place of the first pass called `name`."""
+        """Replaces the first pass called `name` by `passes`. Raises PopulusError if there is none."""
         i = self.index(name)
         return Pipeline(self.passes[:i] + passes + self.passes[i + 1 :])
 
     def remove(self, name: str) -> Pipeline:
-        """Without the first pass called `name`."""
+        """Removes the first pass called `name`. Raises PopulusError if there is none."""
         return self.replace(name)
 
     def with_options(self, name: str, **options: ParameterType | None) -> Pipeline:
-        """With these options of the first pass called `name`. Raises PopulusError if it has no such option."""
+        """Sets options of the first pass called `name`. Raises PopulusError if it does not exist or lacks an
+        option.
+        """
         old = self.passes[self.index(name)]
         for option in options:
             _check_option(type(old), option, "pipeline")
         return self.replace(name, replace(old, **options))
 
     def with_defaults(self, **options: ParameterType | None) -> Pipeline:
-        """With these options in every pass that has them, unless some pass states another value than None itself.
+        """Sets options in every pass that has them. An option that some pass already sets, to other than None,
+        stays.
 
-        This is how the target of a compilation reaches the passes that ask for one, and how a pipeline may have its own.
+        Thus a compilation's target reaches the passes that need one, and a pipeline may state its own.
         """
         having = {k: [p for p in self.passes if k in {f.name for f in fields(p)}] for k in options}
         open = {k: v for k, v in options.items() if v is not None and all(getattr(p, k) is None for p in having[k])}
         return Pipeline(tuple(replace(p, **{k: v for k, v in open.items() if p in having[k]}) for p in self.passes))
 
     def phase(self, name: str) -> Pipeline:
-        """The passes of a phase: `select`, `schedule`, `allocate` or `emit`. Raises PopulusError for another."""
+        """Selects the passes of a phase: `select`, `schedule`, `allocate` or `emit`. Raises PopulusError for
+        another name.
+        """
         _check_phase(name)
         return Pipeline(tuple(p for p, phase in zip(self.passes, phases_of(self.passes)) if phase == name))
 
     def replace_phase(self, name: str, phase: Pipeline) -> Pipeline:
-        """With other passes in place of those of a phase. Raises PopulusError for no phase's name."""
+        """Replaces the passes of a phase by those of another pipeline. Raises PopulusError for an unknown phase."""
         _check_phase(name)
         of = phases_of(self.passes)
-        before = [i for i, found in enumerate(of) if PHASES.index(found) < PHASES.index(name)]
+        before = [i for i, other in enumerate(of) if PHASES.index(other) < PHASES.index(name)]
         at = max(before, default=-1) + 1
-        kept = [(i, p) for i, p in enumerate(self.passes) if of[i] != name]
-        return Pipeline((*(p for i, p in kept if i < at), *phase.passes, *(p for i, p in kept if i >= at)))
+        rest = [(i, p) for i, p in enumerate(self.passes) if of[i] != name]
+        return Pipeline((*(p for i, p in rest if i < at), *phase.passes, *(p for i, p in rest if i >= at)))
 
     def until(self, name: str) -> Pipeline:
-        """The passes up to the last of a phase, or up to the first pass called `name`. Raises PopulusError if there is neither."""
+        """Keeps the passes up to the last of a phase, or up to the first pass called `name`.
+
+        Raises PopulusError if there is neither.
+        """
         if name in PHASES:
-            ends = [i for i, found in enumerate(phases_of(self.passes)) if PHASES.index(found) <= PHASES.index(name)]
+            ends = [i for i, phase in enumerate(phases_of(self.passes)) if PHASES.index(phase) <= PHASES.index(name)]
             return Pipeline(self.passes[: max(ends, default=-1) + 1])
         return Pipeline(self.passes[: self.index(name) + 1])
 
     def since(self, name: str) -> Pipeline:
-        """The passes from the first of a phase on, or from the first pass called `name`. Raises PopulusError if there is neither."""
+        """Keeps the passes from the first of a phase, or from the first pass called `name`, to the end.
+
+        Raises PopulusError if there is neither.
+        """
         if name in PHASES:
             return Pipeline(self.passes[len(self.until(PHASES[i - 1])) :] if (i := PHASES.index(name)) else self.passes)
         return Pipeline(self.passes[self.index(name) :])
 
     def check(self, source: str = "pipeline") -> None:
-        """Raises PopulusError for a pass that stands before what it needs."""
+        """Checks the order of the passes. Raises PopulusError for a pass that comes before one that it needs."""
         check_order(self.passes, source)
 
     def down_to(self, level: str) -> Pipeline:
-        """The passes that leave a module at `level` (`onnx`, `popart`, `popops` or `poplar`), and none below it."""
+        """Keeps the passes that lower a module to `level` (`onnx`, `popart`, `popops` or `poplar`), and none
+        below it.
+        """
         deepest = list(LEVELS).index(level)
         for i, p in enumerate(self.passes):
             if max(depths(p), default=0) > deepest:
@@ -170,7 +193,7 @@ class Pipeline:
         return self
 
     def from_level(self, level: str) -> Pipeline:
-        """The passes that a module at `level` still needs: without those that read a level above it."""
+        """Keeps the passes that a module at `level` still needs; drops those that read a higher level."""
         depth = list(LEVELS).index(level)
         for i, p in enumerate(self.passes):
             if min(depths(p), default=depth) >= depth:
@@ -190,11 +213,12 @@ class Pipeline:
     ) -> None:
         """Runs the passes on `module`, in place.
 
-        `verify_each`: check the module after every pass, not only where a pass does itself. `dump`: a folder for a numbered file of text
-        after every pass, with one `weights.safetensors` for all. `timings`: filled as the passes end; with `statistics`, they
-        say which changed something. `progress`: told the number and
-        name of the pass that begins.
-        Raises PopulusError naming the pass.
+        `verify_each`: verify the module after every pass, not only where a pass asks for it. `dump`: a folder
+        that gets a numbered file of text after every pass, and one `weights.safetensors` for all. `timings`:
+        a list that gets one entry for each finished pass; with `statistics`, its `changed` is set.
+        `progress`: called with the number and the name of each pass before it runs.
+
+        Raises PopulusError naming the failing pass, or the dump folder if it is not writable.
         """
         dumper = _Dumper(Path(dump)) if dump is not None else None
         if dumper is not None:
@@ -220,9 +244,9 @@ class Pipeline:
                     dumper.write(p.name, module)
 
     def run_until_nothing_changes(self, ctx: Context, module: ModuleOp, limit: int = 16) -> int:
-        """Runs the passes again and again until a round changes nothing; how many rounds that took, the last included.
+        """Repeats the pipeline until a round changes nothing. Returns the number of rounds, including the last.
 
-        Raises PopulusError if `limit` rounds are not enough.
+        Raises PopulusError if the module still changes in round `limit`.
         """
         for turn in range(limit):
             timings: list[Timing] = []
@@ -233,7 +257,7 @@ class Pipeline:
 
 
 class _Dumper:
-    """Numbered files of a module on its way, and the stored constants that any of them refers to."""
+    """Dumper of numbered module files, and of the stored constants that any of them refers to."""
 
     def __init__(self, folder: Path):
         try:
@@ -245,8 +269,9 @@ class _Dumper:
         self.blobs: dict[str, Blob] = {}
 
     def write(self, name: str, module: ModuleOp) -> None:
+        """Writes the module after pass `name`, and the constants if there are new ones."""
         new = {key: blob for key, blob in blobs_of(module).items() if key not in self.blobs}
-        if new:  # written again only when a pass made new ones, so that every file can be read even if a later pass fails
+        if new:  # before a later pass can fail: every file stays readable
             self.blobs.update(new)
             with replacing(self.folder / "weights.safetensors") as partial:
                 save_blobs(self.blobs, partial)
@@ -262,7 +287,9 @@ def _check_phase(name: str) -> None:
 
 @contextmanager
 def no_garbage_collection() -> Generator[None, None, None]:
-    """IR is full of cycles that live until the end: collecting meanwhile costs a fifth of the time and finds little."""
+    """Disables the garbage collector inside. IR has many cycles, all live until the end, so collecting costs a
+    fifth of the time in vain.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -274,7 +301,7 @@ def no_garbage_collection() -> Generator[None, None, None]:
 
 @contextmanager
 def _named(name: str) -> Generator[None, None, None]:
-    """What fails inside says that it did so in pass `name`."""
+    """Appends the pass's name to a PopulusError that is raised inside."""
     try:
         yield
     except PopulusError as error:
@@ -292,7 +319,9 @@ def _count(module: ModuleOp) -> int:
 
 
 def _items(text: str) -> list[str]:
-    """The passes of a pipeline's text, each on one line without remarks. Commas and line ends inside braces separate nothing."""
+    """Splits a pipeline's text into passes, each on one line without comments. Separators inside braces do not
+    count.
+    """
     items, item, depth, quoted, remark = list[str](), "", 0, False, False
     for c in text + "\n":
         if remark:
@@ -329,7 +358,7 @@ def _items(text: str) -> list[str]:
 
 
 def _spec(item: str, source: str) -> ArgSpec:
-    """One pass of a pipeline's text. Raises PopulusError that quotes it."""
+    """Parses one pass of a pipeline's text. Raises PopulusError quoting it."""
     try:
         (spec,) = parse_pipeline(item)
     except ArgSpecParseError as error:
@@ -356,13 +385,13 @@ def _check_option(made: type[ModulePass], option: str, source: str) -> None:
 
 
 def _options(made: type[ModulePass]) -> str:
-    """`popops-to-poplar takes target: str | None, tiles: int | None`."""
+    """Formats the options of a pass, such as `popops-to-poplar takes target: str | None, tiles: int | None`."""
     infos = [f"{f.name}: {type_repr(type)}" for f in fields(made) if (type := get_type_hints(made)[f.name])]
     return f"{made.name} takes {', '.join(infos) or 'no options'}"
 
 
 def _text(spec: ArgSpec) -> str:
-    """The text of a pass; unlike xDSL's, every string and small float in it reads back as it was."""
+    """Formats a pass. Unlike xDSL's text, every string and small float reads back exactly."""
     options = [f"{k}={','.join(map(_value, v))}" if v else k for k, v in spec.parameters.items()]
     return f"{spec.name}{{{' '.join(options)}}}" if options else spec.name
 
@@ -375,7 +404,7 @@ def _value(value: ParameterType) -> str:
             return str(value)
         case float():
             mantissa, e, exponent = repr(value).partition("e")
-            return mantissa + (".0" if "." not in mantissa and e else "") + e + exponent  # 1e-05 would be read as a word
+            return mantissa + (".0" if "." not in mantissa and e else "") + e + exponent  # 1e-05 is a word
         case str():
             plain = value.isidentifier() and value.isascii() and value not in ("true", "false")
             return value if plain else json.dumps(value, ensure_ascii=False)

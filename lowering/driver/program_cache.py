@@ -1,9 +1,10 @@
-"""Compiled programs on disk: what was compiled once from equal content, for the same machine, is read again.
+"""Program cache: compiled programs on disk, reused when equal content is compiled for the same machine.
 
-A program's key is the hash of the model's content (not of its names and places), of the files that define its ops and passes, of
-the modules that these files import, of this package's own code, of the passes with their options, and of the versions of what it
-stands on. Whoever edits any of these compiles anew. Files are written beside and renamed into place; what is not whole is not taken.
-The least recently used go when there is too much.
+A program's key is a hash. It covers the model's content (not its names and locations), the passes with their
+options, and the files that define its ops and passes. It also covers the modules that these files import,
+this package's code, and the versions of its dependencies. A change of any of these compiles anew. Files are
+written under a temporary name and renamed; an incomplete file is ignored. The least recently used programs
+are removed when the folder is full.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline
 
-VARIABLE = "POPULUS_CACHE"  # the folder of all caches
+VARIABLE = "POPULUS_CACHE"  # environment variable: the folder of all caches
 LIMIT = 4 << 30  # bytes
 MAGIC = b"populus program 1\n"
 BETWEEN = "// -----\n"
@@ -42,19 +43,19 @@ BETWEEN = "// -----\n"
 
 @dataclass(frozen=True)
 class ProgramCache:
-    """A folder of programs. `limit`: how many bytes they may take."""
+    """Folder of programs. `limit`: the most bytes that they may take."""
 
     folder: Path
     limit: int = LIMIT
 
     @staticmethod
     def default() -> ProgramCache:
-        """That below POPULUS_CACHE, or below the user's folder of caches."""
+        """Returns the cache below POPULUS_CACHE, or else below the user's cache folder."""
         named = os.environ.get(VARIABLE) or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return ProgramCache(Path(named) / "populus-programs")
 
     def get(self, ctx: Context, key: str) -> tuple[ModuleOp, ModuleOp] | None:
-        """(the program, a module whose `@main` has its signature); None if there is none that is whole."""
+        """Reads (the program, a module whose `@main` has its signature); None if there is no complete one."""
         path, weights = self._files(key)
         try:
             data = path.read_bytes()
@@ -66,7 +67,7 @@ class ProgramCache:
                 return None
             blobs = load_blobs(weights) if int(size) else []
             signature, program = (parse_text(ctx, part, path.name) for part in text.split(BETWEEN))
-            assert all(blob.key for blob in blobs)  # held until here: a blob lives as long as something refers to it
+            assert all(blob.key for blob in blobs)  # keeps the blobs alive until here
         except (OSError, ValueError, PopulusError, ParseError, VerifyException):
             return None
         with contextlib.suppress(OSError):
@@ -76,13 +77,13 @@ class ProgramCache:
         return program, signature
 
     def put(self, key: str, program: ModuleOp, signature: ModuleOp) -> None:
-        """Keeps a program. Without room or permission it is not kept, and that is all."""
+        """Stores a program. Without space or permission, nothing is stored and nothing is raised."""
         path, weights = self._files(key)
         blobs = blobs_of(program)
         with contextlib.suppress(OSError, PopulusError):
             self.folder.mkdir(parents=True, exist_ok=True)
             size = 0
-            if blobs:  # first, so that a program that is there has its weights
+            if blobs:  # weights first: then a stored program always has its weights
                 with self._written(weights) as partial:
                     save_blobs(blobs, partial)
                     size = partial.stat().st_size
@@ -93,7 +94,7 @@ class ProgramCache:
 
     @contextlib.contextmanager
     def _written(self, path: Path) -> Generator[Path, None, None]:
-        """A file of this writer's own, which takes the path's place when it is whole."""
+        """Yields a temporary file, which replaces `path` when the block succeeds."""
         handle, name = mkstemp(dir=self.folder, prefix=".partial-", suffix=path.suffix)
         os.close(handle)
         partial = Path(name)
@@ -107,7 +108,7 @@ class ProgramCache:
         return self.folder / f"{key}.program", self.folder / f"{key}.safetensors"
 
     def _trim(self) -> None:
-        """Removes the programs that were not used for longest until the rest is within the limit."""
+        """Removes the least recently used programs until the rest is within the limit."""
         groups: dict[str, tuple[float, int]] = {}
         for entry in os.scandir(self.folder):
             stem, _, kind = entry.name.partition(".")
@@ -124,10 +125,10 @@ class ProgramCache:
 
 
 def key_of(module: ModuleOp, pipeline: Pipeline, definitions: Iterable[str]) -> str:
-    """The key of what a pipeline makes of a module. `definitions`: digests of the extensions that were loaded."""
+    """Computes a program's key from its module and pipeline. `definitions`: digests of the loaded extensions."""
     digest = sha256()
-    own = {found.__name__: found for op in module.walk() if (found := _module_of(type(op))) is not None}
-    # An attribute that an op's author says changes nothing costs a miss here; one that does would give another model's program.
+    own = {module_of_op.__name__: module_of_op for op in module.walk() if (module_of_op := _module_of(type(op))) is not None}
+    # `every`: an attribute that counts in vain costs a miss; one that is left out would give another model's program.
     content = content_hash(module, every=True)
     parts = [content, str(pipeline), *sorted(definitions), *(sources.digest_of(own[name]) for name in sorted(own))]
     for part in (*parts, package_hash(), *(f"{name} {version(name)}" for name in ("xdsl", "numpy", "onnx"))):
@@ -136,16 +137,18 @@ def key_of(module: ModuleOp, pipeline: Pipeline, definitions: Iterable[str]) -> 
 
 
 def _module_of(kind: type) -> ModuleType | None:
-    """The module of a class that is neither of this package nor of xDSL: an op that was defined beside the model."""
+    """Finds the module of a class that belongs neither to this package nor to xDSL: an op defined next to the
+    model.
+    """
     if kind.__module__.partition(".")[0] in ("populus", "xdsl"):
         return None
-    found = sys.modules.get(kind.__module__)
-    return found if getattr(found, "__file__", None) is not None else None
+    module = sys.modules.get(kind.__module__)
+    return module if getattr(module, "__file__", None) is not None else None
 
 
 @lru_cache(1)
 def package_hash() -> str:
-    """Of the code of this package, every file of it."""
+    """Hashes every file of this package's code."""
     digest = sha256()
     root = Path(__file__).resolve().parents[2]
     for folder in ("dialects", "lowering", "runtime", "populus"):
@@ -155,8 +158,8 @@ def package_hash() -> str:
 
 
 def signature_module(module: ModuleOp) -> ModuleOp:
-    """A module whose `@main` has the arguments, results and attributes of this module's, and nothing between them."""
-    from xdsl.dialects.test import TestOp  # brings in register allocation, which is 20 ms
+    """Builds a module whose `@main` has only the arguments, results and attributes of this module's."""
+    from xdsl.dialects.test import TestOp  # this import loads register allocation, 20 ms
 
     main = main_of(module)
     last = main.body.block.last_op

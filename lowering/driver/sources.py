@@ -1,4 +1,4 @@
-"""The Python files that a module is made of: its own, and those of what it imports that no installed version stands for."""
+"""Source files of a Python module: its own file, and those of its imports that no installed version identifies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, cast
 
-_OURS = ("populus", "xdsl")  # counted apart: the one by its files, the other by its version
+_OURS = ("populus", "xdsl")  # identified otherwise: the first by its files, the second by its version
 
 
-_READ: dict[str, str] = {}  # file -> the hash of the content that its module was made of
+_READ: dict[str, str] = {}  # file -> hash of the content from which its module was made
 
 
 class Loader(SourceFileLoader):
-    """Reads the file as it is now: stored bytecode is found by time and size, which an edit may leave as they were."""
+    """Loader that always reads the source. Python finds stored bytecode by time and size, which an edit may
+    leave unchanged.
+    """
 
     def get_code(self, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
@@ -32,7 +34,7 @@ class Loader(SourceFileLoader):
 
 
 class _Finder:
-    """Finds modules as Python does; those that are not installed are read by `Loader`, wherever they are imported."""
+    """Finder for modules that are not installed: it finds them as Python does, and reads them with `Loader`."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -46,30 +48,30 @@ class _Finder:
 
 
 def watch() -> None:
-    """From now on, it is known of what content modules are made."""
+    """Installs the finder, so that the content of every later import is recorded. A second call does nothing."""
     finder, path = cast("Any", _Finder), cast("list[object]", sys.meta_path)
     if finder not in path:
         path.insert(path.index(PathFinder) if PathFinder in path else len(path), finder)
 
 
 def is_current(module: ModuleType) -> bool:
-    """Whether the files that a module is made of are what they were when it was run."""
-    return all(_READ.setdefault(str(file), found) == found for file, found in ((f, hash_of(f)) for f in _files(module).values()))
+    """Tells whether the files of a module are the same as when it was run."""
+    return all(_READ.setdefault(str(file), digest) == digest for file, digest in ((f, hash_of(f)) for f in _files(module).values()))
 
 
 def failed(path: Path) -> None:
-    """The module of this file could not be run: the one that there was before is not of its content."""
+    """Records that running this file failed, so that an earlier module of it is not current."""
     _READ[os.path.abspath(path)] = ""
 
 
 def forget_imported(module: ModuleType) -> None:
-    """Takes what a module imports out of Python's table, so that it is imported again."""
+    """Removes a module's imports from `sys.modules`, so that they are imported again."""
     for name in imported(module):
         sys.modules.pop(name, None)
 
 
 def digest_of(module: ModuleType) -> str:
-    """A hash of the files that a module is made of, as they were when it was run, and of the packages that it imports."""
+    """Hashes a module's files, as they were when it was run, and the versions of the packages that it imports."""
     parts = [f"{name} {_READ.setdefault(str(file), hash_of(file))}" for name, file in sorted(_files(module).items())]
     packages = {n.partition(".")[0] for file in _files(module).values() for n in _names(file, "")}
     versions = [f"{n} {v}" for n in sorted(packages) if isinstance(v := getattr(sys.modules.get(n), "__version__", None), str)]
@@ -77,12 +79,12 @@ def digest_of(module: ModuleType) -> str:
 
 
 def imported(module: ModuleType) -> dict[str, Path]:
-    """The modules that a module imports, and that these import, by name, with their files; wherever in a file the import stands.
+    """Collects the modules that a module imports, directly or not, by name, with their files.
 
-    Those of Python itself and of other installed packages are left out, but not those of the module's own package. A module that is
-    imported by a name that is computed is not seen.
+    Imports count wherever they stand in a file. Modules of Python and of other installed packages are left
+    out; those of the module's own package are not. An import by a computed name is not seen.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     own = module.__name__.partition(".")[0]
     todo = [(module.__package__ or "", _place(module))]
     while todo:
@@ -90,17 +92,17 @@ def imported(module: ModuleType) -> dict[str, Path]:
         for name in _names(path, package):
             other = sys.modules.get(name)
             file = _place(other)
-            if other is None or other is module or name in found or file.suffix != ".py" or name.partition(".")[0] in _OURS:
+            if other is None or other is module or name in files or file.suffix != ".py" or name.partition(".")[0] in _OURS:
                 continue
             if _is_installed(file) and name.partition(".")[0] != own:
                 continue
-            found[name] = file
+            files[name] = file
             todo.append((getattr(other, "__package__", None) or "", file))
-    return found
+    return files
 
 
 def hash_of(path: Path) -> str:
-    """Of a file's content; empty for one that is gone."""
+    """Hashes a file's content; "" if the file does not exist."""
     return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -113,7 +115,7 @@ def _files(module: ModuleType) -> dict[str, Path]:
 
 
 def _names(path: Path, package: str) -> Iterator[str]:
-    """The full names of what a file imports, with the packages around them."""
+    """Lists the full names of a file's imports, and of the packages that contain them."""
     content = path.read_bytes() if path.is_file() else b""
     for name in _imports(content, package):
         parts = name.split(".")
@@ -124,12 +126,12 @@ def _names(path: Path, package: str) -> Iterator[str]:
 def _imports(content: bytes, package: str) -> tuple[str, ...]:
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError):  # it was not imported as it is now
+    except (SyntaxError, ValueError, RecursionError):  # this content was never imported
         return ()
-    found: list[str] = []
+    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
@@ -137,13 +139,13 @@ def _imports(content: bytes, package: str) -> tuple[str, ...]:
                     base = importlib.util.resolve_name("." * node.level + base, package)
                 except ImportError:
                     continue
-            found += [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
-    return tuple(dict.fromkeys(found))
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
+    return tuple(dict.fromkeys(names))
 
 
 @lru_cache(1024)
 def _is_installed(file: Path) -> bool:
-    """Whether a file is of Python or of an installed package, which are known by their versions."""
+    """Tells whether a file belongs to Python or to an installed package, which are identified by their versions."""
     paths = sysconfig.get_paths()
     roots = {Path(paths[kind]).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     return any(file.resolve().is_relative_to(root) for root in roots)

@@ -35,7 +35,10 @@ ROOMS = (
     "runtime/engine/native",
     "tools",
 )
-PENDING = {*ROOMS}
+DONE = {
+    "lowering/driver",
+}
+PENDING = {*ROOMS} - DONE
 
 
 def files(room: str, suffix: str) -> list[Path]:

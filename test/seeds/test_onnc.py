@@ -297,8 +297,8 @@ class AcmeFusePass(ModulePass):
 def test_C16_a_fusion_before_selection_is_refused(tool, tmp_path):
     (tmp_path / "own.py").write_text(OWN_FUSION)
     for passes, message in (
-        ("popops-fuse,popart-to-popops", "-p: popops-fuse works on popops, which popart-to-popops makes; put it behind popart-to-popops"),
-        ("acme-fuse,popart-to-popops", "-p: acme-fuse has to stand after popart-to-popops; put it behind popart-to-popops"),
+        ("popops-fuse,popart-to-popops", "-p: popops-fuse works on popops, which popart-to-popops makes; put it after popart-to-popops"),
+        ("acme-fuse,popart-to-popops", "-p: acme-fuse has to stand after popart-to-popops; put it after popart-to-popops"),
         ("poplar-allocate,popops-to-poplar", "-p: poplar-allocate works on poplar, which popops-to-poplar makes"),
     ):
         status, _, errors = tool("populus_opt", "-p", passes, "--load", tmp_path / "own.py", "--print-pipeline")
