@@ -96,7 +96,7 @@ class _Survey:
         self.block = function.body.block
         self.open |= {self.block.args[i] for i in awaited}
         self.customs = customs
-        self.inference = Inference(customs)
+        self.inference = Converter(customs).inference
 
     def rows(self) -> list[Row]:
         """Makes a row for each node of the function, in order."""

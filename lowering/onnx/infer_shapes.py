@@ -18,6 +18,7 @@ from populus.dialects.support.budget import check_shape
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
+from populus.lowering.onnx.to_popart import Converter
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class OnnxInferShapesPass(ModulePass):
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 bind_dims(function, _sizes(self.dims))
-                inference = Inference(customs, self.write_out)
+                inference = Converter(customs, self.write_out).inference
                 inference.block(function.body.block)
                 _flatten_results(function, inference)
                 inference.finish()

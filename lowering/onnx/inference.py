@@ -20,6 +20,7 @@ from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, strin
 from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
+from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
 from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
 from populus.lowering.onnx.host_ops import MOVING, host_results
@@ -77,8 +78,9 @@ def erase_unused(block: Block) -> None:
 class Inference:
     """One walk over a function: types, and the values of what is small and known."""
 
-    def __init__(self, customs: Customs, write_out: int = WRITE_OUT):
+    def __init__(self, customs: Customs, evaluation: ConstantEvaluation, write_out: int = WRITE_OUT):
         self.customs = customs
+        self.evaluation = evaluation
         self.write_out = write_out
         self.values: dict[SSAValue, NDArray[Any]] = {}
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
@@ -99,8 +101,6 @@ class Inference:
         """As `known`, and where it follows from what is known by any ops: those are run."""
         if (found := self.known(value)) is not None:
             return found
-        from populus.lowering.onnx.fold_constants import evaluate_constant
-
         op = value.owner
         if not isinstance(op, OnnxOp) or op.regions or not op.operands:
             return None
@@ -112,7 +112,7 @@ class Inference:
             if array is None:
                 return None
             given.append(array)
-        results = evaluate_constant(op, self.customs, given)
+        results = self.evaluation.values(op, given)
         if results is None:
             return None
         self.values.update({r: a for r, a in zip(op.results, results) if a.size <= KNOWN_ELEMENTS})
@@ -182,15 +182,13 @@ class Inference:
 
     def overridden(self, op: OnnxOp, own: type[PopartOp]) -> None:
         """An op whose place a user's op takes: types and values are those of the user's."""
-        from populus.lowering.onnx.fold_constants import evaluate_constant
-
         built = build_overriding(own, op)
         types = [r.type for r, o in zip(built.results, op.outputs) if o is not None]
         built.erase()
         self.assign(op, types)
         given = [self.known(v) for v in op.operands]
         if given and all(a is not None for a in given):
-            arrays = evaluate_constant(op, self.customs, [a for a in given if a is not None])
+            arrays = self.evaluation.values(op, [a for a in given if a is not None])
             self.values.update({r: a for r, a in zip(op.results, arrays or []) if a.size <= KNOWN_ELEMENTS})
 
     def partly_valid(self, op: Operation) -> None:
@@ -231,16 +229,14 @@ class Inference:
             return None
 
     def inferred(self, op: OnnxOp) -> list[Attribute]:
-        from populus.lowering.onnx.fold_constants import converted_types
-
         if misjudged(op, self.known):
-            return converted_types(op, self.customs, self.known)
+            return self.evaluation.types(op, self.known)
         types = infer_types(op, self.known)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
             types = [v.type for v in op.operands[: len(types)]]  # a gradient is like what it is of; ONNX has no inference for it
         merged = [r.type if _completes(r.type, t) else t for t, r in zip(types, op.results)]
         if (op.DOMAIN == "ai.onnx.ml" or (op.OP_TYPE in LEFT_OPEN and not op.DOMAIN)) and not all(map(is_static, merged)):
-            found = converted_types(op, self.customs, self.known)
+            found = self.evaluation.types(op, self.known)
             # A label is a handle by then: the element types are ONNX's.
             merged = list[Attribute](tensor(shape_of(f), _element(t, op)) for f, t in zip(found, merged))
         for type, result in zip(merged, op.results):

@@ -25,11 +25,12 @@ from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
 from populus.dialects.support.diagnostics import PopulusError, place
 from populus.dialects.support.element_types import is_known
+from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
 from populus.lowering.onnx.dynamic_sizes import MEASURES, Bound, passed_on
 from populus.lowering.onnx.importer.build import Builder as NodeBuilder
 from populus.lowering.onnx.importer.build import Scope, standard
-from populus.lowering.onnx.inference import Inference, erase_unused, placed
+from populus.lowering.onnx.inference import WRITE_OUT, Inference, erase_unused, placed
 from populus.lowering.onnx.structure import is_control
 from populus.lowering.onnx.to_popart import (
     bounded,
@@ -94,9 +95,9 @@ class OnnxToPopartPass(ModulePass):
 class Converter:
     """One walk over a function, in which each op is replaced by what its rule gives."""
 
-    def __init__(self, customs: Customs):
+    def __init__(self, customs: Customs, write_out: int = WRITE_OUT):
         self.customs = customs
-        self.inference = Inference(customs)
+        self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out)
         self.converted: list[Operation] = []
         self.bounds: dict[SSAValue, Bound] = {}  # of values that are valid in part
 
