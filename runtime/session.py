@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
-from populus.runtime.engine.program import Observer, Program
+from populus.runtime.engine.program import LoadedProgram, Observer
 
 if TYPE_CHECKING:
     from populus.runtime.profile import Profile
@@ -32,7 +32,7 @@ class Options:
     views: bool = False
 
 
-def _numpy(graph: GraphOp, options: Options) -> Program:
+def _numpy(graph: GraphOp, options: Options) -> LoadedProgram:
     if options.sample:
         from populus.runtime.engine.sampled import SampledProgram
 
@@ -42,7 +42,7 @@ def _numpy(graph: GraphOp, options: Options) -> Program:
     return NumpyProgram(graph, options.views)
 
 
-def _strict(graph: GraphOp, options: Options) -> Program:
+def _strict(graph: GraphOp, options: Options) -> LoadedProgram:
     if options.sample:
         return _numpy(graph, options)
     from populus.runtime.engine.strict import StrictProgram
@@ -50,7 +50,7 @@ def _strict(graph: GraphOp, options: Options) -> Program:
     return StrictProgram(graph, options.seed)
 
 
-def _native(graph: GraphOp, options: Options) -> Program:
+def _native(graph: GraphOp, options: Options) -> LoadedProgram:
     if options.sample:
         raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
     from populus.runtime.engine.native.run.program import NativeProgram
@@ -58,7 +58,7 @@ def _native(graph: GraphOp, options: Options) -> Program:
     return NativeProgram(graph, threads=options.threads, views=options.views)
 
 
-def _auto(graph: GraphOp, options: Options) -> Program:
+def _auto(graph: GraphOp, options: Options) -> LoadedProgram:
     from populus.runtime.engine.choice import NoMachineCodeError, is_small
 
     if options.sample or is_small(graph):
@@ -69,7 +69,7 @@ def _auto(graph: GraphOp, options: Options) -> Program:
         return _numpy(graph, options)
 
 
-ENGINES: dict[str, Callable[[GraphOp, Options], Program]] = {"auto": _auto, "native": _native, "numpy": _numpy, "strict": _strict}
+ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {"auto": _auto, "native": _native, "numpy": _numpy, "strict": _strict}
 
 
 class Session:

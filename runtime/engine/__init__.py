@@ -1,1 +1,3 @@
-"""The engines: one walk over a program and the boxes of its families, told apart by how they cut parallel axes."""
+"""The engines: they share one walk over a program and the boxes of its families, and differ in how they split parallel
+axes.
+"""

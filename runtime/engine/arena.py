@@ -1,4 +1,4 @@
-"""One piece of memory for all variables of a program; those that are never needed at one time share bytes."""
+"""The arena: one block of memory for all variables of a program. Variables with disjoint live ranges share bytes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-HUGE = 2 << 20  # bytes from which huge pages are asked for, where the system has them: fewer faults, fewer misses
+HUGE = 2 << 20  # bytes: larger arenas request huge pages, for fewer page faults and TLB misses
 
 K = TypeVar("K", bound=Hashable)
 
-ALIGNMENT = 64  # a cache line, and the widest vector
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 
 def memory(bytes: int) -> NDArray[np.uint8]:
-    """So many zeros, as untouched pages: what nothing wrote is at least the same in every run."""
+    """Allocates zeroed memory of so many bytes, as untouched pages: [bytes].
+
+    Zeros make reads of unwritten elements the same in every run.
+    """
     if bytes < HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.zeros(bytes, np.uint8)
-    pages = mmap.mmap(-1, bytes + HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has small pages
-    with contextlib.suppress(OSError):  # a system without them
+    pages = mmap.mmap(-1, bytes + HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory would get small pages
+    with contextlib.suppress(OSError):  # a system without huge pages
         pages.madvise(mmap.MADV_HUGEPAGE)
     whole = np.frombuffer(pages, np.uint8)
     skipped = -whole.ctypes.data % HUGE
@@ -31,9 +34,10 @@ def memory(bytes: int) -> NDArray[np.uint8]:
 
 
 def place(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int, int]]]) -> tuple[dict[K, int], int]:
-    """Where each begins, and the bytes that all take. `spans`: first and last step of each time that it is needed, in order.
+    """Assigns each key the byte offset of its memory. Returns (offsets, total bytes).
 
-    Largest first, each at the lowest place that is free throughout its spans.
+    `sizes`: in bytes. `spans`: the live range of each key, as (first, last) steps in order. Keys whose spans do not
+    meet may share bytes. Placement is first-fit by decreasing size.
     """
     offsets: dict[K, int] = {}
     placed: list[tuple[int, int, int, K]] = []  # (begin, end, number, key), by begin

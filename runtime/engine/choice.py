@@ -1,4 +1,4 @@
-"""Which engine runs a program where none is named: native code, but for small programs, which would be done before it is compiled."""
+"""The default engine: native code, except for small programs, which NumPy finishes before their kernels are compiled."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from populus.dialects.support.diagnostics import PopulusError
 
 
 class NoMachineCodeError(PopulusError):
-    """There is no compiler here, or none for this CPU."""
+    """The compiler is missing, or does not support this CPU."""
 
 
-SMALL = 1_000_000  # points of iteration: about a millisecond on the numpy engine; a kernel takes some 20 ms to compile
-TURNS = 16  # how often a while is taken to run
+SMALL = 1_000_000  # iteration points: about 1 ms on the numpy engine, while one kernel takes about 20 ms to compile
+TURNS = 16  # assumed iterations of a while loop without a stated bound
 
 
 def points(graph: GraphOp) -> int:
-    """How many points the families' iteration spaces have in one run, each as often as it is gone through."""
+    """Counts the iteration points of all families in one run of the program; loops count each iteration."""
     return _block(graph.body.block)
 
 
 def is_small(graph: GraphOp) -> bool:
-    """Whether compiling the program's kernels would take longer than hundreds of its runs."""
+    """Tells if one run has fewer than SMALL iteration points, so that compiling would take longer than many runs."""
     return points(graph) < SMALL
 
 

@@ -1,4 +1,4 @@
-"""The `numpy` engine: each family in as few boxes as its contracted axes allow, variables in one arena."""
+"""The `numpy` engine: runs each family in as few boxes as its contracted axes allow, with all variables in one arena."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from populus.dialects.support.mmap_file import mapped
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import memory, place
-from populus.runtime.engine.program import Program, StepNode
+from populus.runtime.engine.program import LoadedProgram, StepNode
 from populus.runtime.engine.views import collapsed, params_of, piece_of, view_array
 from populus.runtime.liveness import Span, liveness
 
 Array = NDArray[Any]
 
 
-class NumpyProgram(Program):
-    """A graph whose families run whole, each as one kernel call for each part of its contracted axes."""
+class NumpyProgram(LoadedProgram):
+    """A graph whose families run whole: one kernel call for each part of a family's contracted axes."""
 
     name = "numpy"
 
@@ -49,20 +49,20 @@ class NumpyProgram(Program):
     # -- memory
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
-        """The steps at which each variable needs its memory."""
-        found = liveness(self.graph, shared=True)
-        spans = {op: spans for op, spans in found.spans.items() if isinstance(op, VarOp)}
+        """Gives the live range of each variable, in steps. Outputs that are returned as views live to the end."""
+        live = liveness(self.graph, shared=True)
+        spans = {op: spans for op, spans in live.spans.items() if isinstance(op, VarOp)}
         if self.views:
-            for step in found.steps:
+            for step in live.steps:
                 if isinstance(step, StreamOutOp) and isinstance(storage := storage_of(step.src), VarOp):
-                    spans[storage] = ((spans[storage][0][0], len(found.steps)),)
+                    spans[storage] = ((spans[storage][0][0], len(live.steps)),)
         return spans
 
     def array(self, value: SSAValue) -> Array:
         return view_array(self.memory(value), view_of(value))
 
     def memory(self, value: SSAValue) -> Array:
-        """The memory of a view's variable, constant or argument: [elements]."""
+        """Gives the memory of a view's variable, constant or argument: [elements], row-major."""
         storage = storage_of(value)
         if storage not in self._memory:
             assert isinstance(storage, ConstOp), storage
@@ -72,7 +72,7 @@ class NumpyProgram(Program):
         return self._memory[storage]
 
     def is_constant(self, value: SSAValue) -> bool:
-        """Whether a view shows a constant, or an argument that is one."""
+        """Tells if a view shows a constant, or an argument that is one."""
         return storage_of(value) in self._constants
 
     def bind(self, parameter: ParamOp, value: SSAValue) -> None:
@@ -81,19 +81,21 @@ class NumpyProgram(Program):
         (self._constants.add if self.is_constant(value) else self._constants.discard)(parameter)
 
     def constant(self, storage: ConstOp) -> Array:
-        """The elements of a constant, in memory that is no file's: a program runs as it was loaded, whatever becomes of its file."""
+        """Gives the elements of a constant, copied out of a mapped file: later changes of the file do not reach the
+        program.
+        """
         array = storage.array()
         return array if mapped(array) is None else np.array(array)
 
     # -- steps
 
     def execute(self, op: ExecuteOp) -> StepNode:
-        # In their order: a family may work on what an earlier one of the execute wrote.
+        # In program order: a family may read results of an earlier family of the execute.
         runs = [run for family in op.families() for run in self.family(family)]
         return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
 
     def family(self, family: FamilyOp) -> list[Run]:
-        """The kernel, bound to each box."""
+        """Binds the kernel to each box of a family."""
         kernel, params = KERNELS[family.codelet.data], params_of(family.params)
         fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
         return [

@@ -1,6 +1,7 @@
-"""A loaded program: the control tree of a graph as nodes that run, with the steps in it bound by an engine.
+"""A loaded program: the control tree of a graph as nodes that run, whose steps an engine has bound.
 
-An engine says how an execute, a copy and a stream become calls; order, loops, branches and calls are the same for all.
+An engine defines the calls of executes, copies and streams. Order, loops, branches and calls are the same for all
+engines.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ class Node(ABC):
 
     @abstractmethod
     def calls(self) -> Sequence[tuple[Run, Operation | None]]:
-        """What to call, and the step that each call belongs to (None: the call names its step itself)."""
+        """Gives the calls that run the node, each with its step; None if the call names its step in errors itself."""
 
     @abstractmethod
     def observed(self, observe: Observer) -> None:
-        """Runs it, telling `observe` after each step."""
+        """Runs the node, and calls `observe` after each step."""
 
 
 @dataclass
 class StepNode(Node):
-    """One step: its calls, and the views that it writes."""
+    """One step: its calls, and the views that it writes with their arrays."""
 
     op: Operation
     runs: Sequence[Run]
@@ -77,7 +78,7 @@ class StepNode(Node):
 
 
 class BlockNode(Node):
-    """Nodes in order."""
+    """Nodes that run in order."""
 
     def __init__(self, nodes: Sequence[Node]):
         self.nodes = tuple(nodes)
@@ -89,12 +90,13 @@ class BlockNode(Node):
         return list(zip(self._runs, self._ops))
 
     def run(self) -> None:
-        left = iter(self._runs)
+        """Runs the nodes. A PopulusError without a place gets the place of the step that raised it."""
+        remaining = iter(self._runs)
         try:
-            for run in left:
+            for run in remaining:
                 run()
         except Exception as error:
-            op = self._ops[len(self._runs) - length_hint(left) - 1]
+            op = self._ops[len(self._runs) - length_hint(remaining) - 1]
             if op is None:
                 raise
             _raise_located(op, error)
@@ -112,7 +114,7 @@ class ControlNode(Node):
 
     @abstractmethod
     def control(self, walk: Walk) -> None:
-        """Runs the blocks inside, each by `walk`."""
+        """Runs the inner blocks, each through `walk`."""
 
     def calls(self) -> Sequence[tuple[Run, Operation | None]]:
         return [(lambda: self.control(BlockNode.run), None)]
@@ -123,7 +125,7 @@ class ControlNode(Node):
 
 @dataclass
 class RepeatNode(ControlNode):
-    """`body`, `count` times."""
+    """A loop that runs `body` `count` times."""
 
     count: int
     body: BlockNode
@@ -135,7 +137,7 @@ class RepeatNode(ControlNode):
 
 @dataclass
 class WhileNode(ControlNode):
-    """`before`; while what `read` gives then holds, `body` and `before` again."""
+    """A loop that runs `before`, reads the predicate, and while it is true runs `body` and `before` again."""
 
     read: Callable[[], Array]
     before: BlockNode
@@ -150,7 +152,7 @@ class WhileNode(ControlNode):
 
 @dataclass
 class IfNode(ControlNode):
-    """`then` if what `read` gives holds, else `otherwise`."""
+    """A branch that runs `then` if the predicate is true, else `otherwise`."""
 
     read: Callable[[], Array]
     then: BlockNode
@@ -162,7 +164,7 @@ class IfNode(ControlNode):
 
 @dataclass
 class SwitchNode(ControlNode):
-    """The program of the case that `read` gives; the last one for all others."""
+    """A branch that runs the program of the case that `read` gives. The last program is the default."""
 
     read: Callable[[], Array]
     cases: Sequence[int]
@@ -186,7 +188,7 @@ class CallNode(Node):
 
 
 class located:
-    """Gives a PopulusError that a step raises the step's place."""
+    """A context that adds a step's place to a PopulusError raised inside it."""
 
     def __init__(self, op: Operation):
         self.op = op
@@ -206,11 +208,11 @@ def _raise_located(op: Operation, error: Exception) -> None:
     raise PlacedError(f"{where(op)}: {error}{label}") from error
 
 
-class Program(ABC):
-    """A graph, loaded into an engine; runs any number of times.
+class LoadedProgram(ABC):
+    """A graph that an engine has loaded; it runs any number of times.
 
-    `inputs` and `outputs`: (shape, dtype) of each stream by name. `views`: results are the program's own memory where that
-    has their type. Raises PopulusError for what the engine cannot run.
+    `inputs` and `outputs`: (shape, dtype) of each stream by name. `views`: results are views of the program's own
+    memory where it has their type. Raises PopulusError for ops that the engine cannot run.
     """
 
     name = ""
@@ -225,57 +227,60 @@ class Program(ABC):
                 _declare(self.inputs, op, op.stream.data, op.dst, op.host_element)
             elif isinstance(op, StreamOutOp):
                 _declare(self.outputs, op, op.stream.data, op.src, op.host_element)
-        self.fallbacks: dict[str, int] = {}  # families that an engine leaves to another, by codelet
-        self.given: Arrays = {}
-        self.results: Arrays = {}
+        self.fallbacks: dict[str, int] = {}  # number of families, by codelet, that run on another engine's kernel
+        self._run_inputs: Arrays = {}
+        self._run_results: Arrays = {}
         self._functions: dict[str, BlockNode] = {}
 
     def load(self) -> None:
-        """Binds the graph's steps; to be called once memory is there."""
+        """Binds the graph's steps. A subclass calls it after it has allocated memory."""
         self.body = self._block(self.graph.body.block)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> Arrays:
-        """The outputs by name, as new arrays. `inputs` have the shapes and dtypes that `self.inputs` says. For one thread at a time."""
-        self.given, self.results = dict(inputs), {}
+        """Runs the program and returns the outputs by name, as new arrays. Only one thread may run it at a time.
+
+        `inputs` have the shapes and dtypes of `self.inputs`. `observe` is called after each step.
+        """
+        self._run_inputs, self._run_results = dict(inputs), {}
         try:
             with np.errstate(all="ignore"):
                 if observe is None:
                     self.walk()
                 else:
                     self.body.observed(observe)
-            return self.results
+            return self._run_results
         finally:
-            self.given, self.results = {}, {}
+            self._run_inputs, self._run_results = {}, {}
 
     def walk(self) -> None:
         """Runs the graph."""
         self.body.run()
 
-    # -- what engines say
+    # -- defined by each engine
 
     @abstractmethod
     def execute(self, op: ExecuteOp) -> StepNode:
-        """An execute, bound."""
+        """Binds an execute."""
 
     @abstractmethod
     def copy(self, op: CopyOp) -> StepNode:
-        """A copy, bound."""
+        """Binds a copy."""
 
     @abstractmethod
     def read(self, op: Operation, value: SSAValue) -> Callable[[], Array]:
-        """What gives the present content of a view; not to be written."""
+        """Gives a function that returns the current content of a view; the caller must not write to it."""
 
     @abstractmethod
     def write(self, op: Operation, value: SSAValue) -> Callable[[Array], None]:
-        """What overwrites a view."""
+        """Gives a function that overwrites a view."""
 
     @abstractmethod
     def array(self, value: SSAValue) -> Array:
-        """The memory of a view."""
+        """Gives the memory of a view as an array of its shape."""
 
     @abstractmethod
     def bind(self, parameter: ParamOp, value: SSAValue) -> None:
-        """From now on, what is bound has the memory of `value` for a parameter."""
+        """Makes steps that are bound from now on use the memory of `value` for a parameter."""
 
     # -- the tree
 
@@ -309,7 +314,7 @@ class Program(ABC):
                 raise PopulusError(f"{where(op)}: {op.name} is not an op of a tile program; lower it first")
 
     def _call(self, op: CallOp) -> Node:
-        """The function's steps, bound to the arguments of this call where they are; without arguments, the same for all calls."""
+        """Binds a function's steps to the arguments of this call, in place. Calls without arguments share one binding."""
         name, bindings = op.callee.data, list(op.bindings())
         for parameter, value in bindings:
             self.bind(parameter, value)
@@ -322,13 +327,17 @@ class Program(ABC):
     def _host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
         if isinstance(op, StreamInOp):
             stream, write, dtype = op.stream.data, self.write(op, op.dst), dtype_of(element_of(op.dst))
-            return StepNode(op, [lambda: write(_converted(self.given[stream], dtype, stream))], [(op.dst, self.array(op.dst))])
+
+            def put() -> None:
+                write(_converted(self._run_inputs[stream], dtype, stream))
+
+            return StepNode(op, [put], [(op.dst, self.array(op.dst))])
         if isinstance(op, StreamOutOp):
             name, read, host, views = op.stream.data, self.read(op, op.src), dtype_of(op.host_element), self.views
 
             def take() -> None:
-                found = read()
-                self.results[name] = unwritable(found) if views and found.dtype == host else found.astype(host)
+                content = read()
+                self._run_results[name] = unwritable(content) if views and content.dtype == host else content.astype(host)
 
             return StepNode(op, [take])
         count = op.inputs.value.data
@@ -345,14 +354,16 @@ class Program(ABC):
 
 
 def unwritable(array: Array) -> Array:
-    """A view that may only be read."""
+    """Gives a read-only view of an array."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def _host_function(op: HostCallOp) -> Callable[[list[Array]], Sequence[Array]]:
-    """What a host call runs: from its inputs' content to its outputs'. Raises PopulusError for a function that there is not."""
+    """Gives the function that a host call runs, from input arrays to output arrays. Raises PopulusError for an unknown
+    name.
+    """
     name = op.function.data
     if name == "check.close":
         return lambda arrays: host_check_close(op, arrays)
@@ -366,9 +377,9 @@ def _host_function(op: HostCallOp) -> Callable[[list[Array]], Sequence[Array]]:
 
 
 def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
-    """The host's data in the element type of the tiles.
+    """Converts the host's data to the tiles' element type.
 
-    Raises PopulusError for an integer that is not the same there, and for a finite number that is not finite there.
+    Raises PopulusError for an integer that the type cannot represent, and for a finite number that overflows.
     """
     if array.dtype == dtype:
         return array
@@ -382,6 +393,7 @@ def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
 def _declare(streams: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], op: Operation, name: str, value: SSAValue, host: Attribute) -> None:
     type = value.type
     assert isinstance(type, TensorType), type
-    found = type.shape, dtype_of(host)
-    if streams.setdefault(name, found) != found:
-        raise PopulusError(f"{where(op)}: stream '{name}' has two types, {streams[name]} and {found}; give one of them another name")
+    declared = type.shape, dtype_of(host)
+    if streams.setdefault(name, declared) != declared:
+        first = streams[name]
+        raise PopulusError(f"{where(op)}: stream '{name}' has two types, {first} and {declared}; give one of them another name")

@@ -1,4 +1,6 @@
-"""The `numpy` engine with spot checks: some vertices of each family are run by the rules of `strict` too, and compared."""
+"""The `numpy` engine with spot checks: random vertices of each family also run by the rules of `strict`, and are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,26 @@ from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.codelets.task import Run
+from populus.runtime.engine.checked_vertices import Connection, Result, Store, Vertices, execute_vertex, immutable
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import StepNode
-from populus.runtime.engine.strict import Connection, Result, Store, Vertices, execute_vertex, immutable, place
 from populus.runtime.engine.views import PlacedError
 
 Array = NDArray[Any]
 
 CONTRACTIONS = frozenset(("conv", "matmul"))
 TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-14}
-"""Of the largest element that the family wrote: what the order of a short sum, which BLAS chooses, may change. All else is exact."""
+"""Relative to the family's largest result: the error that BLAS's choice of the order of a short sum may cause. All else
+is exact.
+"""
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
 class SampledProgram(NumpyProgram):
-    """A graph that runs on the numpy engine, with `sample` random vertices of each family checked in each execute.
+    """A graph that runs on the numpy engine, and checks `sample` random vertices of each family in each execute.
 
-    Raises PopulusError, when run, for a vertex whose kernel breaks a rule of `strict`, or that gives something else alone.
+    Running raises PopulusError for a vertex that breaks a rule of `strict`, or whose result differs when it runs alone.
     """
 
     def __init__(self, graph: GraphOp, sample: int, seed: int = 0):
@@ -42,7 +46,7 @@ class SampledProgram(NumpyProgram):
         return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
 
     def _sampled(self, stage: Sequence[FamilyOp]) -> list[Run]:
-        """The runs of families that do not meet, between what draws vertices and what compares them."""
+        """Gives the calls of families that do not overlap: draw and run the sample, run the families, compare."""
         families = [self._vertices(family) for family in stage]
         expected: list[Result] = []
 
@@ -71,7 +75,7 @@ def _reader(family: Vertices) -> Callable[[int, tuple[int, ...], tuple[slice, ..
 
 
 def _tolerance(family: Vertices, vertex: int, dtype: np.dtype[Any]) -> float:
-    """TOLERANCE, or a quarter of what n terms of one sign may lose in the worst case: n eps."""
+    """Gives the larger of TOLERANCE and n eps / 4: a quarter of the worst-case error of a sum of n terms of one sign."""
     box = family.box(vertex)
     terms = math.prod(box[a][1] - box[a][0] for a in family.family.contracted)
     return max(TOLERANCE.get(dtype.name, 0), 0.25 * terms * EPSILON.get(dtype.name, 0))
@@ -79,12 +83,12 @@ def _tolerance(family: Vertices, vertex: int, dtype: np.dtype[Any]) -> float:
 
 def _compare(result: Result) -> None:
     c, family = result.connection, result.vertices
-    found = c.array[(*result.part, ...)]
-    if found.tobytes() == result.array.tobytes():
+    computed = c.array[(*result.part, ...)]
+    if computed.tobytes() == result.array.tobytes():
         return
-    name = family.family.codelet.data
-    tolerance = _tolerance(family, result.vertex, found.dtype) if name in CONTRACTIONS else 0.0
-    alone, whole = result.array.astype(np.float64), found.astype(np.float64)
+    codelet = family.family.codelet.data
+    tolerance = _tolerance(family, result.vertex, computed.dtype) if codelet in CONTRACTIONS else 0.0
+    alone, whole = result.array.astype(np.float64), computed.astype(np.float64)
     scale = float(np.max(np.abs(c.array[np.isfinite(c.array)]), initial=0)) if tolerance else 0.0
     close = np.isclose(alone, whole, rtol=0, atol=tolerance * scale, equal_nan=True) if tolerance else alone == whole
     if not tolerance:
@@ -92,6 +96,6 @@ def _compare(result: Result) -> None:
     if not close.all():
         worst = float(np.nanmax(np.abs(alone - whole)[~close], initial=0))
         raise PlacedError(
-            f"{place(family.family)}: {family.name(result.vertex)} alone gives other values than the numpy engine for "
-            f"{int((~close).sum())} elements of {c.variable} ({c.field.name}), by up to {worst:.3g}"
+            f"{family.place(result.vertex)} alone gives other values than the numpy engine for "
+            f"{int((~close).sum())} elements of {c.named}, by up to {worst:.3g}"
         )

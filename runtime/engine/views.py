@@ -1,4 +1,6 @@
-"""From the IR to arrays: parameters as Python values, views as arrays on a variable's memory, pieces of views for a box."""
+"""Views as NumPy arrays: parameters as Python values, strided arrays on a variable's memory, and the piece of a view for
+a box.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ Array = NDArray[Any]
 
 
 class PlacedError(PopulusError):
-    """A user's mistake whose message begins with its place already."""
+    """A PopulusError whose message already begins with its place."""
 
 
 def value_of(attribute: Attribute) -> Param:
-    """A parameter of a family as a Python value."""
+    """Converts a family's parameter to a Python value. Raises PopulusError for another kind of attribute."""
     match attribute:
         case IntegerAttr():
             return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
@@ -40,16 +42,16 @@ def value_of(attribute: Attribute) -> Param:
         case ArrayAttr():
             return tuple(value_of(a) for a in attribute.data)
         case _:
-            raise PopulusError(f"{attribute} is no parameter that a kernel understands; numbers, strings, lists and expressions are")
+            raise PopulusError(f"{attribute} is not a kernel parameter; numbers, strings, lists and expressions are")
 
 
 def params_of(params: DictionaryAttr) -> dict[str, Param]:
-    """A family's parameters as Python values."""
+    """Converts a family's parameters to Python values, by name."""
     return {name: value_of(attribute) for name, attribute in params.data.items()}
 
 
 def view_array(memory: Array, view: View) -> Array:
-    """What a view shows of a variable whose elements, in row-major order, are `memory`: [elements]."""
+    """Gives the array of a view on a variable's `memory`: [elements], row-major. No data is copied."""
     item = memory.itemsize
     if 0 in view.shape:
         return np.ndarray(view.shape, memory.dtype)
@@ -61,16 +63,16 @@ def view_array(memory: Array, view: View) -> Array:
 
 
 def slices_of(family: FamilyOp, field: Field, shape: tuple[int, ...], box: Box) -> tuple[tuple[slice, ...], tuple[tuple[int, int], ...]]:
-    """The part of a view of `shape` that a box touches, and how far the box hangs over it in each dimension.
+    """Gives the slices of a view of `shape` that a box accesses, and its overhang (before, after) in each dimension.
 
-    A window of a codelet that pads is all that lies between its ends; else a coefficient is a step.
-    Raises PlacedError for an access whose image is not evenly spaced.
+    For the inputs of a codelet that pads, a slice spans the whole window. Otherwise an access's coefficient is the
+    slice's step. Raises PlacedError for an access whose elements are not evenly spaced.
     """
     window = field.kind == "in" and family.declaration.padded
     slices: list[slice] = []
     pads: list[tuple[int, int]] = []
     for access, n in zip(field.access, shape):
-        first, end, before, behind = access.interval(n, box)
+        first, end, before, after = access.interval(n, box)
         step = 1
         if not window and not access.part and not access.whole and access.terms:
             step = step_of(access, box)
@@ -80,16 +82,16 @@ def slices_of(family: FamilyOp, field: Field, shape: tuple[int, ...], box: Box) 
                     f"see the operand through a reshape that gives each axis its own dimension"
                 )
         slices.append(slice(first, max(first, end), step))
-        pads.append((before, behind))
+        pads.append((before, after))
     return tuple(slices), tuple(pads)
 
 
 def step_of(access: Access, box: Box) -> int:
-    """The distance of neighbouring elements that a sum of axes touches in a box; 0 if it varies."""
+    """Gives the distance between neighbouring elements that an access touches in a box; 0 if it varies."""
     terms = sorted((c, box[a][1] - box[a][0]) for a, c in access.terms if box[a][1] - box[a][0] > 1)
     if not terms:
         return 1
-    step = span = terms[0][0]  # span: how far the finer axes reach without a gap
+    step = span = terms[0][0]  # span: the range that the finer axes cover without a gap
     for coefficient, n in terms:
         if coefficient % step or coefficient > span:
             return 0
@@ -98,9 +100,9 @@ def step_of(access: Access, box: Box) -> int:
 
 
 def piece_of(family: FamilyOp, field: Field, array: Array, box: Box, constant: bool) -> Piece:
-    """The piece of a field's view that a box touches; read-only if the field is an input."""
+    """Gives the piece of a field's view that a box accesses; it is read-only if the field is an input."""
     slices, pads = slices_of(family, field, array.shape, box)
-    part = array[(*slices, ...)]  # the dots keep what has no dimension an array
+    part = array[(*slices, ...)]  # the ellipsis keeps a result without dimensions an array
     if field.kind == "in" and part.flags.writeable:
         part = part.view()
         part.flags.writeable = False
@@ -108,5 +110,5 @@ def piece_of(family: FamilyOp, field: Field, array: Array, box: Box, constant: b
 
 
 def collapsed(family: FamilyOp) -> Domain:
-    """The family's space with its parallel axes in one part."""
+    """Gives the family's iteration space with each parallel axis in one part."""
     return family.space.collapse(family.contracted)
