@@ -20,13 +20,13 @@ class LeakyReluOp(UnaryOp):
     T: ClassVar = tensors("T", f16, f32, f64)
     x = operand_def(T)
     y = result_def(T)
-    alpha = number(0.01, low=-1, high=1)
+    alpha: float = number(0.01, low=-1, high=1)
 
     def forward(self, x: Expr) -> Expr:
-        return select(x, self.alpha.value.data * x, x >= 0)
+        return select(x, self.alpha * x, x >= 0)
 
     def backward(self, g: Expr, x: Expr, y: Expr) -> Expr:
-        return select(g, self.alpha.value.data * g, x >= 0)
+        return select(g, self.alpha * g, x >= 0)
 
 
 leaky_relu = function_of(LeakyReluOp)

@@ -74,8 +74,8 @@ def draw(seed: Words, distribution: str, a: float, b: float, stream: int, first:
 
 def _random(op: poprand.RandomOp, seed: Array) -> list[Array]:
     shape = ints(op.shape)
-    a, b = op.a.value.data, op.b.value.data
-    numbers = draw(seed, op.distribution.data, a, b, op.stream.value.data, 0, int(np.prod(shape)))
+    a, b = op.a, op.b
+    numbers = draw(seed, op.distribution.data, a, b, op.stream, 0, int(np.prod(shape)))
     return [numbers.reshape(shape).astype(dtype_of(op.element))]
 
 

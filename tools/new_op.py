@@ -30,10 +30,10 @@ class {title}Op(UnaryOp):
     T: ClassVar = tensors("T", f16, f32, f64)
     x = operand_def(T)
     y = result_def(T)
-    scale = number(1.0, low=-8, high=8)
+    scale: float = number(1.0, low=-8, high=8)
 
     def forward(self, x: Expr) -> Expr:
-        return self.scale.value.data * x
+        return self.scale * x
 
 
 {stem} = function_of({title}Op)

@@ -141,7 +141,8 @@ def call(function: str, *args: Like) -> Call:
 
 
 def lift(x: Like) -> Expr:
-    return x if isinstance(x, Expr) else Const(x)
+    """Makes an expression of a literal; one of a subclass of float or int becomes a plain float or int."""
+    return x if isinstance(x, Expr) else Const(x if isinstance(x, bool) else x.real)
 
 
 def select(a: Like, b: Like, condition: Like) -> Expr:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i1
-from xdsl.irdl import irdl_op_definition, prop_def
+from xdsl.dialects.builtin import f32
+from xdsl.irdl import irdl_op_definition
 
 from populus.dialects import expr
 from populus.dialects.expr import Expr, cast, clamp, maximum, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import BinaryOp, UnaryOp
+from populus.dialects.support.constraints import flag, number
 from populus.dialects.support.element_types import is_float
 
 
@@ -24,10 +25,10 @@ class CeluOp(UnaryOp):
     """`y = x where x >= 0, alpha (e^(x / alpha) - 1) elsewhere`. Source: ONNX Celu-12."""
 
     name = "popart.celu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    alpha = number(1.0)
 
     def forward(self, x: Expr) -> Expr:
-        alpha = self.alpha.value.data
+        alpha = self.alpha
         return select(x, alpha * expr.expm1(x / alpha), x >= 0)
 
 
@@ -39,13 +40,13 @@ class EluOp(UnaryOp):
     """
 
     name = "popart.elu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    alpha = number(1.0)
 
     def forward(self, x: Expr) -> Expr:
-        return select(x, self.alpha.value.data * expr.expm1(x), x >= 0)
+        return select(x, self.alpha * expr.expm1(x), x >= 0)
 
     def backward(self, g: Expr, x: Expr, y: Expr) -> Expr:
-        alpha = self.alpha.value.data
+        alpha = self.alpha
         return select(g, g * (y + alpha), (y if alpha > 0 else x) >= 0)
 
 
@@ -54,15 +55,15 @@ class GeluOp(UnaryOp):
     """`y = x/2 (1 + erf(x / sqrt(2)))`; with `tanh`, `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`. Source: ONNX Gelu-20."""
 
     name = "popart.gelu"
-    tanh = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    tanh = flag()
 
     def forward(self, x: Expr) -> Expr:
-        if self.tanh.value.data:
+        if self.tanh:
             return 0.5 * x * (1.0 + expr.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
         return 0.5 * x * (1.0 + expr.erf(x * math.sqrt(0.5)))
 
     def backward(self, g: Expr, x: Expr, y: Expr) -> Expr | list[Expr | None]:
-        if not self.tanh.value.data:
+        if not self.tanh:
             return calls.slopes(self.formula(), [calls.element(self.x)])
         # Beyond 16, 1 - t^2 is 0 in every float type, and an x^2 that overflows would make NaN of it.
         c, k = clamp(x, -16, 16), math.sqrt(2 / math.pi)
@@ -75,11 +76,11 @@ class HardSigmoidOp(UnaryOp):
     """`y = alpha x + beta, within 0 and 1`. Source: ONNX HardSigmoid-22."""
 
     name = "popart.hard_sigmoid"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(0.2, f32))
-    beta = prop_def(FloatAttr, default_value=FloatAttr(0.5, f32))
+    alpha = number(0.2)
+    beta = number(0.5)
 
     def forward(self, x: Expr) -> Expr:
-        return clamp(self.alpha.value.data * x + self.beta.value.data, 0, 1)
+        return clamp(self.alpha * x + self.beta, 0, 1)
 
 
 @irdl_op_definition
@@ -101,13 +102,13 @@ class LeakyReluOp(UnaryOp):
     """
 
     name = "popart.leaky_relu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(0.01, f32))
+    alpha = number(0.01)
 
     def forward(self, x: Expr) -> Expr:
-        return select(x, self.alpha.value.data * x, x >= 0)
+        return select(x, self.alpha * x, x >= 0)
 
     def backward(self, g: Expr, x: Expr, y: Expr) -> Expr:
-        alpha = self.alpha.value.data
+        alpha = self.alpha
         return select(g, alpha * g, (y if alpha > 0 else x) >= 0)
 
 
@@ -153,11 +154,11 @@ class SeluOp(UnaryOp):
     """`y = gamma x where x > 0, gamma alpha (e^x - 1) elsewhere`. Source: ONNX Selu-22."""
 
     name = "popart.selu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.6732632423543772, f32))
-    gamma = prop_def(FloatAttr, default_value=FloatAttr(1.0507009873554805, f32))
+    alpha = number(1.6732632423543772)
+    gamma = number(1.0507009873554805)
 
     def forward(self, x: Expr) -> Expr:
-        return self.gamma.value.data * select(x, self.alpha.value.data * expr.expm1(x), x > 0)
+        return self.gamma * select(x, self.alpha * expr.expm1(x), x > 0)
 
 
 @irdl_op_definition
@@ -165,11 +166,11 @@ class ShrinkOp(UnaryOp):
     """`y = x + bias where x < -lambd, x - bias where x > lambd, 0 between`. Source: ONNX Shrink-9."""
 
     name = "popart.shrink"
-    lambd = prop_def(FloatAttr, default_value=FloatAttr(0.5, f32))
-    bias = prop_def(FloatAttr, default_value=FloatAttr(0.0, f32))
+    lambd = number(0.5)
+    bias = number(0.0)
 
     def forward(self, x: Expr) -> Expr:
-        element, lambd, bias = calls.element(self.x), self.lambd.value.data, self.bias.value.data
+        element, lambd, bias = calls.element(self.x), self.lambd, self.bias
         v = x if is_float(element) else cast(x, f32)  # the limits need not be integers
         y = select(v + bias, select(v - bias, 0.0, v > lambd), v < -lambd)
         return y if is_float(element) else cast(y, element)
@@ -216,10 +217,10 @@ class SwishOp(UnaryOp):
     """`y = x / (1 + e^(-alpha x))`. Source: ONNX Swish-24."""
 
     name = "popart.swish"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    alpha = number(1.0)
 
     def forward(self, x: Expr) -> Expr:
-        alpha = self.alpha.value.data
+        alpha = self.alpha
         return x * expr.sigmoid(x if alpha == 1 else alpha * x)
 
 
@@ -238,7 +239,7 @@ class ThresholdedReluOp(UnaryOp):
     """`y = x where x > alpha, 0 elsewhere`. Source: ONNX ThresholdedRelu-22."""
 
     name = "popart.thresholded_relu"
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    alpha = number(1.0)
 
     def forward(self, x: Expr) -> Expr:
-        return select(x, 0.0, x > self.alpha.value.data)
+        return select(x, 0.0, x > self.alpha)

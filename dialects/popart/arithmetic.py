@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i1
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
@@ -10,6 +10,7 @@ from populus.dialects import expr
 from populus.dialects.expr import Expr, call, cast, equal, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, UnaryOp
+from populus.dialects.support.constraints import flag
 from populus.dialects.support.element_types import is_float
 
 
@@ -198,10 +199,10 @@ class ModOp(BinaryOp):
     """The remainder of a / b, with the sign of b; with `fmod`, the sign of a (C's fmod). Source: ONNX Mod-13."""
 
     name = "popart.mod"
-    fmod = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    fmod = flag()
 
     def forward(self, a: Expr, b: Expr) -> Expr:
         r = call("rem", a, b)
-        if self.fmod.value.data:
+        if self.fmod:
             return r
         return select(r + b, r, ~equal(r, 0) & call("xor", r < 0, b < 0))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import FloatAttr, TensorType, f32
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.expr import Arg
@@ -16,6 +16,7 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.matmul import product, transposed
 from populus.dialects.popnn import SoftmaxOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import number
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 
@@ -33,7 +34,7 @@ class AttentionOp(PopartOp):
     k = operand_def(TensorType)
     v = operand_def(TensorType)
     mask = opt_operand_def(TensorType)
-    scale = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    scale = number(1.0)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
@@ -50,7 +51,7 @@ class AttentionOp(PopartOp):
 
     def _weights(self, b: Builder) -> SSAValue:
         """The softmax. The smaller of q and the scores is scaled."""
-        q, scale, shape = self.q, self.scale.value.data, calls.shape(self.q)
+        q, scale, shape = self.q, self.scale, calls.shape(self.q)
         early = shape[-1] <= calls.shape(self.k)[-2]
         if scale != 1 and early:
             q = calls.map(b, Arg(1) * scale, q)
@@ -66,7 +67,7 @@ class AttentionOp(PopartOp):
         return [product(b, self._weights(b), self.v)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        g, scale = grads[0], self.scale.value.data
+        g, scale = grads[0], self.scale
         p = self._weights(b)
         dp = product(b, g, transposed(b, self.v))
         along = len(calls.shape(p)) - 1

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import BaseAttr, VarConstraint, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -32,6 +32,7 @@ from populus.dialects import expr
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import calls
 from populus.dialects.support import shapes, user_op_errors
+from populus.dialects.support.constraints import flag
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.tensor_op import Plain, TensorOp, ints
@@ -179,7 +180,7 @@ class ReduceOp(PopartOp):
 
     x = operand_def(TensorType)
     axes = prop_def(DenseArrayBase.constr(i64))
-    keep = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    keep = flag()
     y = result_def(TensorType)
 
     @property
@@ -206,7 +207,7 @@ class ReduceOp(PopartOp):
     def infer(self) -> Sequence[TensorType[Attribute]]:
         element = element_type_of(self.x.type)
         reduced = expr.infer(self.before(Arg(1)), [element])
-        shape = shapes.reduced(shape_of(self.x.type), self.dims(), bool(self.keep.value.data))
+        shape = shapes.reduced(shape_of(self.x.type), self.dims(), self.keep)
         return [tensor(shape, expr.infer(self.after(Arg(1)), [reduced]))]
 
     def reduced(self, b: Builder) -> SSAValue:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -17,6 +17,7 @@ from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplin import ConvolutionOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 from populus.dialects.support.tensor_op import HIGH_VALUE, ints
@@ -33,7 +34,7 @@ class _ConvolvingOp(PopartOp):
     strides = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
-    group = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64))
+    group = whole(1)
     y = result_def(TensorType)
 
     def _check(self, channels: int) -> int:
@@ -122,7 +123,7 @@ class ConvOp(_ConvolvingOp):
     name = "popart.conv"
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        x, w, group = shape_of(self.x.type), shape_of(self.w.type), self.group.value.data
+        x, w, group = shape_of(self.x.type), shape_of(self.w.type), self.group
         self._check(w[0] if w else 0)
         if group < 1 or x[1] != w[1] * group:
             raise ShapeError(f"w has {w[1]} input channels, x has {x[1]}; group = {group} needs {group} times as many")
@@ -132,12 +133,12 @@ class ConvOp(_ConvolvingOp):
         return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        strides, dilations, group = ints(self.strides), ints(self.dilations), self.group.value.data
+        strides, dilations, group = ints(self.strides), ints(self.dilations), self.group
         return [self._biased(b, convolution(b, self.x, self.w, strides, self._pads(), dilations, group))]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         g, (x, w) = grads[0], (calls.shape(self.x), calls.shape(self.w))
-        strides, dilations, pads, group = ints(self.strides), ints(self.dilations), self._pads(), self.group.value.data
+        strides, dilations, pads, group = ints(self.strides), ints(self.dilations), self._pads(), self.group
         plain = [shapes.transposed_window(o, k, s, d, *p, 0) for o, k, s, d, p in zip(calls.shape(g)[2:], w[2:], strides, dilations, pads)]
         dx = ConvTransposeOp(
             g,
@@ -164,7 +165,7 @@ class ConvTransposeOp(_ConvolvingOp):
     output_padding = prop_def(DenseArrayBase.constr(i64))
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        x, w, group = shape_of(self.x.type), shape_of(self.w.type), self.group.value.data
+        x, w, group = shape_of(self.x.type), shape_of(self.w.type), self.group
         channels = math.prod(w[1:2]) * group
         spatial = self._check(channels)
         if x[1] != w[0] or group < 1 or x[1] % group:
@@ -180,7 +181,7 @@ class ConvTransposeOp(_ConvolvingOp):
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         # Strides put zeros between the elements of x; over these runs the kernel, turned round.
-        strides, dilations, group = ints(self.strides), ints(self.dilations), self.group.value.data
+        strides, dilations, group = ints(self.strides), ints(self.dilations), self.group
         inputs, out, *kernel = calls.shape(self.w)
         reach = [(k - 1) * d for k, d in zip(kernel, dilations)]
         lower = [r - p for r, (p, _) in zip(reach, self._pads())]
@@ -195,7 +196,7 @@ class ConvTransposeOp(_ConvolvingOp):
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         g, (x, w) = grads[0], (calls.shape(self.x), calls.shape(self.w))
-        strides, dilations, pads, group = ints(self.strides), ints(self.dilations), self._pads(), self.group.value.data
+        strides, dilations, pads, group = ints(self.strides), ints(self.dilations), self._pads(), self.group
         dx = ConvOp(g, self.w, strides=strides, pads=ints(self.pads), dilations=dilations, group=group)
         # An output padding of a stride or more makes room for windows that x has no elements for.
         dx = calls.slice(b, calls.insert(b, dx), (0,) * len(x), x)

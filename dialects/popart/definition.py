@@ -30,6 +30,7 @@ from xdsl.irdl.operations import OptionalDef
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.dialects.support.attribute_values import TypedConstraint
 from populus.dialects.support.constraints import OneOf, TensorOf, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import once
@@ -262,16 +263,13 @@ def _operand(name: str, definition: Any) -> Operand:
 
 def _property(name: str, definition: Any) -> Property:
     constraint, default = cast(AttrConstraint, definition.constr), cast("Attribute | None", definition.default_value)
-    match constraint:
-        case Within():
-            kind = "float"
-        case WholeWithin():
-            kind = "int"
-        case OneOf():
-            kind = "string"
-        case _:
-            kinds = [k for k, sample in _SAMPLES.items() if constraint.verifies(sample)]
-            if kinds == ["bool", "int"]:  # any IntegerAttr
-                kinds = ["int"]
-            kind = kinds[0] if len(kinds) == 1 else "any"
+    kind = constraint.KIND if isinstance(constraint, TypedConstraint) else _kind_accepted(constraint)
     return Property(name, kind, constraint, default, isinstance(definition, OptionalDef))
+
+
+def _kind_accepted(constraint: AttrConstraint) -> str:
+    """Gives the one kind that a constraint of xDSL's own accepts (`prop_def(FloatAttr)`); `any` if there are several or none."""
+    kinds = [k for k, sample in _SAMPLES.items() if constraint.verifies(sample)]
+    if kinds == ["bool", "int"]:  # any IntegerAttr
+        return "int"
+    return kinds[0] if len(kinds) == 1 else "any"

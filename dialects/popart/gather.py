@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -21,6 +21,7 @@ from populus.dialects.popart.matmul import product
 from populus.dialects.popops import IotaOp, MultiSliceOp, MultiUpdateOp
 from populus.dialects.popops.indexed import ordered, updated
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
 from populus.dialects.support.tensor_op import HIGH_VALUE
@@ -33,19 +34,19 @@ class GatherOp(PopartOp):
     name = "popart.gather"
     x = operand_def(TensorType)
     indices = operand_def(TensorType)
-    axis = prop_def(IntegerAttr)
+    axis = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
-        axis = self.axis.value.data
+        axis = self.axis
         shapes.front(axis, len(shape))
         if not is_integer(element_type_of(self.indices.type)):
             raise VerifyException(f"the indices are {self.indices.type}, not integers")
         return [tensor((*shape[:axis], *shape_of(self.indices.type), *shape[axis + 1 :]), element_type_of(self.x.type))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        axis = self.axis.value.data
+        axis = self.axis
         n = calls.shape(self.x)[axis]
         known = constant_value(self.indices)
         if known is None:
@@ -63,7 +64,7 @@ class GatherOp(PopartOp):
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # Row i of dx is the sum of the rows of g whose index is i: a product with the matrix of "index j is i".
-        axis, shape = self.axis.value.data, calls.shape(self.x)
+        axis, shape = self.axis, calls.shape(self.x)
         n, picked = shape[axis], math.prod(calls.shape(self.indices))
         numbers = calls.reshape(b, calls.insert(b, IotaOp(count=n, start=0, step=1, element=calls.element(self.indices))), (n, 1))
         same = expr.equal(Arg(1), Arg(2))
@@ -158,12 +159,12 @@ class TopKOp(PopartOp):
 
     name = "popart.top_k"
     x = operand_def(TensorType)
-    k = prop_def(IntegerAttr)
-    largest = prop_def(IntegerAttr.constr(i1))
+    k = whole()
+    largest = flag(None)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        return [ordered(self.x.type, self.k.value.data)]
+        return [ordered(self.x.type, self.k)]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.insert(b, popops.TopKOp(self.x, k=self.k, largest=self.largest))]

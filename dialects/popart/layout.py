@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.parser import AttrParser
@@ -22,6 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import Examples, PopartOp
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
 if TYPE_CHECKING:
@@ -137,11 +138,11 @@ class UnpackOp(PopartOp):
     EXAMPLES: ClassVar[Examples] = [([(2, 2, 3, 8)], {"layout": LayoutAttr(NCHW8C), "extent": 11})]
     x = operand_def(TensorType)
     layout = prop_def(LayoutAttr, default_value=LayoutAttr(NCHW8C))
-    extent = prop_def(IntegerAttr)
+    extent = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        shape, layout, extent = shape_of(self.x.type), self.layout.data, self.extent.value.data
+        shape, layout, extent = shape_of(self.x.type), self.layout.data, self.extent
         if not layout.block:
             return [tensor(shape, element_type_of(self.x.type))]
         d = layout.dim
@@ -159,7 +160,7 @@ class UnpackOp(PopartOp):
         d, last = layout.dim, len(shape) - 1
         x = calls.transpose(b, self.x, [*range(d + 1), last, *range(d + 1, last)])
         x = calls.reshape(b, x, (*shape[:d], shape[d] * layout.block, *shape[d + 1 : last]))
-        return [calls.slice_dim(b, x, d, 0, self.extent.value.data)]
+        return [calls.slice_dim(b, x, d, 0, self.extent)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         return [calls.insert(b, PackOp(grads[0], layout=self.layout))]

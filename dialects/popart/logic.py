@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i1
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+from xdsl.dialects.builtin import TensorType
+from xdsl.irdl import irdl_op_definition, operand_def
 
 from populus.dialects import expr
 from populus.dialects.expr import Expr, call, equal, select
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, UnaryOp
+from populus.dialects.support.constraints import flag
 
 
 @irdl_op_definition
@@ -49,11 +50,11 @@ class IsInfOp(ElementwiseOp):
 
     name = "popart.is_inf"
     x = operand_def(TensorType)
-    detect_negative = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(1, i1))
-    detect_positive = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(1, i1))
+    detect_negative = flag(True)
+    detect_positive = flag(True)
 
     def forward(self, x: Expr) -> Expr:
-        match bool(self.detect_negative.value.data), bool(self.detect_positive.value.data):
+        match bool(self.detect_negative), bool(self.detect_positive):
             case True, True:
                 return expr.isinf(x)
             case True, False:
@@ -179,10 +180,10 @@ class BitShiftOp(BinaryOp):
     """a shifted by b bits, towards the high end where `left`; 0 from b = width on. Source: ONNX BitShift-11."""
 
     name = "popart.bit_shift"
-    left = prop_def(IntegerAttr.constr(i1))
+    left = flag(None)
 
     def forward(self, a: Expr, b: Expr) -> Expr:
-        return call("shift_left" if self.left.value.data else "shift_right", a, b)
+        return call("shift_left" if self.left else "shift_right", a, b)
 
 
 @irdl_op_definition

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, popnn
@@ -19,6 +19,7 @@ from populus.dialects.popart import calls
 from populus.dialects.popart.base import BinaryOp, PopartOp
 from populus.dialects.popops import IotaOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 
@@ -34,12 +35,12 @@ class CrossEntropyOp(PopartOp):
     name = "train.cross_entropy"
     x = operand_def(TensorType)
     labels = operand_def(TensorType)
-    axis = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64))
+    axis = whole(1)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape, element = shape_of(self.x.type), element_type_of(self.x.type)
-        axis = self.axis.value.data
+        axis = self.axis
         shapes.front(axis, len(shape))
         if not is_float(element) or not is_integer(element_type_of(self.labels.type)):
             raise VerifyException(f"x is {self.x.type} and the labels {self.labels.type}; floats and integers are expected")
@@ -53,12 +54,12 @@ class CrossEntropyOp(PopartOp):
         return calls.insert(b, popnn.SoftmaxOp(calls.transpose(b, self.x, self._order()), log=log))
 
     def _order(self) -> list[int]:
-        axis, rank = self.axis.value.data, len(calls.shape(self.x))
+        axis, rank = self.axis, len(calls.shape(self.x))
         return [*(d for d in range(rank) if d != axis), axis]
 
     def _classes(self, b: Builder) -> tuple[SSAValue, SSAValue]:
         """The numbers of the classes, and the labels beside them."""
-        n = calls.shape(self.x)[self.axis.value.data]
+        n = calls.shape(self.x)[self.axis]
         numbers = calls.insert(b, IotaOp(count=n, start=0, step=1, element=calls.element(self.labels)))
         return numbers, calls.reshape(b, self.labels, (*calls.shape(self.labels), 1))
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f32, i1
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.expr import Arg
@@ -17,6 +17,7 @@ from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplin import MatMulOp as GroupedMatMulOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import flag, number
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 from populus.dialects.support.tensor_op import HIGH_VALUE
@@ -119,18 +120,18 @@ class GemmOp(PopartOp):
     a = operand_def(TensorType)
     b = operand_def(TensorType)
     c = opt_operand_def(TensorType)
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
-    beta = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
-    trans_a = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
-    trans_b = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    alpha = number(1.0)
+    beta = number(1.0)
+    trans_a = flag()
+    trans_b = flag()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         a, b = shape_of(self.a.type), shape_of(self.b.type)
         if len(a) != 2 or len(b) != 2:
             raise ShapeError(f"{shapes.text(a)} times {shapes.text(b)}; two matrices are expected")
-        m, k = reversed(a) if self.trans_a.value.data else a
-        k_, n = reversed(b) if self.trans_b.value.data else b
+        m, k = reversed(a) if self.trans_a else a
+        k_, n = reversed(b) if self.trans_b else b
         if k != k_:
             raise ShapeError(f"a sums over {k} elements, b over {k_}")
         _agree(self.a, self.b)
@@ -142,12 +143,12 @@ class GemmOp(PopartOp):
 
     def _factors(self, b: Builder) -> tuple[SSAValue, SSAValue]:
         return (
-            transposed(b, self.a) if self.trans_a.value.data else self.a,
-            transposed(b, self.b) if self.trans_b.value.data else self.b,
+            transposed(b, self.a) if self.trans_a else self.a,
+            transposed(b, self.b) if self.trans_b else self.b,
         )
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        alpha, beta = self.alpha.value.data, self.beta.value.data
+        alpha, beta = self.alpha, self.beta
         y = product(b, *self._factors(b))
         scaled = Arg(1) if alpha == 1 else Arg(1) * alpha
         if self.c is None or beta == 0:
@@ -155,13 +156,13 @@ class GemmOp(PopartOp):
         return [calls.map(b, scaled + (Arg(2) if beta == 1 else Arg(2) * beta), y, self.c)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        alpha, beta = self.alpha.value.data, self.beta.value.data
+        alpha, beta = self.alpha, self.beta
         g = grads[0] if alpha == 1 else calls.map(b, Arg(1) * alpha, grads[0])
         left, right = self._factors(b)
         da, db = product(b, g, transposed(b, right)), product(b, transposed(b, left), g)
         results: list[SSAValue | None] = [
-            transposed(b, da) if self.trans_a.value.data else da,
-            transposed(b, db) if self.trans_b.value.data else db,
+            transposed(b, da) if self.trans_a else da,
+            transposed(b, db) if self.trans_b else db,
         ]
         if self.c is not None:
             dc = calls.sum_to(b, grads[0], calls.shape(self.c))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, bf16, f16, f32, i64
+from xdsl.dialects.builtin import TensorType, bf16, f16, f32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import constant, constant_value
@@ -18,6 +18,7 @@ from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popnn import WhitenOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import number, whole
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 from populus.dialects.support.tensor_op import HIGH_VALUE
@@ -61,7 +62,7 @@ class BatchNormOp(PopartOp):
     bias = operand_def(TensorType)
     mean = operand_def(TensorType)
     variance = operand_def(TensorType)
-    epsilon = prop_def(FloatAttr, default_value=FloatAttr(1e-5, f32))
+    epsilon = number(1e-5)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
@@ -74,7 +75,7 @@ class BatchNormOp(PopartOp):
         x, scale, bias, mean, variance = (
             Arg(i) if calls.element(o) == wide else cast(Arg(i), wide) for i, o in enumerate(self.operands, 1)
         )
-        y = (x - mean) * (scale / sqrt(variance + self.epsilon.value.data)) + bias
+        y = (x - mean) * (scale / sqrt(variance + self.epsilon)) + bias
         return y if wide == element else cast(y, element)
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
@@ -82,7 +83,7 @@ class BatchNormOp(PopartOp):
         known = [constant_value(o) for o in self.operands[1:]]
         if all(k is not None for k in known):
             scale, bias, mean, variance = (k.astype("float64") for k in known if k is not None)
-            s = scale / (variance + self.epsilon.value.data) ** 0.5
+            s = scale / (variance + self.epsilon) ** 0.5
             dtype = dtype_of(calls.element(self.x))
             factors = [per_channel(b, b.insert(constant(v.astype(dtype))).result, rank) for v in (s, bias - mean * s)]
             return [calls.map(b, Arg(1) * Arg(2) + Arg(3), self.x, *factors)]
@@ -103,7 +104,7 @@ class _WhiteningOp(PopartOp):
     x = operand_def(TensorType)
     scale = operand_def(TensorType)
     bias = opt_operand_def(TensorType)
-    epsilon = prop_def(FloatAttr, default_value=FloatAttr(1e-5, f32))
+    epsilon = number(1e-5)
     y = result_def(TensorType)
 
     def row(self) -> int:
@@ -148,7 +149,7 @@ class _WhiteningOp(PopartOp):
         variance = mean((Arg(1) - Arg(2)) * (Arg(1) - Arg(2)), x, mean(Arg(1), x))
         dx = calls.map(
             b,
-            rsqrt(Arg(5) + self.epsilon.value.data) * (Arg(1) - Arg(2) - Arg(3) * Arg(4)),
+            rsqrt(Arg(5) + self.epsilon) * (Arg(1) - Arg(2) - Arg(3) * Arg(4)),
             h,
             mean(Arg(1), h),
             w,
@@ -184,17 +185,17 @@ class GroupNormOp(_WhiteningOp):
     """
 
     name = "popart.group_norm"
-    groups = prop_def(IntegerAttr, default_value=IntegerAttr(1, i64))
+    groups = whole(1)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         _channels(self, self.x, self.operands[1:])
-        channels, groups = shape_of(self.x.type)[1], self.groups.value.data
+        channels, groups = shape_of(self.x.type)[1], self.groups
         if groups < 1 or channels % groups:
             raise ShapeError(f"{channels} channels do not divide into {groups} groups")
         return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
 
     def row(self) -> int:
-        return math.prod(calls.shape(self.x)[1:]) // self.groups.value.data
+        return math.prod(calls.shape(self.x)[1:]) // self.groups
 
 
 @irdl_op_definition
@@ -205,11 +206,11 @@ class LayerNormOp(_WhiteningOp):
     """
 
     name = "popart.layer_norm"
-    axis = prop_def(IntegerAttr)
+    axis = whole()
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
-        shapes.front(self.axis.value.data, len(shape))
+        shapes.front(self.axis, len(shape))
         for o in self.operands[1:]:
             if shapes.broadcast(shape_of(o.type), shape) != shape:
                 raise ShapeError(f"{shapes.text(shape_of(o.type))} does not stretch to {shapes.text(shape)}")
@@ -217,7 +218,7 @@ class LayerNormOp(_WhiteningOp):
         return [tensor(shape, element_type_of(self.x.type))]
 
     def row(self) -> int:
-        return math.prod(calls.shape(self.x)[self.axis.value.data :])
+        return math.prod(calls.shape(self.x)[self.axis :])
 
     def factors(self, b: Builder) -> list[SSAValue]:
         return list(self.operands[1:])
@@ -233,13 +234,13 @@ class RmsNormOp(PopartOp):
     name = "popart.rms_norm"
     x = operand_def(TensorType)
     scale = operand_def(TensorType)
-    axis = prop_def(IntegerAttr)
-    epsilon = prop_def(FloatAttr, default_value=FloatAttr(1e-5, f32))
+    axis = whole()
+    epsilon = number(1e-5)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape = shape_of(self.x.type)
-        shapes.front(self.axis.value.data, len(shape))
+        shapes.front(self.axis, len(shape))
         if shapes.broadcast(shape_of(self.scale.type), shape) != shape:
             raise ShapeError(f"{shapes.text(shape_of(self.scale.type))} does not stretch to {shapes.text(shape)}")
         _floats(self)
@@ -247,11 +248,11 @@ class RmsNormOp(PopartOp):
 
     def _root(self, b: Builder) -> tuple[SSAValue, int]:
         """`mean of x^2 + epsilon` in f32 or wider, with 1 in place of the dimensions that it is over; and how many elements are."""
-        shape, axis, element = calls.shape(self.x), self.axis.value.data, calls.element(self.x)
+        shape, axis, element = calls.shape(self.x), self.axis, calls.element(self.x)
         dims, count = range(axis, len(shape)), math.prod(shape[axis:])
         wide = self.x if element == self._wide() else calls.map(b, cast(Arg(1), self._wide()), self.x)
         squares = calls.reduce(b, "square_add", wide, dims)
-        mean = calls.map(b, Arg(1) / count + self.epsilon.value.data, squares)
+        mean = calls.map(b, Arg(1) / count + self.epsilon, squares)
         return calls.reshape(b, mean, shapes.reduced(shape, dims, keep=True)), count
 
     def _wide(self) -> Attribute:
@@ -271,7 +272,7 @@ class RmsNormOp(PopartOp):
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # With r = 1 / sqrt(mean of x^2 + epsilon) and h = g scale: dx = r h - x r^3 mean(h x).
-        g, shape, axis, wide = grads[0], calls.shape(self.x), self.axis.value.data, self._wide()
+        g, shape, axis, wide = grads[0], calls.shape(self.x), self.axis, self._wide()
         root, count = self._root(b)
 
         def widened(i: int, value: SSAValue) -> Expr:

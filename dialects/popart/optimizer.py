@@ -16,15 +16,16 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, TensorType, bf16, f16, f32, i1
+from xdsl.dialects.builtin import TensorType, bf16, f16, f32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
 from populus.dialects.expr import Arg, Expr, cast, equal, maximum, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.support.constraints import flag
 from populus.dialects.support.element_types import is_float, shape_of, tensor
 from populus.dialects.support.tensor_op import HIGH_VALUE
 
@@ -142,7 +143,7 @@ class MomentumOp(OptimizerOp):
     decay = operand_def(TensorType)
     momentum = operand_def(TensorType)
     damping = operand_def(TensorType)
-    nesterov = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    nesterov = flag()
     new_weight = result_def(TensorType)
     new_velocity = result_def(TensorType)
     new_step = result_def(TensorType)
@@ -151,7 +152,7 @@ class MomentumOp(OptimizerOp):
         d = decayed(b, g, w, self.decay)
         first = mapped(b, lambda t: equal(t, 0.0), self.step)
         v = mapped(b, lambda v, d, m, p, f: select(d, m * v + (1 - p) * d, f), self.velocity, d, self.momentum, self.damping, first)
-        if self.nesterov.value.data:
+        if self.nesterov:
             weight = mapped(b, lambda w, d, v, m, r: w - r * (d + m * v), w, d, v, self.momentum, self.rate)
         else:
             weight = mapped(b, lambda w, v, r: w - r * v, w, v, self.rate)
@@ -267,7 +268,7 @@ class RmsPropOp(OptimizerOp):
     rest = operand_def(TensorType)
     epsilon = operand_def(TensorType)
     momentum = operand_def(TensorType)
-    centered = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    centered = flag()
     new_weight = result_def(TensorType)
     new_square = result_def(TensorType)
     new_mean = result_def(TensorType)
@@ -277,7 +278,7 @@ class RmsPropOp(OptimizerOp):
         d = decayed(b, g, w, self.decay)
         v, a = averaged_square(b, self.square, d, self.rest), self.mean
         spread = v
-        if self.centered.value.data:
+        if self.centered:
             a = averaged(b, self.mean, d, self.rest)
             spread = mapped(b, lambda v, a: v - a * a, v, a)
         n = mapped(b, lambda n, d, s, e, k: k * n + d / (expr.sqrt(s) + e), self.velocity, d, spread, self.epsilon, self.momentum)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType, f32, i1, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -19,6 +19,7 @@ from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popnn import PoolOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import flag, number, whole
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 from populus.dialects.support.tensor_op import HIGH_VALUE, ints
@@ -32,13 +33,13 @@ class _WindowOp(PopartOp):
     strides = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
-    ceil = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    ceil = flag()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         x = shape_of(self.x.type)
         lists = (ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations))
-        return [tensor((*x[:2], *shapes.windows(x, *lists, ceil=bool(self.ceil.value.data))), element_type_of(self.x.type))]
+        return [tensor((*x[:2], *shapes.windows(x, *lists, ceil=self.ceil)), element_type_of(self.x.type))]
 
     def _pool(self, b: Builder, kind: str, count_padding: bool = False) -> list[SSAValue]:
         """The library's pooling of x by this op's windows."""
@@ -111,10 +112,10 @@ class AveragePoolOp(_WindowOp):
     """
 
     name = "popart.average_pool"
-    count_padding = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    count_padding = flag()
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        return self._pool(b, "average", bool(self.count_padding.value.data))
+        return self._pool(b, "average", self.count_padding)
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # Each element of x gets a share of each window that it is in: a sum over windows, which again is a pooling.
@@ -122,7 +123,7 @@ class AveragePoolOp(_WindowOp):
 
         shares = np.ones((), np.float64)
         for d, (n, windows) in enumerate(zip(calls.shape(self.x)[2:], calls.shape(self.y)[2:])):
-            before, behind = self._pads()[d] if self.count_padding.value.data else (0, 0)
+            before, behind = self._pads()[d] if self.count_padding else (0, 0)
             starts = np.arange(windows) * ints(self.strides)[d] - self._pads()[d][0]
             touched = starts[:, None] + np.arange(ints(self.kernel)[d]) * ints(self.dilations)[d]
             shares = shares[..., None] * ((touched >= -before) & (touched < n + behind)).sum(1)
@@ -152,23 +153,23 @@ class LrnOp(PopartOp):
 
     name = "popart.lrn"
     x = operand_def(TensorType)
-    size = prop_def(IntegerAttr)
-    alpha = prop_def(FloatAttr, default_value=FloatAttr(0.0001, f32))
-    beta = prop_def(FloatAttr, default_value=FloatAttr(0.75, f32))
-    bias = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
+    size = whole()
+    alpha = number(0.0001)
+    beta = number(0.75)
+    bias = number(1.0)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape, element = shape_of(self.x.type), element_type_of(self.x.type)
         if len(shape) < 2 or not is_float(element):
             raise VerifyException(f"x is {self.x.type}; floats with batch and channels are expected")
-        if self.size.value.data < 1:
-            raise ShapeError(f"size = {self.size.value.data} channels; at least 1 is expected")
+        if self.size < 1:
+            raise ShapeError(f"size = {self.size} channels; at least 1 is expected")
         return [tensor(shape, element)]
 
     def _neighbours(self, b: Builder, x: SSAValue, before: int, kind: str) -> SSAValue:
         """Sums (of squares) of x over `size` channels, from `before` before each."""
-        shape, size = calls.shape(x), self.size.value.data
+        shape, size = calls.shape(x), self.size
         flat = calls.reshape(b, x, (shape[0], 1, shape[1], math.prod(shape[2:])))
         pads = (before, 0, size - 1 - before, 0)
         return calls.reshape(
@@ -177,16 +178,16 @@ class LrnOp(PopartOp):
 
     def _scale(self, b: Builder) -> SSAValue:
         """The sums of squares."""
-        return self._neighbours(b, self.x, (self.size.value.data - 1) // 2, "square_sum")
+        return self._neighbours(b, self.x, (self.size - 1) // 2, "square_sum")
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        x, u = Arg(1), self.bias.value.data + self.alpha.value.data / self.size.value.data * Arg(2)
-        return [calls.map(b, x * call("pow", u, -self.beta.value.data), self.x, self._scale(b))]
+        x, u = Arg(1), self.bias + self.alpha / self.size * Arg(2)
+        return [calls.map(b, x * call("pow", u, -self.beta), self.x, self._scale(b))]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        size, beta, alpha = self.size.value.data, self.beta.value.data, self.alpha.value.data / self.size.value.data
+        size, beta, alpha = self.size, self.beta, self.alpha / self.size
         s = self._scale(b)
-        x, g, u = Arg(1), Arg(2), self.bias.value.data + alpha * Arg(3)
+        x, g, u = Arg(1), Arg(2), self.bias + alpha * Arg(3)
         t = calls.map(b, g * x * call("pow", u, Const(-beta - 1)), self.x, grads[0], s)
         # c is a neighbour of those that it is on the other side of.
         around = self._neighbours(b, t, size - 1 - (size - 1) // 2, "sum")

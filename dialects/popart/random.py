@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, i64
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from populus.dialects import poprand
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.support.constraints import number, whole
 from populus.dialects.support.tensor_op import ints
 
 
@@ -28,9 +29,9 @@ class RandomOp(PopartOp):
     SEED: ClassVar[int | None] = 0
     seed = operand_def(TensorType)
     distribution = prop_def(StringAttr)
-    a = prop_def(FloatAttr, default_value=FloatAttr(0.0, f32))
-    b = prop_def(FloatAttr, default_value=FloatAttr(1.0, f32))
-    stream = prop_def(IntegerAttr, default_value=IntegerAttr(0, i64))
+    a = number(0.0)
+    b = number(1.0)
+    stream = whole(0)
     shape = prop_def(DenseArrayBase.constr(i64))
     element = prop_def(Attribute, default_value=f32)
     y = result_def(TensorType)

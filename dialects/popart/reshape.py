@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
@@ -14,6 +14,7 @@ from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 from populus.dialects.support.tensor_op import ints
@@ -93,20 +94,20 @@ class ConcatOp(PopartOp):
 
     name = "popart.concat"
     parts = var_operand_def(TensorType)
-    axis = prop_def(IntegerAttr)
+    axis = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        shape = shapes.concatenated([shape_of(o.type) for o in self.operands], self.axis.value.data)
+        shape = shapes.concatenated([shape_of(o.type) for o in self.operands], self.axis)
         if len(elements := {element_type_of(o.type) for o in self.operands}) > 1:
             raise VerifyException(f"the operands' element types differ: {', '.join(sorted(map(str, elements)))}")
         return [tensor(shape, elements.pop())]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        return [calls.concat(b, self.operands, self.axis.value.data)]
+        return [calls.concat(b, self.operands, self.axis)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        axis, at = self.axis.value.data, 0
+        axis, at = self.axis, 0
         results: list[SSAValue | None] = []
         for part in self.operands:
             size = calls.shape(part)[axis]

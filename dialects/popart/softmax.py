@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, popnn
@@ -15,17 +15,18 @@ from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
 
 
 class _AxisOp(PopartOp):
     x = operand_def(TensorType)
-    axis = prop_def(IntegerAttr)
+    axis = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         shape, element = shape_of(self.x.type), element_type_of(self.x.type)
-        shapes.front(self.axis.value.data, len(shape))
+        shapes.front(self.axis, len(shape))
         if not is_float(element):
             raise VerifyException(f"x is {self.x.type}; floats are expected")
         return [tensor(shape, element)]
@@ -34,14 +35,14 @@ class _AxisOp(PopartOp):
         return ((0, 0),)
 
     def _rows(self, b: Builder, log: bool) -> SSAValue:
-        axis, rank = self.axis.value.data, len(calls.shape(self.x))
+        axis, rank = self.axis, len(calls.shape(self.x))
         swapped = [d for d in range(rank) if d != axis] + [axis]
         y = calls.insert(b, popnn.SoftmaxOp(calls.transpose(b, self.x, swapped), log=log))
         return calls.transpose(b, y, [swapped.index(d) for d in range(rank)])
 
     def _sum(self, b: Builder, x: SSAValue) -> SSAValue:
         """Along `axis`, which stays as 1."""
-        axis, shape = self.axis.value.data, calls.shape(x)
+        axis, shape = self.axis, calls.shape(x)
         return calls.reshape(b, calls.reduce(b, "add", x, [axis]), shapes.reduced(shape, [axis], keep=True))
 
 

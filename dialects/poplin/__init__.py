@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
 from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp, ints
@@ -58,11 +59,11 @@ class ConvolutionOp(TensorOp):
     strides = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
-    groups = prop_def(IntegerAttr)
+    groups = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        x, w, groups = shape_of(self.x.type), shape_of(self.w.type), self.groups.value.data
+        x, w, groups = shape_of(self.x.type), shape_of(self.w.type), self.groups
         if len(w) != len(x):
             raise ShapeError(f"x {shapes.text(x)} and w {shapes.text(w)} do not agree on the number of spatial dimensions")
         windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import flag, number
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
 from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp, ints
 
@@ -33,8 +34,8 @@ class PoolOp(TensorOp):
     strides = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
-    ceil = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
-    count_padding = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    ceil = flag()
+    count_padding = flag()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
@@ -42,7 +43,7 @@ class PoolOp(TensorOp):
             raise VerifyException(f"'{self.kind.data}' is not one of {', '.join(POOLINGS)}")
         x = shape_of(self.x.type)
         lists = (ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations))
-        windows = shapes.windows(x, *lists, ceil=bool(self.ceil.value.data))
+        windows = shapes.windows(x, *lists, ceil=self.ceil)
         return [tensor((*x[:2], *windows), element_type_of(self.x.type))]
 
 
@@ -66,7 +67,7 @@ class SoftmaxOp(_RowOp):
     """
 
     name = "popnn.softmax"
-    log = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    log = flag()
 
 
 @irdl_op_definition
@@ -79,7 +80,7 @@ class WhitenOp(_RowOp):
     OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     name = "popnn.whiten"
-    epsilon = prop_def(FloatAttr)
+    epsilon = number()
 
 
 POPNN = Dialect("popnn", [PoolOp, SoftmaxOp, WhitenOp], [])

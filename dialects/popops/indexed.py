@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1, i32
+from xdsl.dialects.builtin import StringAttr, TensorType, i32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.element_types import element_type_of, is_integer, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError, text
 from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp
@@ -48,12 +49,12 @@ class TopKOp(TensorOp):
 
     name = "popops.top_k"
     x = operand_def(TensorType)
-    k = prop_def(IntegerAttr)
-    largest = prop_def(IntegerAttr.constr(i1))
+    k = whole()
+    largest = flag(None)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        return [ordered(self.x.type, self.k.value.data)]
+        return [ordered(self.x.type, self.k)]
 
 
 def updated(table: Attribute, indices: Attribute, updates: Attribute, op: str) -> TensorType[Attribute]:

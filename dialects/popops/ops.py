@@ -14,6 +14,7 @@ from populus.dialects import expr
 from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support import shapes
+from populus.dialects.support.constraints import whole
 from populus.dialects.support.diagnostics import did_you_mean
 from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
@@ -141,11 +142,11 @@ class ConcatOp(TensorOp):
 
     name = "popops.concat"
     parts = var_operand_def(TensorType)
-    dim = prop_def(IntegerAttr)
+    dim = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        shape = shapes.concatenated([shape_of(o.type) for o in self.operands], self.dim.value.data)
+        shape = shapes.concatenated([shape_of(o.type) for o in self.operands], self.dim)
         if len({element_type_of(o.type) for o in self.operands}) > 1:
             raise VerifyException("the operands' element types differ")
         return [tensor(shape, element_type_of(self.operands[0].type))]
@@ -188,11 +189,11 @@ class MultiSliceOp(TensorOp):
     name = "popops.multi_slice"
     table = operand_def(TensorType)
     indices = operand_def(TensorType)
-    dim = prop_def(IntegerAttr)
+    dim = whole()
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        table, d = shape_of(self.table.type), self.dim.value.data
+        table, d = shape_of(self.table.type), self.dim
         shapes.front(d, len(table))
         if not is_integer(element_type_of(self.indices.type)):
             raise VerifyException(f"the indices are {self.indices.type}, not integers")
@@ -204,7 +205,7 @@ class IotaOp(TensorOp):
     """`y[i] = start + step i`: a vector of `count` elements. Source: popops::iota."""
 
     name = "popops.iota"
-    count = prop_def(IntegerAttr)
+    count = whole()
     start = prop_def(FloatAttr | IntegerAttr)
     step = prop_def(FloatAttr | IntegerAttr)
     element = prop_def(Attribute)
@@ -212,7 +213,7 @@ class IotaOp(TensorOp):
     assembly_format = "attr-dict `:` type($y)"
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        return [tensor((self.count.value.data,), self.element)]
+        return [tensor((self.count,), self.element)]
 
 
 @irdl_op_definition

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i64
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.constraints import number, whole
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor, ui32
 from populus.dialects.support.tensor_op import TensorOp, ints
 
@@ -26,9 +27,9 @@ class RandomOp(TensorOp):
     name = "poprand.random"
     seed = operand_def(TensorType)
     distribution = prop_def(StringAttr)
-    a = prop_def(FloatAttr)
-    b = prop_def(FloatAttr)
-    stream = prop_def(IntegerAttr)
+    a = number()
+    b = number()
+    stream = whole()
     shape = prop_def(DenseArrayBase.constr(i64))
     element = prop_def(Attribute)
     y = result_def(TensorType)

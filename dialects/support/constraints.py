@@ -1,6 +1,6 @@
-"""What an op's definition may ask of its attributes and operands beyond their kind: ranges, choices, sets of element types.
+"""Declarations of an op's attributes and operands: kind, default, range, choices, sets of element types.
 
-alpha = number(0.01, low=-1, high=1)
+alpha: float = number(0.01, low=-1, high=1)
 T: ClassVar = tensors("T", f16, f32, f64)
 """
 
@@ -9,28 +9,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, TensorType, f32, i1, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import AttrConstraint, VarConstraint, VerificationContext, prop_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.attribute_values import Flag, Number, Text, TypedConstraint, Whole
 from populus.dialects.support.element_types import element_type_of
 
 
 @dataclass(frozen=True)
-class Within(AttrConstraint[FloatAttr]):
-    """A float of any width from `low` to `high`, both included; NaN is not."""
+class Within(TypedConstraint[FloatAttr]):
+    """A float of any width from `low` to `high`, both included. A bound on either side excludes NaN."""
 
+    KIND: ClassVar = "float"
+    PLAIN: ClassVar = float
+    ANSWERING: ClassVar = Number
     low: float = -math.inf
     high: float = math.inf
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
         if not isinstance(attr, FloatAttr):
             raise VerifyException(f"a float is expected, found {attr}")
-        if not self.low <= attr.value.data <= self.high:
+        bounded = self.low > -math.inf or self.high < math.inf
+        if bounded and not self.low <= attr.value.data <= self.high:
             raise VerifyException(f"{attr.value.data:g} is not within {self}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        return FloatAttr(float(value), f32)
 
     def get_bases(self) -> set[type[Attribute]] | None:
         return {FloatAttr}
@@ -43,9 +51,12 @@ class Within(AttrConstraint[FloatAttr]):
 
 
 @dataclass(frozen=True)
-class WholeWithin(AttrConstraint[IntegerAttr]):
+class WholeWithin(TypedConstraint[IntegerAttr]):
     """A 64-bit integer from `low` to `high`, both included."""
 
+    KIND: ClassVar = "int"
+    PLAIN: ClassVar = int
+    ANSWERING: ClassVar = Whole
     low: int = -(1 << 63)
     high: int = (1 << 63) - 1
 
@@ -54,6 +65,9 @@ class WholeWithin(AttrConstraint[IntegerAttr]):
             raise VerifyException(f"an integer is expected, found {attr}")
         if not self.low <= attr.value.data <= self.high:
             raise VerifyException(f"{attr.value.data} is not within {self}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        return IntegerAttr(int(value), i64)
 
     def get_bases(self) -> set[type[Attribute]] | None:
         return {IntegerAttr}
@@ -66,9 +80,34 @@ class WholeWithin(AttrConstraint[IntegerAttr]):
 
 
 @dataclass(frozen=True)
-class OneOf(AttrConstraint[StringAttr]):
+class TrueOrFalse(TypedConstraint[IntegerAttr]):
+    """A 1-bit integer."""
+
+    KIND: ClassVar = "bool"
+    PLAIN: ClassVar = bool
+    ANSWERING: ClassVar = Flag
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not isinstance(attr, IntegerAttr) or cast("IntegerAttr[Any]", attr).type != i1:
+            raise VerifyException(f"true or false is expected, found {attr}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        return IntegerAttr(int(bool(value)), i1)
+
+    def get_bases(self) -> set[type[Attribute]] | None:
+        return {IntegerAttr}
+
+    def mapping_type_vars(self, type_var_mapping: object) -> TrueOrFalse:
+        return self
+
+
+@dataclass(frozen=True)
+class OneOf(TypedConstraint[StringAttr]):
     """A string that is one of `choices`."""
 
+    KIND: ClassVar = "string"
+    PLAIN: ClassVar = str
+    ANSWERING: ClassVar = Text
     choices: tuple[str, ...]
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
@@ -76,6 +115,9 @@ class OneOf(AttrConstraint[StringAttr]):
             raise VerifyException(f"a string is expected, found {attr}")
         if attr.data not in self.choices:
             raise VerifyException(f"'{attr.data}' is not one of {self}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        return StringAttr(str(value))
 
     def get_bases(self) -> set[type[Attribute]] | None:
         return {StringAttr}
@@ -107,24 +149,24 @@ class TensorOf(AttrConstraint["TensorType[Attribute]"]):
         return self
 
 
-def number(default: float | None = None, low: float = -math.inf, high: float = math.inf) -> FloatAttr:
-    """A float attribute of an op; without `default`, one that must be given."""
-    return prop_def(Within(low, high), default_value=None if default is None else FloatAttr(default, f32))
+def number(default: float | None = None, low: float = -math.inf, high: float = math.inf) -> float:
+    """Declares a float attribute of an op, `alpha: float = number(0.01)`; required without `default`."""
+    return cast(float, prop_def(Within(low, high), default_value=None if default is None else FloatAttr(default, f32)))
 
 
-def whole(default: int | None = None, low: int = -(1 << 63), high: int = (1 << 63) - 1) -> IntegerAttr:
-    """An integer attribute of an op; without `default`, one that must be given."""
-    return prop_def(WholeWithin(low, high), default_value=None if default is None else IntegerAttr(default, i64))
+def whole(default: int | None = None, low: int = -(1 << 63), high: int = (1 << 63) - 1) -> int:
+    """Declares a 64-bit integer attribute of an op, `axis: int = whole(1)`; required without `default`."""
+    return cast(int, prop_def(WholeWithin(low, high), default_value=None if default is None else IntegerAttr(default, i64)))
 
 
-def flag(default: bool = False) -> IntegerAttr[Any]:
-    """A boolean attribute of an op."""
-    return prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(int(default), i1))
+def flag(default: bool | None = False) -> bool:
+    """Declares a boolean attribute of an op, `keep: bool = flag()`; required where `default` is None."""
+    return cast(bool, prop_def(TrueOrFalse(), default_value=None if default is None else IntegerAttr(int(default), i1)))
 
 
-def choice(choices: Sequence[str], default: str | None = None) -> StringAttr:
-    """A string attribute of an op that is one of a few."""
-    return prop_def(OneOf(tuple(choices)), default_value=None if default is None else StringAttr(default))
+def choice(choices: Sequence[str], default: str | None = None) -> str:
+    """Declares a string attribute of an op that is one of a few, `mode: str = choice(("a", "b"))`; required without `default`."""
+    return cast(str, prop_def(OneOf(tuple(choices)), default_value=None if default is None else StringAttr(default)))
 
 
 def tensors(name: str, *elements: Attribute) -> VarConstraint[TensorType[Attribute]]:

@@ -21,7 +21,6 @@ from xdsl.irdl import (
     IRDLOperation,
     operand_def,
     opt_prop_def,
-    prop_def,
     region_def,
     traits_def,
     var_operand_def,
@@ -30,6 +29,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.tensor_op import TensorOp, attribute
 
@@ -104,8 +104,8 @@ class Loop(Control):
 
     inputs = var_operand_def(TensorType)
     trips = opt_prop_def(IntegerAttr.constr(i64))
-    scanned = prop_def(IntegerAttr.constr(i64), default_value=IntegerAttr(0, i64))
-    conditional = prop_def(IntegerAttr.constr(i1), default_value=IntegerAttr(0, i1))
+    scanned = whole(0)
+    conditional = flag()
     body = region_def("single_block")
     outputs = var_result_def(TensorType)
     assembly_format = "`(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs) `do` $body"
@@ -126,17 +126,17 @@ class Loop(Control):
     @property
     def go(self) -> SSAValue | None:
         """Whether to begin, of a conditional loop."""
-        return self.operands[0] if self.conditional.value.data else None
+        return self.operands[0] if self.conditional else None
 
     @property
     def carried(self) -> tuple[SSAValue, ...]:
         """The carried values before the first iteration."""
-        return tuple(self.operands[self.conditional.value.data and 1 : len(self.operands) - self.scanned.value.data])
+        return tuple(self.operands[self.conditional and 1 : len(self.operands) - self.scanned])
 
     @property
     def tables(self) -> tuple[SSAValue, ...]:
         """The scanned operands."""
-        return tuple(self.operands[len(self.operands) - self.scanned.value.data :])
+        return tuple(self.operands[len(self.operands) - self.scanned :])
 
     @property
     def index(self) -> BlockArgument:
@@ -156,21 +156,21 @@ class Loop(Control):
     @property
     def goes_on(self) -> SSAValue | None:
         """Whether to go on, as the region of a conditional loop decides."""
-        return self.yielded(self.body)[0] if self.conditional.value.data else None
+        return self.yielded(self.body)[0] if self.conditional else None
 
     @property
     def next_states(self) -> tuple[SSAValue, ...]:
         """The carried values of the next iteration."""
-        first = int(self.conditional.value.data != 0)
+        first = int(self.conditional != 0)
         return self.yielded(self.body)[first : first + len(self.carried)]
 
     @property
     def collected(self) -> tuple[SSAValue, ...]:
         """The rows that an iteration gives."""
-        return self.yielded(self.body)[int(self.conditional.value.data != 0) + len(self.carried) :]
+        return self.yielded(self.body)[int(self.conditional != 0) + len(self.carried) :]
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        conditional, scanned, most = bool(self.conditional.value.data), self.scanned.value.data, self.most
+        conditional, scanned, most = self.conditional, self.scanned, self.most
         if not 0 <= scanned <= len(self.operands) - conditional:
             raise VerifyException(f"{scanned} scanned operands among {len(self.operands)}")
         carried = [tensor(shape_of(v.type), element_type_of(v.type)) for v in self.carried]

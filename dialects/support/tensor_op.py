@@ -7,7 +7,7 @@ Used by `popart`, custom ops, `popops`, `poplin`, `popnn` and `poprand` alike.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.support import user_op_errors
+from populus.dialects.support.attribute_values import Flag, Number, Text, TypedAttributes, Whole
 
 Value: TypeAlias = "SSAValue | Operation"
 Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float]"
@@ -34,6 +35,8 @@ def attribute(value: Plain) -> Attribute:
     match value:
         case Attribute():
             return value
+        case Number() | Whole() | Flag() | Text():
+            return value.attribute
         case bool():
             return IntegerAttr(int(value), i1)
         case int():
@@ -55,7 +58,7 @@ def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
     return tuple(int(v) for v in array.get_values())
 
 
-class TensorOp(IRDLOperation, ABC):
+class TensorOp(IRDLOperation, metaclass=TypedAttributes):
     """An op without effects on tensors of static shape. Subclasses declare operands, properties and `infer`.
 
     The constructor takes the operands in order (None for an absent optional one; the last may be variadic) and the

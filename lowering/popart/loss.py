@@ -93,6 +93,6 @@ class PopartLossPass(ModulePass):
         if not -len(shape) <= self.axis < len(shape):
             raise PopulusError(f"the output '{name}' is {type} and has no dimension {self.axis} of classes")
         axis = self.axis % len(shape)
-        while isinstance(value.owner, popart.SoftmaxOp | popart.LogSoftmaxOp) and value.owner.axis.value.data == axis:
+        while isinstance(value.owner, popart.SoftmaxOp | popart.LogSoftmaxOp) and value.owner.axis == axis:
             value = value.owner.x
         return value, {"axis": axis}, tensor(shapes.reduced(shape, [axis], keep=False), i32)

@@ -61,7 +61,7 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     assert isinstance(w.type, TensorType)
     result = op.y.type
     batch, _, *windows = result.get_shape()
-    groups, element = op.groups.value.data, x.type.element
+    groups, element = op.groups, x.type.element
     out_all, ic, *kernel = w.type.shape
     oc = out_all // groups
     pads = ints(op.pads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i1, i64
+from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
@@ -39,7 +39,7 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
     params: dict[str, Attribute] = {
         "kind": op.kind,
         **{name: DenseArrayBase.from_list(i64, list(getattr(w, name))) for name in ("strides", "dilations", "sizes", "pads")},
-        "count_padding": IntegerAttr(op.count_padding.value.data, i1),
+        "count_padding": op.properties["count_padding"],
     }
     t.execute(
         "pool",
@@ -53,11 +53,11 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
 def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Whole rows; a very long one is cut: largest, exponentials, their sum, quotient."""
     if _whole_rows(op.x):
-        return [_rows(t, "softmax", op.x, {"log": op.log})]
+        return [_rows(t, "softmax", op.x, {"log": op.properties["log"]})]
     x = op.x
     highest = _over_rows(t, x, "max")
     sums = _over_rows(t, _map(t, expr.exp(_1 - _2), x, highest), "add")
-    if op.log.value.data:
+    if op.log:
         return [_map(t, _1 - _2 - expr.log(_3), x, highest, sums)]
     # The exponentials are made once more here, not kept: exp(x - max) / sum reads x where it is.
     return [_map(t, expr.exp(_1 - _2) / _3, x, highest, sums)]
@@ -66,12 +66,12 @@ def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
 def whiten(op: WhitenOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Whole rows; a very long one is cut: mean, squared distances, quotient."""
     if _whole_rows(op.x):
-        return [_rows(t, "whiten", op.x, {"epsilon": op.epsilon})]
+        return [_rows(t, "whiten", op.x, {"epsilon": op.properties["epsilon"]})]
     elements = float(shape_of(op.x.type)[-1])
     mean = _map(t, _1 / elements, _over_rows(t, op.x, "add"))
     distance = _map(t, _1 - _2, op.x, mean)
     squares = _over_rows(t, distance, "square_add")
-    return [_map(t, _1 / expr.sqrt(_2 / elements + op.epsilon.value.data), distance, squares)]
+    return [_map(t, _1 / expr.sqrt(_2 / elements + op.epsilon), distance, squares)]
 
 
 _1, _2, _3 = expr.Arg(1), expr.Arg(2), expr.Arg(3)

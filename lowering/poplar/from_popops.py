@@ -128,7 +128,7 @@ def slice_(op: SliceOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
     """A variable whose slices are the homes of the parts; a part that cannot move there is copied."""
-    shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim.value.data
+    shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
         return [t.view(op.operands[0])]
     y = t.first(shape, element, t.linear(shape, element))
@@ -166,7 +166,7 @@ def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
     table, indices = t.view(op.table), t.view(op.indices)
     assert isinstance(table.type, TensorType)
     assert isinstance(indices.type, TensorType)
-    dim, shape = op.dim.value.data, op.y.type.get_shape()
+    dim, shape = op.dim, op.y.type.get_shape()
     rank, picked = len(table.type.shape), len(indices.type.shape)
     grid = t.linear(shape, table.type.element)
     names = [f"d{i}" for i in range(len(shape))]
@@ -182,7 +182,7 @@ def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
             ("in", "indices", indices, list(map(along, index))),
             ("out", "y", y, list(map(along, names))),
         ],
-        {"dim": op.dim},
+        {"dim": op.properties["dim"]},
     )
     return [y]
 

@@ -22,9 +22,9 @@ def random(op: RandomOp, t: TileBuilder) -> Sequence[SSAValue]:
     y = t.var(shape, op.element, grid)
     params: dict[str, Attribute] = {
         "distribution": op.distribution,
-        "a": op.a,
-        "b": op.b,
-        "stream": op.stream,
+        "a": op.properties["a"],
+        "b": op.properties["b"],
+        "stream": op.properties["stream"],
         "sizes": DenseArrayBase.from_list(i64, list(shape)),
     }
     domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))

@@ -84,7 +84,7 @@ def _expand(op: popart.ExpandOp, x: Array) -> list[Array]:
 
 
 def _concat(op: popart.ConcatOp, *parts: Array) -> list[Array]:
-    return [np.concatenate(parts, op.axis.value.data)]
+    return [np.concatenate(parts, op.axis)]
 
 
 def _slice(op: popart.SliceOp, x: Array) -> list[Array]:
@@ -109,7 +109,7 @@ def _tile(op: popart.TileOp, x: Array) -> list[Array]:
 
 
 def _gather(op: popart.GatherOp, x: Array, indices: Array) -> list[Array]:
-    axis = op.axis.value.data
+    axis = op.axis
     try:
         return [np.take(x, indices, axis)]
     except IndexError as error:
@@ -124,8 +124,8 @@ def _matmul(op: popart.MatMulOp, a: Array, b: Array) -> list[Array]:
 
 
 def _gemm(op: popart.GemmOp, a: Array, b: Array, c: Array | None = None) -> list[Array]:
-    y = product(a.T if op.trans_a.value.data else a, b.T if op.trans_b.value.data else b)
-    alpha, beta = op.alpha.value.data, op.beta.value.data
+    y = product(a.T if op.trans_a else a, b.T if op.trans_b else b)
+    alpha, beta = op.alpha, op.beta
     y = y if alpha == 1 else y * y.dtype.type(alpha)
     return [y if c is None else y + (c if beta == 1 else c * c.dtype.type(beta))]
 
@@ -135,13 +135,13 @@ def _channels(bias: Array, rank: int) -> Array:
 
 
 def _conv(op: popart.ConvOp, x: Array, w: Array, bias: Array | None = None) -> list[Array]:
-    y = convolution(x, w, ints(op.strides), ints(op.pads), ints(op.dilations), op.group.value.data)
+    y = convolution(x, w, ints(op.strides), ints(op.pads), ints(op.dilations), op.group)
     return [y if bias is None else y + _channels(bias, y.ndim)]
 
 
 def _conv_transpose(op: popart.ConvTransposeOp, x: Array, w: Array, bias: Array | None = None) -> list[Array]:
     """Each element of x adds its multiple of the kernel where it stands; what falls on the padding is cut off."""
-    strides, dilations, pads, group = ints(op.strides), ints(op.dilations), ints(op.pads), op.group.value.data
+    strides, dilations, pads, group = ints(op.strides), ints(op.dilations), ints(op.pads), op.group
     batch, _, *size = x.shape
     inputs, out, *kernel = w.shape
     final = shape_of(op.y.type)[2:]
@@ -157,20 +157,20 @@ def _conv_transpose(op: popart.ConvTransposeOp, x: Array, w: Array, bias: Array 
 
 
 def _pool(kind: str, op: popart.MaxPoolOp | popart.AveragePoolOp, x: Array) -> list[Array]:
-    padding = isinstance(op, popart.AveragePoolOp) and bool(op.count_padding.value.data)
+    padding = isinstance(op, popart.AveragePoolOp) and op.count_padding
     counts = shape_of(op.y.type)[2:]
     return [pool(x, kind, ints(op.kernel), ints(op.strides), ints(op.pads), ints(op.dilations), counts, padding)]
 
 
 def _lrn(op: popart.LrnOp, x: Array) -> list[Array]:
-    size = op.size.value.data
+    size = op.size
     v = x.astype(wide(x.dtype))
     sums = np.zeros_like(v)
     for c in range(x.shape[1]):
         near = v[:, max(c - (size - 1) // 2, 0) : c + size // 2 + 1]
         sums[:, c] = (near * near).sum(1)
     f = v.dtype.type
-    return [(v / (f(op.bias.value.data) + f(op.alpha.value.data / size) * sums) ** f(op.beta.value.data)).astype(x.dtype)]
+    return [(v / (f(op.bias) + f(op.alpha / size) * sums) ** f(op.beta)).astype(x.dtype)]
 
 
 # -- normalisation ---------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _batch_norm(op: popart.BatchNormOp, x: Array, *given: Array) -> list[Array]:
     inside = np.promote_types(wide(x.dtype), wide(given[2].dtype))
     scale, bias, mean, variance = (_channels(v.astype(inside), x.ndim) for v in given)
     with np.errstate(all="ignore"):
-        y = (x.astype(inside) - mean) / np.sqrt(variance + inside.type(op.epsilon.value.data)) * scale + bias
+        y = (x.astype(inside) - mean) / np.sqrt(variance + inside.type(op.epsilon)) * scale + bias
     return [y.astype(x.dtype)]
 
 
@@ -190,27 +190,27 @@ def _scaled(x: Array, white: Array, scale: Array, bias: Array | None) -> list[Ar
 
 
 def _instance_norm(op: popart.InstanceNormOp, x: Array, scale: Array, bias: Array) -> list[Array]:
-    white = whiten(x, tuple(range(2, x.ndim)), op.epsilon.value.data)
+    white = whiten(x, tuple(range(2, x.ndim)), op.epsilon)
     return _scaled(x, white, _channels(scale, x.ndim), _channels(bias, x.ndim))
 
 
 def _group_norm(op: popart.GroupNormOp, x: Array, scale: Array, bias: Array) -> list[Array]:
-    grouped = x.reshape(x.shape[0], op.groups.value.data, -1)
-    white = whiten(grouped, (2,), op.epsilon.value.data).reshape(x.shape)
+    grouped = x.reshape(x.shape[0], op.groups, -1)
+    white = whiten(grouped, (2,), op.epsilon).reshape(x.shape)
     return _scaled(x, white, _channels(scale, x.ndim), _channels(bias, x.ndim))
 
 
 def _layer_norm(op: popart.LayerNormOp, x: Array, scale: Array, bias: Array | None = None) -> list[Array]:
-    return _scaled(x, whiten(x, tuple(range(op.axis.value.data, x.ndim)), op.epsilon.value.data), scale, bias)
+    return _scaled(x, whiten(x, tuple(range(op.axis, x.ndim)), op.epsilon), scale, bias)
 
 
 def _softmax(log: bool, op: popart.SoftmaxOp | popart.LogSoftmaxOp, x: Array) -> list[Array]:
-    return [softmax(x, op.axis.value.data, log)]
+    return [softmax(x, op.axis, log)]
 
 
 def _random(op: popart.RandomOp, seed: Array) -> list[Array]:
     shape = ints(op.shape)
-    numbers = draw(seed, op.distribution.data, op.a.value.data, op.b.value.data, op.stream.value.data, 0, math.prod(shape))
+    numbers = draw(seed, op.distribution.data, op.a, op.b, op.stream, 0, math.prod(shape))
     return [numbers.reshape(shape).astype(dtype_of(op.element))]
 
 

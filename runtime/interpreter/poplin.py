@@ -56,7 +56,7 @@ def _matmul(op: poplin.MatMulOp, a: Array, b: Array) -> list[Array]:
 
 
 def _convolution(op: poplin.ConvolutionOp, x: Array, w: Array) -> list[Array]:
-    y = convolution(x, w, ints(op.strides), ints(op.pads), ints(op.dilations), op.groups.value.data)
+    y = convolution(x, w, ints(op.strides), ints(op.pads), ints(op.dilations), op.groups)
     assert y.shape == shape_of(op.y.type), (y.shape, op.y.type)
     return [y]
 

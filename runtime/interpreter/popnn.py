@@ -79,16 +79,16 @@ def pool(
 
 def _pool(op: popnn.PoolOp, x: Array) -> list[Array]:
     counts = shape_of(op.y.type)[2:]
-    padding = bool(op.count_padding.value.data)
+    padding = op.count_padding
     return [pool(x, op.kind.data, ints(op.kernel), ints(op.strides), ints(op.pads), ints(op.dilations), counts, padding)]
 
 
 def _softmax(op: popnn.SoftmaxOp, x: Array) -> list[Array]:
-    return [softmax(x, -1, bool(op.log.value.data))]
+    return [softmax(x, -1, op.log)]
 
 
 def _whiten(op: popnn.WhitenOp, x: Array) -> list[Array]:
-    return [whiten(x, (-1,), op.epsilon.value.data)]
+    return [whiten(x, (-1,), op.epsilon)]
 
 
 FUNCTIONS: dict[type[Operation], Callable[..., list[Array]]] = {

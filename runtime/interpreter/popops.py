@@ -95,7 +95,7 @@ def _slice(op: popops.SliceOp, x: Array) -> list[Array]:
 
 
 def _concat(op: popops.ConcatOp, *xs: Array) -> list[Array]:
-    return [np.concatenate(xs, op.dim.value.data)]
+    return [np.concatenate(xs, op.dim)]
 
 
 def _pad(op: popops.PadOp, x: Array, value: Array) -> list[Array]:
@@ -106,7 +106,7 @@ def _pad(op: popops.PadOp, x: Array, value: Array) -> list[Array]:
 
 
 def _multi_slice(op: popops.MultiSliceOp, table: Array, indices: Array) -> list[Array]:
-    dim = op.dim.value.data
+    dim = op.dim
     n = table.shape[dim]
     if indices.size and not (0 <= indices.min() and indices.max() < n):
         wrong = indices.min() if indices.min() < 0 else indices.max()
@@ -124,13 +124,13 @@ def _multi_update(op: popops.MultiUpdateOp, table: Array, indices: Array, update
 
 
 def _top_k(op: popops.TopKOp, x: Array) -> list[Array]:
-    return [order(x, bool(op.largest.value.data))[..., : op.k.value.data].astype(np.int32)]
+    return [order(x, op.largest)[..., : op.k].astype(np.int32)]
 
 
 def _iota(op: popops.IotaOp) -> list[Array]:
     dtype = dtype_of(op.element)
     start, step = op.start.value.data, op.step.value.data
-    return [(np.arange(op.count.value.data) * step + start).astype(dtype)]
+    return [(np.arange(op.count) * step + start).astype(dtype)]
 
 
 def _codelet(op: popops.CodeletOp, *xs: Array) -> list[Array]:

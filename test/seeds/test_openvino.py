@@ -209,7 +209,7 @@ def test_V7_a_kernel_reads_attributes_and_shapes_of_its_op(changed):
     extension = extensions.read(changed(more=KERNELS))
     program = populus.compile(chain(extension), load=[extension.path], level="popops", force_kernels=["leaky_relu:blocked"])
     op = next(o for o in program.module("popart").walk() if isinstance(o, KernelOp))
-    assert (op.inner.alpha.value.data, op.inner.x.type.get_shape()) == (0.5, (2, 11, 3, 3))
+    assert (op.inner.alpha, op.inner.x.type.get_shape()) == (0.5, (2, 11, 3, 3))
     assert op.config == Config((NCHW8C,), (NCHW8C,))
     assert "mul(0.5, _1)" in str(program.module("popops"))
 
@@ -260,7 +260,7 @@ def test_V11_packed_and_unpacked_is_the_same_and_padding_meets_nothing(channels,
         assert found["packed"][:, -1, ..., (channels - 1) % 8 + 1 :].sum() == 0
         assert found["y"].tobytes() == x.tobytes()
     # exp of the padding is 1: if it met the sum, that would be larger
-    formula = ("return select(x, self.alpha.value.data * x, x >= 0)", "return exp(x)")
+    formula = ("return select(x, self.alpha * x, x >= 0)", "return exp(x)")
     extension = extensions.read(changed(formula, ("select\n", "exp, select\n"), more=KERNELS))
     module = chain(extension, shape=shape, end=lambda b, y: b.op("reduce_sum", y, axes=(1,))[0])
     program = populus.compile(module, load=[extension.path], tiles=4, force_kernels=["leaky_relu:blocked"])

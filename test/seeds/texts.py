@@ -17,10 +17,10 @@ class SoftClipGradOp(BinaryOp):
     a = operand_def(T)
     b = operand_def(T)
     y = result_def(T)
-    limit = number(1.0, low=0, high=8)
+    limit: float = number(1.0, low=0, high=8)
 
     def forward(self, a: Expr, b: Expr) -> Expr:
-        return self.limit.value.data * a * (1 - tanh(b) * tanh(b))
+        return self.limit * a * (1 - tanh(b) * tanh(b))
 
 
 @irdl_op_definition
@@ -32,10 +32,10 @@ class SoftClipOp(UnaryOp):
     T: ClassVar = tensors("T", f16, f32, f64)
     x = operand_def(T)
     y = result_def(T)
-    limit = number(1.0, low=0, high=8)
+    limit: float = number(1.0, low=0, high=8)
 
     def forward(self, x: Expr) -> Expr:
-        return self.limit.value.data * tanh(x)
+        return self.limit * tanh(x)
 
     def gradient(self, b, grads):
         return [b.insert(SoftClipGradOp(grads[0], self.x, limit=self.limit)).y]
@@ -126,14 +126,14 @@ class NoiseOp(PopartOp):
     x = operand_def(T)
     seed = operand_def(TensorType)
     y = result_def(T)
-    keep = number(0.5, low=0, high=1)
-    stream = whole(-1)
+    keep: float = number(0.5, low=0, high=1)
+    stream: int = whole(-1)
 
     def infer(self):
         return [self.x.type]
 
     def masked(self, b, value):
-        keep = self.keep.value.data
+        keep = self.keep
         mask = b.insert(RandomOp(self.seed, distribution="bernoulli", a=keep, stream=self.stream, shape=self.x.type.get_shape())).y
         return calls.map(b, Arg(1) * Arg(2) * (1 / keep), value, mask)
 

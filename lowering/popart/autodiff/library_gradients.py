@@ -38,7 +38,7 @@ def library_gradient(op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gr
             return _cut(op, b, grads[0])
         case popops.IotaOp():
             return []
-        case popnn.PoolOp() if op.kind.data == "sum" and not op.ceil.value.data:
+        case popnn.PoolOp() if op.kind.data == "sum" and not op.ceil:
             scaled = calls.map(b, Arg(1) * math.prod(ints(op.kernel)), grads[0])
             return _through(_average(op, count_padding=True), op, b, [scaled])
         case _ if (twin := _twin(op, b)) is not None:
@@ -72,9 +72,9 @@ def _twin(op: Operation, b: Builder) -> PopartOp | None:
         case popnn.PoolOp() if op.kind.data == "max":
             return popart.MaxPoolOp(op.x, kernel=op.kernel, strides=op.strides, pads=op.pads, dilations=op.dilations, ceil=op.ceil)
         case popnn.PoolOp() if op.kind.data == "average":
-            return _average(op, bool(op.count_padding.value.data))
+            return _average(op, op.count_padding)
         case popnn.SoftmaxOp():
-            kind = popart.LogSoftmaxOp if op.log.value.data else popart.SoftmaxOp
+            kind = popart.LogSoftmaxOp if op.log else popart.SoftmaxOp
             return kind(op.x, axis=len(calls.shape(op.x)) - 1)
         case popnn.WhitenOp():
             return popart.LayerNormOp(op.x, calls.fill(b, 1, calls.element(op.x)), axis=len(calls.shape(op.x)) - 1, epsilon=op.epsilon)

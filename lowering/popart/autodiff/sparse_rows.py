@@ -23,7 +23,7 @@ def lookups(name: str, weight: SSAValue) -> list[popart.GatherOp]:
     block, readers = weight.owner, {use.operation for use in weight.uses}
     assert isinstance(block, Block), weight
     for op in readers:
-        looks_up = isinstance(op, popart.GatherOp) and op.axis.value.data == 0 and op.x is weight and op.parent is block
+        looks_up = isinstance(op, popart.GatherOp) and op.axis == 0 and op.x is weight and op.parent is block
         if not looks_up and not isinstance(op, ReturnOp):
             raise PopulusError(f"'{name}' is read by {op.name} too, not only looked up by rows, so its gradient is not sparse")
     found = [op for op in block.ops if op in readers and isinstance(op, popart.GatherOp)]

@@ -24,7 +24,7 @@ class Attention(Pattern[popart.MatMulOp]):
     def rewrite(self, op: popart.MatMulOp, r: Rewriting) -> Sequence[SSAValue] | None:
         softmax = made_by(op.a, popart.SoftmaxOp, op)
         rank = len(calls.shape(op.a))
-        if softmax is None or softmax.axis.value.data != rank - 1 or not read_once(op.a) or rank < 2:
+        if softmax is None or softmax.axis != rank - 1 or not read_once(op.a) or rank < 2:
             return None
         scores, mask, scale = softmax.x, None, 1.0
         if (added := made_by(scores, popart.AddOp, op)) is not None and read_once(scores):

@@ -56,7 +56,7 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
             return None
         scale, bias, mean, variance = (k.astype(np.float64) for k in known if k is not None)
         with np.errstate(all="ignore"):
-            factor = scale / np.sqrt(variance + op.epsilon.value.data)
+            factor = scale / np.sqrt(variance + op.epsilon)
             term = bias - mean * factor
         if not np.isfinite((*factor, *term)).all():
             return None

@@ -85,7 +85,7 @@ def _pad(op: popart.PadOp) -> SSAValue | None:
 
 
 def _concat(op: popart.ConcatOp) -> SSAValue | None:
-    axis = op.axis.value.data
+    axis = op.axis
     parts = [part for part in op.operands if calls.shape(part)[axis]]
     return parts[0] if len(parts) == 1 else None
 

@@ -72,7 +72,7 @@ def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
     added = _added(op)
     if isinstance(op, popart.MatMulOp) or (added is not None and array_of(added) is None):
         return None
-    if isinstance(op, popart.GemmOp) and op.beta.value.data != 1:
+    if isinstance(op, popart.GemmOp) and op.beta != 1:
         return None
     before = None if added is None else array_of(added)
     total = term if before is None else before.astype(np.float64) + term
@@ -98,11 +98,11 @@ def _scaled(op: Linear, w: NDArray[Any], factor: Vector) -> NDArray[Any]:
         case popart.ConvOp():
             return _times(w, factor.reshape(-1, *(1,) * (w.ndim - 1)))
         case popart.ConvTransposeOp():  # [group * in, out, kernel..]
-            group = op.group.value.data
+            group = op.group
             split = w.reshape(group, w.shape[0] // group, *w.shape[1:])
             return _times(split, factor.reshape(group, 1, -1, *(1,) * (w.ndim - 2))).reshape(w.shape)
         case popart.GemmOp():
-            return _times(w, factor[:, None] if op.trans_b.value.data else factor)
+            return _times(w, factor[:, None] if op.trans_b else factor)
         case popart.MatMulOp():
             return _times(w, factor)
 

@@ -39,7 +39,7 @@ class SliceOfConcat(Pattern[popart.SliceOp]):
         whole = made_by(op.x, popart.ConcatOp, op)
         if whole is None:
             return None
-        axis, bounds, at = whole.axis.value.data, op.bounds(), 0
+        axis, bounds, at = whole.axis, op.bounds(), 0
         begin, end, step = bounds[axis]
         if step < 1 or calls.shape(op.y)[axis] == 0:
             return None
@@ -58,7 +58,7 @@ class ConcatOfSlices(Pattern[popart.ConcatOp]):
     ROOTS = (popart.ConcatOp,)
 
     def rewrite(self, op: popart.ConcatOp, r: Rewriting) -> Sequence[SSAValue] | None:
-        axis = op.axis.value.data
+        axis = op.axis
         parts: list[_Part] = []
         for operand in op.operands:
             part = _part(operand, axis, op)

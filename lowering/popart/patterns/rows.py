@@ -160,7 +160,7 @@ def _means(op: ElementwiseOp) -> list[popart.ReduceMeanOp]:
 
 def _is_last(mean: ReduceOp) -> bool:
     rank, dims = len(calls.shape(mean.x)), mean.dims()
-    return bool(mean.keep.value.data) and bool(dims) and dims == tuple(range(rank - len(dims), rank)) and calls.element(mean.x) in EPSILON
+    return mean.keep and bool(dims) and dims == tuple(range(rank - len(dims), rank)) and calls.element(mean.x) in EPSILON
 
 
 def _squared(mean: popart.ReduceMeanOp) -> list[SSAValue]:
@@ -249,7 +249,7 @@ def _norms(op: popart.MulOp | popart.AddOp) -> list[tuple[popart.LayerNormOp | p
     found: list[tuple[popart.LayerNormOp | popart.RmsNormOp, SSAValue]] = []
     for x, other in ((op.a, op.b), (op.b, op.a)):
         norm = made_by(x, popart.LayerNormOp, op) or made_by(x, popart.RmsNormOp, op)
-        if norm is not None and read_once(x) and _stretches(other, calls.shape(norm.x)[norm.axis.value.data :]):
+        if norm is not None and read_once(x) and _stretches(other, calls.shape(norm.x)[norm.axis :]):
             found.append((norm, other))
     return found
 
@@ -267,7 +267,7 @@ def _ones(r: Rewriting, x: SSAValue, axis: int) -> SSAValue:
 def _along(value: SSAValue, kind: type[ReduceOp], beside: Operation) -> ReduceOp | None:
     """The reduction of this class along one dimension, kept as 1, that makes a value."""
     op = made_by(value, kind, beside)
-    return op if op is not None and op.keep.value.data and len(op.dims()) == 1 else None
+    return op if op is not None and op.keep and len(op.dims()) == 1 else None
 
 
 def _read_by(value: SSAValue, *ops: Operation) -> bool:

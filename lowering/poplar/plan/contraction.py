@@ -59,7 +59,7 @@ def shape_of_contraction(op: MatMulOp | ConvolutionOp) -> Contraction:
         return Contraction(g, 1, n, k, (m,), (1,), (1,))
     batch, _, *windows = shape_of(op.y.type)
     out_all, ic, *kernel = shape_of(op.w.type)
-    groups = op.groups.value.data
+    groups = op.groups
     return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)))
 
 

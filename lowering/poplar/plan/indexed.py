@@ -37,12 +37,12 @@ def top_k(op: TopKOp, t: TileBuilder) -> Sequence[SSAValue]:
     x = t.view(op.x)
     assert isinstance(x.type, TensorType)
     *outer, _ = x.type.shape
-    k = op.k.value.data
+    k = op.k
     rows = t.linear(outer, x.type.element)
     splits = (*rows.splits, Split(k))
     y = t.var((*outer, k), i32, Grid(splits, rows.order, rows.start))
     names = [*(f"d{i}" for i in range(len(outer))), "k"]
     domain = Domain(tuple(zip(names, splits)), tuple(names[d] for d in rows.order))
     lead = list(map(along, names[:-1]))
-    t.execute("top_k", domain, [("in", "x", x, [*lead, ALL]), ("out", "y", y, [*lead, along("k")])], {"largest": op.largest})
+    t.execute("top_k", domain, [("in", "x", x, [*lead, ALL]), ("out", "y", y, [*lead, along("k")])], {"largest": op.properties["largest"]})
     return [y]

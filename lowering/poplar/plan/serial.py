@@ -63,7 +63,7 @@ def _replace(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
             parts.append(_insert(op, MatMulOp(a, b)))
         else:
             attributes = {name: ints(getattr(op, name)) for name in ("strides", "pads", "dilations")}
-            parts.append(_insert(op, ConvolutionOp(a, b, groups=op.groups.value.data, **attributes)))
+            parts.append(_insert(op, ConvolutionOp(a, b, groups=op.groups, **attributes)))
     op.results[0].replace_all_uses_with(_insert(op, ConcatOp(*parts, dim=y_dim)))
     Rewriter.erase_op(op)
 

@@ -59,7 +59,7 @@ def folder(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def written(folder: Path, imports: str = "", first: str = "slope = self.slope.value.data", members: str = "slope = number(2.0)") -> Path:
+def written(folder: Path, imports: str = "", first: str = "slope = self.slope", members: str = "slope = number(2.0)") -> Path:
     path = folder / "op.py"
     path.write_text(OP.format(imports=imports, first=first, members=members))
     return path

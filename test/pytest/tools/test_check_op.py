@@ -28,8 +28,8 @@ def test_the_gradient_at_zero_is_told(populus):
 
 
 BROKEN = [
-    ("return select(g, self.alpha.value.data * g, x >= 0)", "return 2 * g", "gradient: the gradient of x0, element"),
-    ("return select(g, self.alpha.value.data * g, x >= 0)", "return [g, g]", "its `backward` gives 2 gradients for 1 operands"),
+    ("return select(g, self.alpha * g, x >= 0)", "return 2 * g", "gradient: the gradient of x0, element"),
+    ("return select(g, self.alpha * g, x >= 0)", "return [g, g]", "its `backward` gives 2 gradients for 1 operands"),
     ("g, x >= 0)", "g, x * x > 0) + select(2 * g, 0 * g, x * x < 1e-9)", "ties and zeros: at 0 the gradient of x0 is"),
     ("`y = x where", "y = x where", "definition: its docstring has no formula"),
     ("Source: com.acme LeakyRelu-1.", "", "definition: its docstring has no source"),
@@ -51,7 +51,7 @@ BROKEN = [
     ),
     ("    def forward", "    def infer(self):\n        return []\n\n    def forward", "example: "),
     ("    def forward", "    EXAMPLES: ClassVar = [([(3,), (4,)], {})]\n\n    def forward", "example: "),
-    ("alpha = number(0.01, low=-1, high=1)", "alpha = number(low=-1, high=1)", None),
+    ("alpha: float = number(0.01, low=-1, high=1)", "alpha: float = number(low=-1, high=1)", None),
 ]
 
 

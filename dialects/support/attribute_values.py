@@ -1,0 +1,149 @@
+"""Typed attributes of ops: the class body declares `alpha: float = number(0.01)`, and `self.alpha` is a float.
+
+The IR keeps an attribute: `op.properties["alpha"]` is a `FloatAttr`, and printing and parsing are xDSL's. A declaration without a
+type, `alpha = number(0.01)`, gives a float that also answers as the attribute did, with a DeprecationWarning: `self.alpha.value.data`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from abc import ABCMeta, abstractmethod
+from typing import Any, ClassVar, TypeVar, cast
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import AttrConstraint, IRDLOperation, OpDef
+from xdsl.irdl.operations import OptPropertyDef
+from xdsl.utils.exceptions import PyRDLOpDefinitionError
+
+AttributeT_co = TypeVar("AttributeT_co", bound=Attribute, covariant=True)
+PLAIN_TYPES = ("bool", "float", "int", "str")
+
+
+class _AnswersAsAttribute:
+    """The parts of the IR attribute that a Python value answers for files written when accessors gave attributes."""
+
+    attribute: Attribute  # the value in the IR
+
+    def _part(self, name: str) -> Any:
+        text = f"an op's attribute is a Python value: use it as it is, without `.{name}`"
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
+        return getattr(self.attribute, name)
+
+    @property
+    def type(self) -> Attribute:
+        """The type of the IR attribute."""
+        return self._part("type")
+
+
+class _Numeric(_AnswersAsAttribute):
+    @property
+    def value(self) -> Any:
+        """The value of the IR attribute, whose `data` is the number."""
+        return self._part("value")
+
+
+class Number(_Numeric, float):
+    """A float attribute's value."""
+
+
+class Whole(_Numeric, int):
+    """An integer attribute's value."""
+
+
+class Flag(_Numeric, int):
+    """A boolean attribute's value: Python has no subclasses of bool. Prints as True and False."""
+
+    def __repr__(self) -> str:
+        return str(bool(self))
+
+    __str__ = __repr__
+
+
+class Text(_AnswersAsAttribute, str):
+    """A string attribute's value."""
+
+    __slots__ = ()
+
+    @property
+    def data(self) -> str:
+        """The string of the IR attribute."""
+        return self._part("data")
+
+
+class TypedConstraint(AttrConstraint[AttributeT_co]):
+    """A constraint on an attribute whose accessor gives a Python value of type `PLAIN`.
+
+    `KIND`: the attribute's kind in schemas, pages and messages.
+    """
+
+    KIND: ClassVar[str]
+    PLAIN: ClassVar[type]
+    ANSWERING: ClassVar[type[_AnswersAsAttribute]]
+
+    @abstractmethod
+    def attribute_of(self, value: Any) -> Attribute:
+        """Gives the IR attribute of a Python value."""
+
+
+def plain_value(attribute: Attribute) -> float | int | str:
+    """Gives the Python value in a float, integer or string attribute, at the attribute's own precision."""
+    if isinstance(attribute, StringAttr):
+        return attribute.data
+    assert isinstance(attribute, FloatAttr | IntegerAttr), attribute
+    return cast("FloatAttr | IntegerAttr[Any]", attribute).value.data
+
+
+class _TypedAccessor:
+    """Reads a property of an op as a Python value; takes values and attributes."""
+
+    def __init__(self, name: str, constraint: TypedConstraint[Attribute], plain: bool):
+        self.name, self.constraint, self.plain = name, constraint, plain
+
+    def __get__(self, op: IRDLOperation | None, owner: type | None = None) -> Any:
+        if op is None:
+            return self
+        attribute = op.properties[self.name]
+        if self.plain:
+            return self.constraint.PLAIN(plain_value(attribute))
+        value = self.constraint.ANSWERING(plain_value(attribute))  # pyright: ignore[reportCallIssue]
+        value.attribute = attribute
+        return value
+
+    def __set__(self, op: IRDLOperation, value: Any) -> None:
+        op.properties[self.name] = value if isinstance(value, Attribute) else self.constraint.attribute_of(value)
+
+
+class TypedAttributes(ABCMeta):
+    """The class of op classes whose accessors of typed attributes give Python values.
+
+    xDSL's `irdl_op_definition` sets an accessor for each property and, last, `get_irdl_definition`. Then the definition is complete, and
+    the accessors of properties with a `TypedConstraint` are replaced.
+    """
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "get_irdl_definition":
+            _type_accessors(cast("type[IRDLOperation]", cls))
+
+
+def _type_accessors(cls: type[IRDLOperation]) -> None:
+    definition: OpDef = cls.get_irdl_definition()
+    for field, (name, table) in definition.accessor_names.items():
+        stated = definition.properties[name] if table == "property" else None
+        if stated is None or isinstance(stated, OptPropertyDef) or not isinstance(stated.constr, TypedConstraint):
+            continue
+        constraint = stated.constr
+        declared, expected = _declared_type(cls, field), constraint.PLAIN.__name__
+        if declared in PLAIN_TYPES and declared != expected:
+            said = f"class {cls.__name__}: `{field}: {declared}` has values of type {expected}; declare `{field}: {expected}`"
+            raise PyRDLOpDefinitionError(said)
+        setattr(cls, field, _TypedAccessor(name, constraint, declared == expected))
+
+
+def _declared_type(cls: type, field: str) -> str:
+    """Gives the name of the type that the class body declares for a field; empty if it declares none."""
+    owner = next(c for c in cls.__mro__ if field in c.__dict__)
+    declared = inspect.get_annotations(owner).get(field, "")
+    return declared if isinstance(declared, str) else getattr(declared, "__name__", "")
