@@ -53,7 +53,7 @@ moved.install()
 
 
 def __getattr__(name: str) -> object:
-    """The front door's names, on first use: importing a dialect should not bring in the compiler."""
+    """Imports a public name on first use, so that importing a dialect does not load the compiler."""
     if name in _HOMES:
         module, _, member = _HOMES[name].partition(":")
         return getattr(import_module(f"populus.{module}"), member)

@@ -1,4 +1,4 @@
-"""`compile`: a model becomes a program."""
+"""`compile`: turns a model into a program."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
 @WITH_OPTIONS.after_one
 def compile(model: Model, options: CompileOptions) -> Program:
-    """Compiles `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module, which is left as it is.
+    """Compiles a model.
 
-    The keywords are the fields of `populus.options.CompileOptions`, which says what each means. A model with open dimensions
-    that `dims` does not name becomes a program for each size that its inputs come in. Raises PopulusError.
+    `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module. A module is not modified.
+    The keywords are the fields of `populus.options.CompileOptions`, which documents them.
+    A dimension that neither the model nor `dims` fixes stays open. Such a model is compiled once for each size that arrives.
+
+    Raises PopulusError for a model that cannot be read or compiled, and for invalid options.
     """
     return compiled(model, options)
 
 
 def compiled(model: Model, options: CompileOptions) -> Program:
-    """Compiles as `compile` does, for callers that have the options in one value. Raises PopulusError."""
+    """Compiles as `compile` does, for callers that have an options object. Raises PopulusError."""
     loaded = options.extensions()
     options.check()
     source = Source(model, dict(options.dims or {}), loaded)
@@ -44,10 +47,10 @@ def compiled(model: Model, options: CompileOptions) -> Program:
 
 
 def _built(program: Program, options: CompileOptions) -> Program:
-    """Compiles the program. Raises PopulusError, also where it needs the host and may not."""
+    """Compiles the program. Raises PopulusError, also for a model that needs the host if `host` is False."""
     with no_garbage_collection():
         program.build(options.progress)
     if not options.host and (needs := program.host_calls):
         more = f" and {len(needs) - 3} more" if len(needs) > 3 else ""
-        raise PopulusError(f"the model needs the host, which is not to compute: {', '.join(needs[:3])}{more}")
+        raise PopulusError(f"the model needs the host, which host=False forbids: {', '.join(needs[:3])}{more}")
     return program

@@ -1,11 +1,11 @@
-"""A model in Python: ops called one after the other on the values that they give, built-in ops and yours alike.
+"""Models written in Python: built-in and user ops called on values.
 
     with populus.Builder() as b:
         x = b.input("x", (2, 3))
         b.output("y", leaky_relu(x, alpha=0.1))
     program = populus.compile(b.module())
 
-`function_of(OpClass)` is such a function: its signature and docstring are the op's definition.
+`function_of(OpClass)` makes such a function, with the op's signature and docstring.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _HERE = Path(__file__).parent
 
 
 class Builder:
-    """A graph that grows: inputs, constants, calls of ops, outputs. `module` is what was built, at the popart level.
+    """A graph under construction: inputs, constants, calls of ops, outputs. `module()` gives it at the popart level.
 
-    In a `with`, functions of ops insert into it. Raises PopulusError for an operand of another graph, naming both.
-    `hooks`: called with each op that is inserted.
+    Inside `with`, functions of ops insert into this graph. An operand of another graph raises a PopulusError that names both.
+    `hooks`: functions called with each op that is inserted.
     """
 
     def __init__(self, name: str = "main"):
@@ -70,7 +70,10 @@ class Builder:
     # -- values
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike = "float32") -> SSAValue:
-        """A new input of the model. Raises PopulusError for a name that is taken, and a dtype that tiles do not hold."""
+        """Adds an input with this name, shape (elements per dimension) and element type.
+
+        Raises PopulusError if the name is taken, or if tiles do not support the element type.
+        """
         if name in self._inputs:
             raise PopulusError(f"graph '{self.name}' has an input '{name}' already; give this one another name")
         argument = self._block.insert_arg(tensor(tuple(shape), _element(dtype)), len(self._block.args))
@@ -80,7 +83,7 @@ class Builder:
         return argument
 
     def constant(self, array: ArrayLike, name: str = "") -> SSAValue:
-        """An array, as it is now, as a value."""
+        """Adds a copy of an array as a constant. `name`: its name in messages."""
         import numpy as np
 
         op = constant(np.array(array), name)
@@ -91,10 +94,11 @@ class Builder:
         return op.result
 
     def op(self, op: type[PopartOp] | str, *operands: SSAValue | None, name: str = "", **properties: Plain | None) -> tuple[SSAValue, ...]:
-        """The results of an op: its class, or the name of a built-in one (`relu`), on operands in order, attributes by name.
+        """Inserts an op and gives its results.
 
-        `name`: what it is called in messages; without it, the line that calls this.
-        Raises PopulusError for an unknown op or attribute, values out of range, operands of other types or of another graph.
+        `op`: a class, or the name of a built-in op such as `relu`. `operands`: in order, None for an optional one that is absent.
+        `properties`: the op's attributes. `name`: the op's name in messages; default: the line of the caller.
+        Raises PopulusError for an unknown op or attribute, a value out of range, or an operand of another type or graph.
         """
         definition = definition_of(op if not isinstance(op, str) else built_in(op))
         given = list(operands)
@@ -122,7 +126,7 @@ class Builder:
         return tuple(made.results)
 
     def output(self, name: str, value: SSAValue) -> None:
-        """Makes a value an output of the model. Raises PopulusError for a name that is taken."""
+        """Makes a value an output of the model. Raises PopulusError if the name is taken."""
         if name in self._outputs:
             raise PopulusError(f"graph '{self.name}' has an output '{name}' already; give this one another name")
         self._outputs[name] = value
@@ -130,10 +134,11 @@ class Builder:
             hint(value, name)
 
     def call(self, graph: Builder, *operands: SSAValue, times: int | None = None) -> tuple[SSAValue, ...]:
-        """The results of another graph on these operands, its inputs in order; the graph is a function of the module.
+        """Calls another graph as a function of the module and gives its results.
 
-        `times`: so often in a row, each time on the outputs of the time before as its first inputs; the other inputs stay the same.
-        Raises PopulusError for operands of other types or of another graph, for a graph without outputs, and one that calls this one.
+        `operands`: the values of the graph's inputs, in order.
+        `times`: number of chained calls; each call's outputs become the next call's leading inputs. The other inputs stay the same.
+        Raises PopulusError for operands of other types or of another graph, a graph without outputs, and recursion.
         """
         location = call_site()
         at, inputs, outputs = place(location), [a.type for a in graph._block.args], [v.type for v in graph._outputs.values()]
@@ -142,17 +147,17 @@ class Builder:
         if graph is self or self in graph.functions():
             raise PopulusError(f"{at}: graph '{graph.name}' calls itself")
         if found := next((g.name for g in self.functions() if g.name == graph.name and g is not graph), None):
-            raise PopulusError(f"{at}: two graphs called '{found}' are called; give one of them another name")
+            raise PopulusError(f"{at}: two different graphs are called '{found}'; give one of them another name")
         if [o.type for o in operands] != inputs:
             given, expected = (", ".join(map(str, types)) or "nothing" for types in ([o.type for o in operands], inputs))
-            raise PopulusError(f"{at}: graph '{graph.name}' takes {expected}; it is given {given}")
+            raise PopulusError(f"{at}: graph '{graph.name}' takes {expected}; it got {given}")
         for i, operand in enumerate(operands):
             self._own(i, operand, at)
         if times is None:
             made: Operation = CallOp(graph.name, list(operands), outputs)
         else:
             if times < 0 or outputs != inputs[: len(outputs)]:
-                why = f"{times} times" if times < 0 else "its outputs are not of its first inputs' types"
+                why = f"{times} times" if times < 0 else "its outputs do not have the types of its first inputs"
                 raise PopulusError(f"{at}: graph '{graph.name}' cannot be repeated: {why}")
             block = Block(arg_types=[INDEX, *outputs])
             inner = CallOp(graph.name, [*block.args[1:], *operands[len(outputs) :]], outputs)
@@ -165,14 +170,14 @@ class Builder:
         return tuple(made.results)
 
     def functions(self) -> list[Builder]:
-        """The graphs that this one calls, and those that they do."""
+        """Lists the graphs that this one calls, directly or through others."""
         found: dict[Builder, None] = {}
         for graph in self._called:
             found |= dict.fromkeys([graph, *graph.functions()])
         return list(found)
 
     def module(self) -> ModuleOp:
-        """The module that was built so far; building may go on. Raises PopulusError if there is no output."""
+        """Builds the module at the popart level. More ops may be added afterwards. Raises PopulusError if there is no output."""
         if not self._outputs:
             raise PopulusError(f"graph '{self.name}' has no output; name one with output(name, value)")
         function = self._function("main")
@@ -203,11 +208,11 @@ class Builder:
 
 
 _CURRENT: ContextVar[Builder | None] = ContextVar("populus graph", default=None)
-_GRAPHS: WeakKeyDictionary[Block, str] = WeakKeyDictionary()  # the name of the graph that each block is
+_GRAPHS: WeakKeyDictionary[Block, str] = WeakKeyDictionary()  # block -> name of its graph
 
 
 def current() -> Builder:
-    """The graph of the innermost `with`. Raises PopulusError outside of any."""
+    """Gives the graph of the innermost `with`. Raises PopulusError outside any."""
     builder = _CURRENT.get()
     if builder is None:
         raise PopulusError("no graph is being built; call this inside `with populus.Builder() as b:`")
@@ -215,7 +220,7 @@ def current() -> Builder:
 
 
 def built_in(name: str) -> type[PopartOp]:
-    """The built-in op of a name, such as `relu`. Raises PopulusError with the nearest name for another."""
+    """Finds a built-in op by name, such as `relu`. Raises PopulusError with the nearest name if there is none."""
     ops = {op.name.removeprefix("popart."): op for op in POPART.operations if issubclass(op, PopartOp)}
     if name not in ops:
         raise PopulusError(f"there is no op '{name}'{did_you_mean(name, ops)}")
@@ -223,10 +228,10 @@ def built_in(name: str) -> type[PopartOp]:
 
 
 def function_of(op: type[PopartOp]) -> Callable[..., Any]:
-    """A function that inserts the op into the graph of the innermost `with` and gives its result (a tuple, if several).
+    """Makes a function that inserts the op into the graph of the innermost `with` and returns its result (a tuple if several).
 
-    Operands come first, attributes are keywords with their defaults, `name` is last. A value of another front end may be given if
-    it has `ssa`, and the same front end's value comes back.
+    Operands come first. Attributes are keywords with their defaults, and `name` is last.
+    Front ends may pass their own tensors, which have an attribute `ssa`. The results then have the same class.
     """
     definition = definition_of(op)
 
@@ -255,7 +260,7 @@ def function_of(op: type[PopartOp]) -> Callable[..., Any]:
 
 
 def signature_of(op: type[PopartOp]) -> inspect.Signature:
-    """The signature of `function_of(op)`."""
+    """Gives the Python signature of `function_of(op)`."""
     return _signature(definition_of(op))
 
 
@@ -289,7 +294,7 @@ def _graph_of(value: SSAValue) -> str:
 
 
 def call_site() -> LocationAttr:
-    """The line of the user's file that called."""
+    """Gives the location of the caller's line outside this package."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and _HERE in Path(frame.f_code.co_filename).parents:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: a folder of safetensors files, each complete or not there, with a checksum of each tensor.
+"""Checkpoints of a training run: a folder of safetensors files, written atomically, with a checksum of each tensor.
 
 newest, skipped = read_newest("run/")
 """
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = 2
-KEYS = {"1": {"populus", "training"}, "2": {"populus", "training", "sums"}}  # what each format's metadata has; 1 had no checksums
-KEPT = 2  # the newest, and one before it should the newest turn out to be damaged
+KEYS = {"1": {"populus", "training"}, "2": {"populus", "training", "sums"}}  # keys of each format's metadata; format 1 had no checksums
+KEPT = 2  # the newest, and one more in case the newest is damaged
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors by name (`weight:W`, `state:W:NAME`, `losses`), and what else is to be the same when training goes on."""
+    """Tensors by name (`weight:W`, `state:W:NAME`, `losses`), and the settings that a resumed run must have."""
 
     step: int
     tensors: dict[str, NDArray[Any]]
     settings: dict[str, Any]
     validations: list[dict[str, Any]]
-    progress: dict[str, Any] = field(default_factory=dict[str, Any])  # what changes from step to step and is no tensor
+    progress: dict[str, Any] = field(default_factory=dict[str, Any])  # values other than tensors that change from step to step
 
 
 def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
-    """Writes `step-<n>.safetensors`, on the disk when this returns, and removes all but the last two. Raises PopulusError."""
+    """Writes `step-<n>.safetensors`, flushed to disk, and removes all but the last two checkpoints. Raises PopulusError."""
     import numpy as np
     from safetensors.numpy import save
 
@@ -61,13 +61,13 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
         file.flush()
         os.fsync(file.fileno())
     _settle(place)
-    for old in (*files(place)[KEPT:], *place.glob("step-*.partial")):  # a partial one is of a process that was killed
+    for old in (*files(place)[KEPT:], *place.glob("step-*.partial")):  # partial files are left by processes that were killed
         old.unlink(missing_ok=True)
     return path
 
 
 def _sums(training: str, tensors: Mapping[str, NDArray[Any]]) -> dict[str, str]:
-    """A checksum of each tensor, its type and shape included, by its name; and, by no name, of what is no tensor."""
+    """Computes a checksum of each tensor with its type and shape, by name, and one of the metadata, under the name ""."""
     import numpy as np
 
     found = {"": sha256(training.encode()).hexdigest()}
@@ -79,10 +79,10 @@ def _sums(training: str, tensors: Mapping[str, NDArray[Any]]) -> dict[str, str]:
 
 
 def _settle(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk, where the system can tell."""
+    """Flushes the folder's entries to disk, on systems that support it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders
+    except OSError:  # Windows cannot open folders
         return
     try:
         os.fsync(descriptor)
@@ -91,14 +91,14 @@ def _settle(folder: Path) -> None:
 
 
 def files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The checkpoints of a folder, newest first."""
+    """Lists the checkpoints of a folder, newest first."""
     return sorted(Path(folder).glob("step-*.safetensors"), reverse=True)
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
-    """A checkpoint, each tensor of which has its checksum; files of format 1, which had none, are read without.
+    """Reads a checkpoint and verifies the checksum of each tensor. Files of format 1 have no checksums.
 
-    Raises PopulusError for a file that is none or is damaged.
+    Raises PopulusError for a file that is damaged or is no checkpoint.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -119,7 +119,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def _compare(written: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raises ValueError where the checksums that were written are not those of what is there."""
+    """Raises ValueError if a checksum does not match."""
     for name in {**written, **found}:
         if written.get(name) != found.get(name):
             what = f"tensor '{name}'" if name else "what it says about the run"
@@ -127,9 +127,9 @@ def _compare(written: Mapping[str, str], found: Mapping[str, str]) -> None:
 
 
 def read_newest(folder: str | os.PathLike[str]) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that can be read, and a line for each newer one that cannot; None where there are no checkpoints.
+    """Reads the newest intact checkpoint; gives it with a line for each damaged newer one. Gives None if there are no checkpoints.
 
-    Raises PopulusError if there are some and all are damaged.
+    Raises PopulusError if all checkpoints are damaged.
     """
     skipped: list[str] = []
     found = files(folder)
@@ -144,7 +144,7 @@ def read_newest(folder: str | os.PathLike[str]) -> tuple[Checkpoint | None, list
 
 
 def differing(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> list[str]:
-    """What differs between the tensors of a checkpoint and those expected, a phrase for each."""
+    """Lists the differences between a checkpoint's tensors and the expected ones, each as a phrase."""
     missing = [f"'{name}' is missing" for name in expected if name not in found]
     extra = [f"'{name}' is not the model's" for name in found if name not in expected]
     other = [

@@ -1,6 +1,6 @@
-"""Curves of a training run as an SVG file: losses by step, on a logarithmic axis, with validation's losses and accuracies.
+"""Training curves as an SVG file: losses by step on a logarithmic axis, with validation losses and accuracies.
 
-Written by hand rather than by a plotting package: two axes and a few lines are all that there is to draw, and any browser shows them.
+The SVG is written directly: it needs two axes and a few lines, and any browser shows it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 56, 24, 40
-POINTS = 1000  # of a line; what is longer shows the mean of neighbours
+POINTS = 1000  # of a line; a longer one shows means of neighbours
 STEP, MEAN, HELD, RIGHT_SHARE = "#c6d4e1", "#1f5582", "#c4572e", "#4b8b3b"
 
 
 def svg(losses: Sequence[float], validations: Sequence[Mapping[str, Any]], title: str = "") -> str:
-    """The text of the file. What is not finite is left out."""
+    """Draws the curves and gives the text of the SVG file. Values that are not finite are left out."""
     steps = list(range(1, len(losses) + 1))
     width = max(1, -(-len(losses) // POINTS))
     each = [(steps[min(i + width, len(steps)) - 1], _mean(losses[i : i + width])) for i in range(0, len(losses), width)]
@@ -64,7 +64,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Of 1, 2 and 5 times powers of ten, those within."""
+    """Lists 1, 2 and 5 times powers of ten between the bounds."""
     found = [m * 10.0**e for e in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
     return [t for t in found if low <= math.log10(t) <= high]
 

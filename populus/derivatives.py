@@ -1,4 +1,4 @@
-"""`vjp`: a model's outputs and gradients of its inputs and weights, as one program."""
+"""`vjp`: a model's outputs and the gradients of its inputs and weights, as one program."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 @WITH_OPTIONS.after_two
 def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
-    """A program that gives, beside a model's outputs, the products of cotangents with the Jacobian.
+    """Compiles a model with its vector-Jacobian product: outputs, and the gradients of the tensors `wrt`.
 
-    `wrt`: names of ONNX inputs and initializers of floats. The rest is as in `compile`.
+    `wrt`: names of ONNX inputs and initializers of floats. The other arguments are those of `compile`.
 
         outputs, gradients = populus.vjp("model.onnx", ["fc.weight"]).run({"x": x}, {"y": dy})
 
-    Raises PopulusError, for an unknown name and for an op on the way that has no gradient too.
+    Raises PopulusError for an unknown name, and for an op without a gradient between an output and a tensor of `wrt`.
     """
     if isinstance(wrt, str):
         raise PopulusError(f"wrt is '{wrt}'; a list of names is expected, such as ['{wrt}']")
@@ -53,7 +53,7 @@ def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
     if not wrt:
         raise PopulusError("wrt is empty; it names the inputs and weights to differentiate with respect to")
     if read:
-        # Kernels and functions are made of what is differentiated, not the other way round.
+        # Differentiation comes before the selection of kernels and the outlining of functions.
         first = next(p.name for p in chosen.passes if p.name in ("popart-select-kernels", "popart-outline", "popart-to-popops"))
         chosen = exposing(chosen, read).insert_before(first, PopartAutodiffPass(wrt=read))
     program = compiled(model, replace(options, pipeline=chosen))
@@ -61,10 +61,10 @@ def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
 
 
 class Vjp:
-    """A program of outputs and gradients. `weights` are the values that it runs with where a run's inputs give no others.
+    """A program of outputs and gradients. `weights` are the default values of the weights among `wrt`.
 
-    Of a model with open dimensions, `run` takes inputs of any size, as a program's does. What is of one size (`inputs`, `outputs`,
-    `cotangents`, levels, profile) is asked of `sized(n=..)`.
+    For a model with open dimensions, `run` accepts inputs of any size. Inputs, outputs, cotangents, levels and profile
+    belong to one size: `sized(n=..)` gives it.
     """
 
     def __init__(self, program: Program, wrt: Sequence[str], weights: Mapping[str, NDArray[Any]], unread: Mapping[str, NDArray[Any]]):
@@ -75,33 +75,33 @@ class Vjp:
 
     @cached_property
     def outputs(self) -> dict[str, TensorType[Attribute]]:
-        """The model's outputs. Raises PopulusError where a dimension is open."""
+        """The model's outputs by name. Raises PopulusError if a dimension is open."""
         gradients = {gradient_name(name) for name in self.wrt}
         return {n: t for n, t in self.program.signature.outputs.items() if n not in gradients}
 
     @cached_property
     def cotangents(self) -> dict[str, TensorType[Attribute]]:
-        """The outputs that have gradients. Raises PopulusError where a dimension is open."""
+        """The outputs of floats, by name. Raises PopulusError if a dimension is open."""
         inputs = self.program.signature.inputs
         return {n: inputs[gradient_name(n)] for n in self.outputs if gradient_name(n) in inputs}
 
     @cached_property
     def inputs(self) -> dict[str, TensorType[Attribute]]:
-        """The model's inputs, and weights of `wrt`. Raises PopulusError where a dimension is open."""
+        """The model's inputs and the weights of `wrt`, by name. Raises PopulusError if a dimension is open."""
         gradients = {gradient_name(name) for name in self.cotangents}
         return {n: t for n, t in self.program.signature.inputs.items() if n not in gradients}
 
     def sized(self, **sizes: int) -> Vjp:
-        """The same for these sizes of open dimensions; itself where none is open. Raises PopulusError."""
+        """Gives the program for these sizes of open dimensions, or itself if none is open. Raises PopulusError for wrong names or sizes."""
         if not isinstance(self.program, OpenProgram):
             return self
         return Vjp(self.program.sized(**sizes), self.wrt, self.weights, self._unread)
 
     def run(self, inputs: Mapping[str, Any], cotangents: Mapping[str, Any]) -> tuple[Arrays, Arrays]:
-        """The outputs by name, and the gradient of each tensor of `wrt` by its name.
+        """Runs the program; gives the outputs by name, and the gradient of each tensor of `wrt` by its name.
 
-        `inputs`: those of the model, and other values for weights of `wrt`. `cotangents`: the gradient of each output of floats;
-        one left out is zero. Raises PopulusError for names, shapes and types that are not the model's.
+        `inputs`: the model's inputs, and other values for weights of `wrt`. `cotangents`: the gradient of each output of floats
+        (default: zeros). Each gradient has the shape of its tensor. Raises PopulusError for wrong names, shapes and types.
         """
         import numpy as np
 
@@ -120,7 +120,7 @@ class Vjp:
         return {name: results[name] for name in self.outputs}, {name: gradients[name] for name in self.wrt}
 
     def kept(self) -> Report:
-        """The tensors of the forward pass that are kept until gradients have read them, with their readers and bytes."""
+        """Reports the forward tensors that live until the backward pass reads them, with their readers and bytes."""
         source = self.program.source
         ctx = source.context()
         module = source.module(ctx)
@@ -128,21 +128,21 @@ class Vjp:
         return kept(main_of(module), self.outputs)
 
     def module(self, level: str) -> ModuleOp:
-        """The module as it is at `level`."""
+        """Gives the module at a level."""
         return self.program.module(level)
 
     def profile(self) -> Profile:
-        """Tiles, bytes and cycles of the program, by the machine's cost model."""
+        """Estimates tiles, bytes and cycles of the program by the machine's cost model."""
         return self.program.profile()
 
 
 def exposing(pipeline: Pipeline, names: Sequence[str]) -> Pipeline:
-    """A pipeline that first makes these weights inputs."""
+    """Prepends a pass that turns these weights into inputs."""
     return Pipeline((OnnxExposeWeightsPass(tuple(names)), *pipeline.passes))
 
 
 def constants_of(model: Model, options: MachineOptions) -> tuple[Arrays, list[str]]:
-    """The weights of a model by name, as far as something reads them, and the names of its inputs. Raises PopulusError."""
+    """Gives the model's weights that some op reads, by name, and the names of its inputs. Raises PopulusError."""
     source = Source(model, dict(options.dims or {}), options.extensions())
     with in_file(model if isinstance(model, str | os.PathLike) else None):
         function = main_of(source.module(source.context()))
@@ -150,7 +150,7 @@ def constants_of(model: Model, options: MachineOptions) -> tuple[Arrays, list[st
 
 
 def unread_weights(model: Model, names: Sequence[str]) -> Arrays:
-    """Those of `names` that are initializers, which nothing reads if the module has no constant of that name."""
+    """Gives the initializers among `names`. A name without a constant in the module is of an unread initializer."""
     if not names or isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
         return {}
     from onnx import ModelProto

@@ -1,4 +1,4 @@
-"""`train`: a session run over data, epoch by epoch, with checkpoints.
+"""`train`: trains a session on data, epoch by epoch, with checkpoints.
 
 session = populus.train("net.onnx", {"x": x, "labels": labels}, loss="cross_entropy", optimizer="adam", lr=1e-3, batch=32, epochs=5)
 session.export("trained.onnx")
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """What `train` reports after a step: where it is, the loss, and after the last step of an epoch the validation's scores."""
+    """The report of `train` after a step: position, loss, and at the end of an epoch the validation scores."""
 
     epoch: int
     epochs: int
@@ -62,15 +62,15 @@ def train(
     hyper: Mapping[str, float] | None = None,
     **options: Any,
 ) -> TrainingSession:
-    """A session trained over `data`: arrays by input names, and labels.
+    """Trains a model on `data` (arrays by input name, and labels) and gives the session.
 
-    Each epoch goes through the samples in an order that depends on `seed` and its number alone, in batches; what does not fill
-    one is left out. `schedule(done)`: the factor of the learning rate, by the share of all steps that is done. `checkpoint`: a
-    folder to go on from, if there is something in it, and to write to at the end of each epoch and after each `every` steps;
-    resumed training is to the bit what it had been without interruption. `places`: what errors call the data. `report` is told of
-    each step, `each_epoch` of the end of each epoch, and `warn` of damaged checkpoints that are passed over. `options` are those of
-    `TrainingSession`. Threads may train at the same time, each with a folder of checkpoints of its own.
-    Raises PopulusError, and NotFinite where training diverges.
+    Each epoch visits the samples in an order that depends only on `seed` and the epoch's number. An incomplete last batch is
+    left out. `batch` counts samples. `schedule(done)` gives the factor of the learning rate for the share of all steps done, in [0, 1).
+    `checkpoint`: a folder. Training resumes from its newest checkpoint, and writes one after each epoch and every `every` steps.
+    Resumed training gives the same bits as uninterrupted training. `places`: names of the data in errors.
+    `report` is called after each step, `each_epoch` after each epoch, and `warn` for each damaged checkpoint that is skipped.
+    `options` are those of `TrainingSession`. Several threads may train at the same time, each with its own checkpoint folder.
+    Raises PopulusError, and NotFinite if training diverges.
     """
     given = {**(hyper or {}), **({} if lr is None else {"lr": lr})}
     session = TrainingSession(model, loss=loss, optimizer=optimizer, batch=batch, hyper=given, seed=seed, **options)
@@ -97,13 +97,13 @@ def train(
     return session
 
 
-_FOLDERS: set[Path] = set()  # that trainings of this process write to
+_FOLDERS: set[Path] = set()  # that training in this process writes to
 _CHOOSING = Guard()
 
 
 @contextmanager
 def _alone_in(folder: str | os.PathLike[str] | None) -> Generator[None, None, None]:
-    """Raises PopulusError if another thread trains into this folder of checkpoints: each would go on from the other's."""
+    """Raises PopulusError if another thread writes its checkpoints to this folder: each would resume from the other's."""
     if folder is None:
         yield
         return
@@ -119,12 +119,12 @@ def _alone_in(folder: str | os.PathLike[str] | None) -> Generator[None, None, No
 
 
 def _ignore(line: str) -> None:
-    """For a caller who does not ask for warnings."""
+    """Ignores warnings when the caller does not ask for them."""
 
 
 @dataclass
 class _Run:
-    """One call of `train`, from where the session stands."""
+    """One call of `train`, starting at the session's current step."""
 
     session: TrainingSession
     data: Samples
@@ -139,9 +139,9 @@ class _Run:
     every: int | None
     settings: Mapping[str, Any]
     lr: float
-    seconds: float = 0  # of the steps of this epoch, as far as they were done here
+    seconds: float = 0  # of this epoch's steps that this call has done
     done: int = 0
-    total: float = 0  # of the losses of this epoch
+    total: float = 0  # sum of this epoch's losses
 
     def go(self) -> None:
         session = self.session
@@ -153,7 +153,7 @@ class _Run:
                 self._step(epoch, rows)
 
     def _rest_of(self, epoch: int) -> Iterable[NDArray[Any]]:
-        """The batches of an epoch that are still to be done."""
+        """Yields the remaining batches of an epoch."""
         import numpy as np
 
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from populus.dialects.expr import Arg, Call, Cast, Const, Expr
 
-# function -> how it is written, and how tightly it binds (1 loosest); arguments that bind less tightly are put in parentheses
+# function -> format and binding strength (1: loosest); arguments that bind more loosely get parentheses
 _INFIX = {
     "add": ("{} + {}", 4), "sub": ("{} - {}", 4), "mul": (r"{} \, {}", 5),
     "lt": ("{} < {}", 3), "lte": (r"{} \le {}", 3), "gt": ("{} > {}", 3), "gte": (r"{} \ge {}", 3), "equal": ("{} = {}", 3),
@@ -25,12 +25,12 @@ _TIGHT = 9
 
 
 def latex(e: Expr, names: Sequence[str]) -> str:
-    """The expression with `names` for its operands."""
+    """Formats the expression as LaTeX, with `names` for its operands."""
     return _written(e, names)[0]
 
 
 def _written(e: Expr, names: Sequence[str]) -> tuple[str, int]:
-    """The text and how tightly it binds."""
+    """Formats an expression; gives the text and its binding strength."""
     match e:
         case Arg(index):
             return names[index - 1], _TIGHT

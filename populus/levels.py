@@ -1,7 +1,7 @@
 """Runs every level of a program on the same inputs and finds the first place whose value differs from the level above.
 
-Values are compared by place: ops of one ONNX node keep its name through all levels (`traces`). At `onnx` the values are those of ONNX's
-own reference, an oracle to compare with and nothing else.
+Values are compared by place: ops of one ONNX node keep its name through all levels (`traces`). The values of the level `onnx`
+come from ONNX's reference evaluator, which serves as an oracle only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two levels: how many places they have in common, and the first that differs (None: none does).
+    """The comparison of two levels: the number of common places, and the first that differs (None: none does).
 
-    `difference`: the largest, of the value's largest element. `times`: the how manyth time the place differs, from 0, where it is
-    computed several times. `skipped`: why the level was not run.
+    `difference`: the largest, relative to the value's largest element. `times`: the number of the execution that differs, from 0.
+    `skipped`: the reason why the level was not run.
     """
 
     level: str
@@ -46,15 +46,15 @@ class Comparison:
             return f"{self.level} is not compared: {self.skipped}"
         if self.first is None:
             return f"{self.level} agrees with {self.above} at all {self.places} places that both have"
-        again = f", when that is computed for time {self.times + 1}" if self.times else ""
+        again = f" in its execution {self.times + 1}" if self.times else ""
         return f"{self.level} differs from {self.above} first at '{self.first}'{again}, by {self.difference:.3g} of its largest element"
 
 
 def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Iterator[Comparison]:
-    """A Comparison for each level with the one above it, as they are run.
+    """Compares each level with the one above it, yielding a Comparison as soon as a level has run.
 
-    A level that ONNX's reference cannot run is skipped, and says so.
-    Raises PopulusError where another level cannot be run, and for inputs that are not the model's.
+    `rtol`: tolerance relative to a value's largest element. A level that ONNX's reference cannot run is skipped, with the reason.
+    Raises PopulusError if another level cannot be run, and for inputs that do not match the model.
     """
     checked = program.signature.checked(inputs)
     with program.signature.handled(checked) as (strings, handled):
@@ -71,7 +71,7 @@ def _compare_levels(program: Program, checked: Arrays, handled: Arrays, strings:
         except PopulusError as error:
             if level != "onnx":
                 raise
-            yield Comparison(level, "", 0, None, 0.0, str(error))  # a custom op, or more than the reference knows
+            yield Comparison(level, "", 0, None, 0.0, str(error))  # a custom op, or one that the reference lacks
             continue
         found = {key: [strings.encode(a) if a.dtype.kind in "OU" else a for a in arrays] for key, arrays in found.items()}
         if above is not None:
@@ -80,7 +80,7 @@ def _compare_levels(program: Program, checked: Arrays, handled: Arrays, strings:
 
 
 def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
-    """The values of a level by place, and its outputs, for these inputs."""
+    """Runs a level and gives its values by place, and its outputs."""
     if level == "onnx":
         return _reference(program, inputs)
     if level == "poplar":
@@ -95,7 +95,7 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
 
 
 def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:
-    """What ONNX's reference computes; a node and an initializer may have one name."""
+    """Runs ONNX's reference evaluator. A node and an initializer may have the same name."""
     from onnx import (
         ModelProto,
         load_model,  # pyright: ignore[reportUnknownVariableType]
@@ -139,10 +139,10 @@ def _compared(level: str, found: Trace, above: str, expected: Trace, rtol: float
 
 
 def _difference(found: Sequence[Array], expected: Sequence[Array]) -> float | None:
-    """How far the values of a place are from those above, of the largest element; None where none has the shape of any.
+    """Computes the difference between two levels at one place, relative to the largest element; None if no shapes match.
 
-    Where a place has several, an expected one is near if any found one is. If levels have not the same number of them, since one
-    keeps to itself what the other shows, one that is near is enough.
+    If a place has several values, an expected value matches if any value of the other level is near. If the levels have different
+    numbers of values, because one fuses some of them, a single near value is enough.
     """
     nearest: list[float] = []
     for e in expected:
@@ -155,5 +155,5 @@ def _difference(found: Sequence[Array], expected: Sequence[Array]) -> float | No
 
 
 def _unit_free(array: Array) -> tuple[int, ...]:
-    """The shape without dimensions of 1, which come and go from level to level."""
+    """Drops dimensions of 1 from the shape, because levels add and remove them."""
     return tuple(n for n in array.shape if n != 1)

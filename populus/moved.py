@@ -1,4 +1,4 @@
-"""Former module names that users' files import: each is today's module, found when it is first asked for."""
+"""Former module names that users' files import, each mapped to the present module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOVED = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds the names of the table. A module is loaded once: both names give the same object, so classes compare equal."""
+    """Finds the names of the table. Each module is loaded once: both names give the same object, so classes compare equal."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self) if fullname in MOVED else None
@@ -39,6 +39,6 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Makes Python's import know the former names."""
+    """Makes the former names importable."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

@@ -4,8 +4,8 @@
     prepared = onnx_backend.prepare(onnx.load("model.onnx"))
     outputs = prepared.run([x, y])
 
-Shapes, sequences and optionals are those of the inputs that arrive, and inputs that decide shapes are part of the program too:
-a program is compiled for each combination when it is first run, and kept. `POPULUS_ENGINE` names the engine (`numpy`, `strict`, `native`).
+The inputs fix the shapes, sequences and optionals of a program, and the values of inputs that decide shapes are constants in it.
+Each combination is compiled on first use and kept. `POPULUS_ENGINE` names the engine (`numpy`, `strict`, `native`).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Value = Array | list[Any] | None
 
-PROGRAMS = 64  # that a prepared model keeps
+PROGRAMS = 64  # kept by a prepared model
 
 
 class UnsupportedError(PopulusError):
-    """The model is valid, or may be, and cannot be compiled."""
+    """The model may be valid, but cannot be compiled."""
 
 
 class Prepared(BackendRep):
-    """A model that is compiled for the inputs that it is run with."""
+    """A model that is compiled for the inputs of each run."""
 
     def __init__(self, model: ModelProto, target: str, tiles: int | None, engine: str, host: bool = True, level: str = "poplar"):
         self.model = model
@@ -52,9 +52,10 @@ class Prepared(BackendRep):
         self._programs: OrderedDict[object, tuple[Program, dict[str, Array]]] = OrderedDict()
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs in order, as a named tuple. `inputs`: in the model's order, or by name; they are not modified.
+        """Runs the model and gives the outputs in order, as a named tuple.
 
-        Raises UnsupportedError for what cannot be compiled, PopulusError for inputs that are not the model's.
+        `inputs`: in the model's order, or by name; they are not modified.
+        Raises UnsupportedError for a model that cannot be compiled, and PopulusError for inputs that do not match the model.
         """
         program, arrays = self.program(self.named(inputs))
         found = program.run(arrays)
@@ -63,7 +64,7 @@ class Prepared(BackendRep):
         return namedtupledict("Outputs", names)(*values)
 
     def named(self, inputs: Any) -> dict[str, Value]:
-        """The inputs by name, each an array, a list of them, or None. Raises PopulusError if there are too many or too few."""
+        """Names the inputs; each is an array, a list of arrays, or None. Raises PopulusError for a wrong number or wrong names."""
         given: Mapping[str, Any]
         if isinstance(inputs, Mapping):
             given = dict(cast("Mapping[str, Any]", inputs))
@@ -79,7 +80,7 @@ class Prepared(BackendRep):
         return {name: _value(given[name]) for name in self.inputs}
 
     def program(self, inputs: Mapping[str, Value]) -> tuple[Program, dict[str, Array]]:
-        """The program for these inputs, compiled if there is none yet, and what it is to be run with."""
+        """Gives the program for these inputs, compiled on first use, and the arrays to run it with."""
         structured = {name: value for name, value in inputs.items() if not isinstance(value, np.ndarray)}
         flat = {**{n: v for n, v in inputs.items() if isinstance(v, np.ndarray)}, **_flat(structured)}
         structured |= {n: v for n, v in inputs.items() if not self.inputs[n].type.HasField("tensor_type")}
@@ -114,18 +115,18 @@ class Backend(OnnxBackend):
 
     target: ClassVar[str] = "host"
     tiles: ClassVar[int | None] = 16
-    host: ClassVar[bool] = True  # False refuses what needs the host, strings and images
-    level: ClassVar[str] = "poplar"  # at which programs run: tiles, or whole arrays at the levels above
-    engine: ClassVar[str | None] = None  # None: what POPULUS_ENGINE says, or auto
+    host: ClassVar[bool] = True  # False refuses models that need the host (strings, images)
+    level: ClassVar[str] = "poplar"  # the level to run: poplar on tiles, those above on whole arrays
+    engine: ClassVar[str | None] = None  # None: POPULUS_ENGINE, or auto
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """The model, ready to be run; compiled here already if its inputs leave nothing open, so that errors show early.
+        """Prepares a copy of the model; programs are compiled when inputs arrive.
 
-        Raises UnsupportedError for a device that is no CPU, PopulusError for a model that is not valid.
+        Raises UnsupportedError for a device that is not a CPU.
         """
         if not cls.supports_device(device):
-            raise UnsupportedError(f"there is no device '{device}'; CPU is there")
+            raise UnsupportedError(f"there is no device '{device}'; the only one is CPU")
         copy = ModelProto()
         copy.CopyFrom(model)
         engine = cls.engine or os.environ.get("POPULUS_ENGINE", "auto")
@@ -133,7 +134,7 @@ class Backend(OnnxBackend):
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs of a model, compiled for these inputs."""
+        """Compiles and runs a model on these inputs; gives its outputs."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -145,7 +146,7 @@ class Backend(OnnxBackend):
         outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of one node. `opset_version`: of its domain; the newest without it."""
+        """Runs one node and gives its outputs. `opset_version`: of the node's domain; default: the newest."""
         given = {n: np.asarray(a) for n, a in zip((n for n in node.input if n), inputs, strict=True)}
         types = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()]
         names = [n for n in node.output if n]
@@ -167,9 +168,9 @@ class Backend(OnnxBackend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether there is a rule for each of its nodes, as far as that can be told before its inputs arrive.
+        """Tells whether each node has a rule, as far as the model tells before inputs arrive.
 
-        A model whose inputs decide shapes may still be refused for the values that they bring.
+        A model whose inputs decide shapes may still be refused for their values.
         """
         if not cls.supports_device(device):
             return False
@@ -190,7 +191,7 @@ def _value(value: Any) -> Value:
 
 
 def _key(inputs: Mapping[str, Value]) -> object:
-    """What of the inputs is in the type of a program: shapes and structure."""
+    """Gives the part of the inputs that decides the type of a program: shapes, element types and structure."""
     return tuple((name, _shape_of(value)) for name, value in inputs.items())
 
 
@@ -201,12 +202,12 @@ def _shape_of(value: Value) -> object:
 
 
 def _flat(structured: Mapping[str, Value]) -> dict[str, Array]:
-    """The tensors of sequences, called `name.0`, `name.1`, .."""
+    """Names the tensors of sequences: `name.0`, `name.1`, .."""
     return {f"{name}.{i}": v for name, value in structured.items() for i, v in enumerate(value or ()) if isinstance(v, np.ndarray)}
 
 
 def _specialised(model: ModelProto, inputs: Mapping[str, Value], structured: Mapping[str, Value]) -> ModelProto:
-    """The model with the shapes of these inputs, and with what is a sequence or an optional made of tensors."""
+    """Gives a copy of the model with the shapes of these inputs, whose sequences and optionals are made from tensor inputs."""
     copy = ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
@@ -238,7 +239,7 @@ def _specialised(model: ModelProto, inputs: Mapping[str, Value], structured: Map
             names = [f"{i.name}.{k}" for k in range(len(value))]
             for name, v in zip(names, value):
                 if not isinstance(v, np.ndarray):
-                    raise PopulusError(f"input '{i.name}' has an element that is no array")
+                    raise PopulusError(f"input '{i.name}' has an element that is not an array")
                 graph.input.append(ValueInfoProto(name=name, type=element))
                 _state(graph.input[-1], cast("Array", v))
             if names:
@@ -255,7 +256,7 @@ def _specialised(model: ModelProto, inputs: Mapping[str, Value], structured: Map
 
 
 def _state(info: ValueInfoProto, value: Array) -> None:
-    """Gives the dimensions that are open the sizes of a value; one that is stated stays, for the value to be compared with."""
+    """Gives open dimensions the sizes of a value. Stated sizes stay, so that the program checks them."""
     tensor = info.type.tensor_type
     if not tensor.HasField("shape") or len(tensor.shape.dim) != value.ndim:
         if tensor.HasField("shape"):
@@ -270,7 +271,7 @@ def _state(info: ValueInfoProto, value: Array) -> None:
 
 
 def _gathered(found: Mapping[str, Array], output: ValueInfoProto) -> Any:
-    """An output of the model from those of its program: a sequence's elements are called `name.0`, `name.1`, .."""
+    """Collects an output of the model from its program's outputs: a sequence's elements are called `name.0`, `name.1`, .."""
     if output.name in found:
         return found[output.name]
     values: list[Array] = []

@@ -1,4 +1,4 @@
-"""The documentation page of an op, from its definition: `populus docs-op leaky_relu` prints one."""
+"""The documentation page of an op, generated from its definition: `populus docs-op leaky_relu` prints one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from populus.latex import latex
 
 
 def page(definition: Definition) -> str:
-    """Markdown: name, docstring, formulas, call, operands and results, attributes, ONNX identity, gradient."""
+    """Renders an op as Markdown: name, docstring, formulas, call, operands, results, attributes, ONNX identity, gradient."""
     d = definition
     text = [f"# {d.op.name}", "", d.doc, ""]
     for formula in formulas(d):
@@ -35,19 +35,21 @@ def page(definition: Definition) -> str:
         domain, kind, versions = d.identity
         text += ["", f"ONNX: `{kind}` of `{domain or 'ai.onnx'}`, version {', '.join(map(str, versions))}."]
     if d.op.INTERNAL:
-        text += ["", "It is made by passes alone."]
+        text += ["", "Only passes create it."]
     text += ["", "It has a gradient." if d.has_gradient else "It has no gradient.", ""]
     return "\n".join(text)
 
 
 def page_of(op: type[PopartOp]) -> str:
-    """The page of an op's class. Raises PopulusError for a class that lacks a part."""
+    """Renders the page of an op's class. Raises PopulusError if the class lacks a part of its definition."""
     return page(definition_of(op))
 
 
 def formulas(d: Definition) -> list[str]:
-    """LaTeX of an element-wise op with its attributes at their defaults: the result, then the gradient of each operand (`g`: that of the
-    result). Nothing for ops that are no formula, or that need attributes."""
+    """Gives the LaTeX formulas of an element-wise op with default attributes: the result, then each operand's gradient.
+
+    `g` is the gradient of the result. Gives no formulas for other ops, and for ops with attributes that have no default.
+    """
     if not issubclass(d.op, ElementwiseOp) or any(p.required for p in d.properties.values()):
         return []
     names = [o.name for o in d.operands]
@@ -56,7 +58,7 @@ def formulas(d: Definition) -> list[str]:
             op = d.op(*(create_ssa_value(_sample(o, element)) for o in d.operands))
             formula = op.formula()
             slopes = _slopes(op, formula)
-        except (PopulusError, VerifyException):  # its operands are of other elements
+        except (PopulusError, VerifyException):  # its operands have other element types
             continue
         found = [f"{d.results[0].name} = {latex(formula, names)}"]
         for name, slope in zip(names, slopes):
@@ -67,7 +69,7 @@ def formulas(d: Definition) -> list[str]:
 
 
 def _slopes(op: ElementwiseOp, formula: Expr) -> Sequence[Expr | None]:
-    """The gradients of the operands; none of a formula through which nothing flows."""
+    """Derives the gradients of the operands, or none if a function has no derivative."""
     try:
         flows = any(derivative(formula, i + 1) is not None for i in range(len(op.operands)))
     except KeyError:  # a function without a derivative

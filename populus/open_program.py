@@ -1,4 +1,4 @@
-"""Models whose dimensions are open: a program for each size that arrives, compiled when it first does, and kept."""
+"""Models with open dimensions: a program for each size that arrives, compiled on first use and kept."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from populus.signature import Signature
     from populus.source import Arrays, Source
 
-KEPT = 16  # programs; that which was used longest ago goes first
+KEPT = 16  # programs; the least recently used goes first
 
 
 class _Place:
-    """Of one size: the program, once there is one, and who may compile it."""
+    """The program of one size, once it is compiled, and the lock of the thread that compiles it."""
 
     def __init__(self) -> None:
         self.compiling = Guard()
@@ -32,11 +32,11 @@ class _Place:
 
 
 class OpenProgram(Program):
-    """What `compile` gives for a model with open dimensions: `run` takes inputs of any size that the model allows.
+    """A compiled model with open dimensions: `run` takes inputs of any size that the model allows.
 
-    `names`: of each input, in order, its open dimensions by position. `specialise` compiles for sizes by name. What is of one
-    program (levels, profile, signature) is asked of `sized(n=..)`. Threads that want one new size wait for the one that compiles it;
-    sizes that are there do not wait.
+    `names`: the open dimensions of each input, in order, by position. `specialise` compiles for sizes by name.
+    Levels, profile and signature belong to one size: `sized(n=..)` gives it.
+    Threads that need the same new size wait for the one that compiles it. Sizes that exist do not wait.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class OpenProgram(Program):
         self._keeping = Guard()
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
-        """Reads the model; there is nothing to compile before sizes are known. Raises PopulusError."""
+        """Reads the model; compiling waits until sizes are known. Raises PopulusError."""
         self.source.module(self.source.context())
 
     def sized(self, **sizes: int) -> Program:
-        """The program for these sizes of dimensions, compiled if it is not kept. Raises PopulusError."""
+        """Gives the program for these sizes of dimensions, compiled if needed. Raises PopulusError."""
         key = tuple(sorted(sizes.items()))
         with self._keeping.lock:
             if key not in self._kept:
@@ -72,7 +72,7 @@ class OpenProgram(Program):
         return place.program
 
     def _compiled_at(self, key: tuple[tuple[str, int], ...], place: _Place) -> Program:
-        """The program of a place, which is kept only if it can be compiled."""
+        """Compiles the program of a place. A program that fails to compile is not kept."""
         try:
             made = self.specialise(dict(key))
         except BaseException:
@@ -86,11 +86,11 @@ class OpenProgram(Program):
         return made
 
     def sized_for(self, inputs: Mapping[str, Any]) -> Program:
-        """The program for the sizes of these inputs. Raises PopulusError for one that is missing, or that disagrees with another."""
+        """Gives the program for the sizes of these inputs. Raises PopulusError if an input is missing or sizes disagree."""
         return self.sized(**self._sizes(inputs))
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
-        """The outputs for inputs of these sizes. Raises PopulusError for inputs that are not the model's, or that disagree in a size."""
+        """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""
         return self.sized_for(inputs).run_at(level, inputs)
 
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
@@ -110,23 +110,23 @@ class OpenProgram(Program):
         return {dimension: size for dimension, (size, _) in found.items()}
 
     def module(self, level: str) -> ModuleOp:
-        """Raises PopulusError that says which dimension to bind."""
+        """Raises PopulusError, naming the dimension to bind."""
         return self._unbound().module(level)
 
     @property
     def signature(self) -> Signature:
-        """Raises PopulusError that says which dimension to bind."""
+        """Raises PopulusError, naming the dimension to bind."""
         return self._unbound().signature
 
     def _unbound(self) -> Program:
-        """Compiles without the sizes, which fails with the place and the name of the first that is missing."""
+        """Compiles without sizes, which fails with the place and the name of the first missing one."""
         return self.specialise({})
 
 
 def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
-    """The open dimensions of each of a model's inputs, by position; nothing where no input has one that is known to be open.
+    """Lists the open dimensions of each input by position; empty if no input has a dimension that is known to be open.
 
-    A module has none, and an input whose rank is not stated.
+    Modules have no open dimensions. Inputs without a stated rank are left out.
     """
     from onnx import ModelProto
 

@@ -1,4 +1,4 @@
-"""How a model is compiled and run: the keywords of `compile`, of `vjp` and of training, said once."""
+"""The options of `compile`, `vjp` and training, as frozen classes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions:
-    """The machine, the engine, and the files that a model needs.
+    """The machine, the engine, and the user's files.
 
     `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions.
-    `engine`: `native`, machine code; `numpy`; `strict`, which checks every vertex; `auto`: native, but numpy for small programs.
-    `level`: how far down to go before running (`popart`, `popops`, `poplar`). `load`: Python files with ops of your own.
-    `threads`: how many the native engine runs on; without it POPULUS_THREADS, else as many as there are CPUs for this process.
+    `engine`: `native` runs machine code, `numpy` runs NumPy, and `strict` checks every vertex.
+    `auto` chooses native, but numpy for small programs.
+    `level`: the level to run (`popart`, `popops`, `poplar`). `load`: Python files that define ops.
+    `threads`: number of threads of the native engine; default: POPULUS_THREADS, or the number of CPUs of this process.
     """
 
     target: str = "host"
@@ -48,17 +49,17 @@ class MachineOptions:
     threads: int | None = None
 
     def extensions(self) -> tuple[extensions.Extension, ...]:
-        """Gives the files of `load`, after those that the process knows already. Raises PopulusError."""
+        """Loads the files of `load`; gives them after the extensions that the process already has. Raises PopulusError."""
         return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.read, self.load))}.values())
 
     def check(self) -> None:
-        """Raises PopulusError for values that name nothing or do not fit together. A target may come from a loaded file."""
+        """Raises PopulusError for unknown names and values that do not fit together. A loaded file may define the target."""
         if self.engine not in CHOICES:
             raise PopulusError(f"no engine '{self.engine}'{did_you_mean(self.engine, CHOICES)}")
         if self.level not in LEVELS:
             raise PopulusError(f"no level '{self.level}'{did_you_mean(self.level, LEVELS)}")
         if self.tiles is not None and self.tiles < 1:
-            raise PopulusError(f"tiles = {self.tiles}; a machine has at least 1")
+            raise PopulusError(f"tiles = {self.tiles}; expected at least 1")
         if self.threads is not None and (self.threads < 1 or self.engine not in ("auto", "native")):
             raise PopulusError(
                 f"threads = {self.threads} with engine {self.engine}; the native engine runs on 1 thread or more, the others on one"
@@ -66,7 +67,7 @@ class MachineOptions:
         Spec.of(self.target, self.tiles)
 
     def compiling(self, pipeline: Pipeline, dims: Mapping[str, int] | None) -> CompileOptions:
-        """Gives the options of a program with this pipeline and these sizes, for the same machine."""
+        """Gives the options for a program with this pipeline and these sizes on the same machine."""
         return CompileOptions(
             target=self.target,
             tiles=self.tiles,
@@ -83,13 +84,13 @@ class MachineOptions:
 class CompileOptions(MachineOptions):
     """The machine, the passes and the engine of a program: the keywords of `compile` and `vjp`.
 
-    `pipeline`: a name, a file, or a Pipeline. `sample`: how many vertices of a family `strict` looks at; all without it.
-    `narrow`: compute in floats what the target cannot hold as doubles, and so on, checking that nothing overflows.
-    `force_kernels`: `op:kernel`, the kernel that computes an op, whatever it costs.
-    `host`: whether the host may compute: strings, images; False refuses a model that needs it.
-    `cache`: keep the program on disk, and take it from there if equal content was compiled before; True for the folder of
-    POPULUS_CACHE. A program from there has the names and places of nodes of the model that it was compiled from.
-    `progress`: told the number and name of each pass as it begins.
+    `pipeline`: a name, a file, or a Pipeline. `sample`: number of vertices per family that `strict` checks; default: all.
+    `narrow`: computes 64-bit types as 32-bit ones if the target lacks them, and checks for overflow.
+    `force_kernels`: `op:kernel`, the kernel that computes an op regardless of its cost.
+    `host`: False refuses models that need the host (strings, images).
+    `cache`: a folder of compiled programs, reused for models of equal content; True: the folder of POPULUS_CACHE.
+    A cached program keeps the node names of the model that it was compiled from.
+    `progress`: called with the number and name of each pass before it runs.
     """
 
     pipeline: str | os.PathLike[str] | Pipeline = "inference"
@@ -101,17 +102,17 @@ class CompileOptions(MachineOptions):
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:
-        """Raises PopulusError as for a machine, and for a sample that no engine can take."""
+        """Raises PopulusError for an invalid machine, and for a sample that the engine does not support."""
         super().check()
         if self.sample is not None and self.sample < 1:
-            raise PopulusError(f"sample = {self.sample}; a family has at least 1 vertex to look at")
+            raise PopulusError(f"sample = {self.sample}; expected at least 1 vertex per family")
         if self.sample is not None and self.engine == "native":
             raise PopulusError(
-                f"sample = {self.sample} with engine native, which runs whole families; engine strict looks at a sample of vertices"
+                f"sample = {self.sample} with engine native, which runs whole families; use engine strict to check a sample of vertices"
             )
 
     def passes(self, loaded: Sequence[extensions.Extension]) -> Pipeline:
-        """Gives the pipeline with the passes that other options ask for, for the machine. Raises PopulusError."""
+        """Gives the pipeline with the passes that other options add, for the machine. Raises PopulusError."""
         known = dict(PASSES)
         for extension in loaded:
             known.update(extension.passes)
@@ -124,16 +125,16 @@ class CompileOptions(MachineOptions):
         return chosen.with_defaults(target=self.target, tiles=self.tiles)
 
     def program_cache(self) -> ProgramCache | None:
-        """Gives the cache on disk, if one is asked for."""
+        """Opens the cache on disk, if `cache` is set."""
         if self.cache is False:
             return None
         return ProgramCache.default() if self.cache is True else ProgramCache(Path(self.cache))
 
 
 class Keywords(Generic[P, O]):
-    """Turns a function of an options object into one of keywords, for people and for type checkers alike.
+    """Turns a function of an options object into a function of keywords that type checkers understand.
 
-    `Keywords(CompileOptions).after_one` makes `f(model, options)` be called as `f(model, target=.., tiles=..)`.
+    `Keywords(CompileOptions).after_one` makes `f(model, options)` callable as `f(model, target=.., tiles=..)`.
     """
 
     def __init__(self, options: Callable[P, O]):

@@ -1,4 +1,4 @@
-"""What is trained of an ONNX model, and which dimensions are its batch."""
+"""The trained weights of an ONNX model, and its batch dimensions."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
     from populus.source import Arrays
 
-STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are measured, not trained
-LARGEST = 1e4  # what has larger elements is a mask, not a weight
-BATCH = 32  # where the model leaves it open and the caller does too
+STATISTICS = {"BatchNormalization": (3, 4)}  # operands with measured values, which are not trained
+LARGEST = 1e4  # a tensor with larger elements is a mask
+BATCH = 32  # if neither the model nor the caller fixes it
 
 
 @dataclass(frozen=True)
 class Trainable:
-    """What a session has to know of a model before it is compiled."""
+    """The facts of a model that a session needs before compiling."""
 
     weights: Arrays
     inputs: list[str]
     batch: int
     open: list[str]  # the names of first dimensions that are open
     given: dict[str, int]
-    fixed: set[str]  # weights that are not trained unless named
+    fixed: set[str]  # weights that are trained only if named
 
     @staticmethod
     def read(model: str | os.PathLike[str] | ModelProto, options: MachineOptions) -> Trainable:
-        """Raises PopulusError for what is no valid ONNX model."""
+        """Reads a model. Raises PopulusError if it is not a valid ONNX model."""
         if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
-            raise PopulusError("training is of ONNX models; a module's weights could not be written back")
+            raise PopulusError("training needs an ONNX model; weights of a module cannot be exported")
         dims = dict(options.dims or {})
         source = Source(model, dims, options.extensions())
         with in_file(model if isinstance(model, str | os.PathLike) else None):
@@ -63,13 +63,13 @@ class Trainable:
         )
 
     def bound(self, batch: int) -> dict[str, int]:
-        """The dimensions with the batch among them."""
+        """Gives the sizes of dimensions, including the batch."""
         if batch < 1:
             raise PopulusError(f"batch = {batch}; a step has at least 1 sample")
         return {**dict.fromkeys(self.open, batch), **self.given}
 
     def chosen(self, parameters: Sequence[str] | None, freeze: Sequence[str] = ()) -> tuple[str, ...]:
-        """The weights to train. Raises PopulusError for a pattern that fits none, and if none is left."""
+        """Selects the weights to train. Raises PopulusError for a pattern that matches none, and if none is left."""
         names = [n for n in self.weights if n not in self.fixed] if parameters is None else self.fitting(parameters)
         frozen = set(self.fitting(freeze))
         left = tuple(n for n in names if n not in frozen)
@@ -78,7 +78,7 @@ class Trainable:
         return left
 
     def fitting(self, patterns: Sequence[str]) -> list[str]:
-        """The weights that fit one of these patterns. Raises PopulusError for one that fits none."""
+        """Lists the weights that match one of the patterns. Raises PopulusError for one that matches none."""
         found: dict[str, None] = {}
         for pattern in patterns:
             matching = [n for n in self.weights if n == pattern or fnmatchcase(n, pattern)]
@@ -89,7 +89,7 @@ class Trainable:
 
 
 def _is_fixed(op: ConstantOp) -> bool:
-    """Whether a constant is more likely a statistic, a mask or a factor than a weight."""
+    """Guesses whether a constant is a statistic, a mask or a factor rather than a weight."""
     import numpy as np
 
     array = op.array()
@@ -99,7 +99,7 @@ def _is_fixed(op: ConstantOp) -> bool:
 
 
 def _open(function: FuncOp) -> list[str]:
-    """The names of the inputs' open first dimensions."""
+    """Lists the names of the inputs' open first dimensions."""
     names = function.attributes.get("dim_names")
     found: set[str] = set()
     for dims in cast("ArrayAttr[Attribute]", names) if isinstance(names, ArrayAttr) else ():

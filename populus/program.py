@@ -1,4 +1,4 @@
-"""A compiled model: `run` it, look at its `module` at any level, ask its `profile`."""
+"""`Program`: a compiled model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """A compiled model. `run` it, look at its `module` at any level, ask its `profile`."""
+    """A compiled model: `run` computes, `module` gives a level's IR, `profile` estimates costs."""
 
     def __init__(self, source: Source, pipeline: Pipeline, options: CompileOptions, cache: ProgramCache | None = None):
         self.source = source
@@ -46,27 +46,27 @@ class Program:
         self._signature: Signature | None = None
         self._top = options.level
         self._session: Session | None = None
-        self._making = Guard()  # a level, the signature, the session: each is made by one thread
+        self._making = Guard()  # one thread at a time makes a level, the signature or the session
 
     @property
     def engine(self) -> str:
-        """The engine asked for; `auto` is one too."""
+        """The requested engine, which may be `auto`."""
         return self.options.engine
 
     @property
     def level(self) -> str:
-        """The level at which the program runs."""
+        """The level that runs."""
         return self.options.level
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
-        """Compiles down to the program's level, or takes from the cache what was. Raises PopulusError."""
+        """Compiles to the program's level, or loads the program from the cache. Raises PopulusError."""
         self.timings.clear()
         if self.cache is not None and self.level == "poplar" and self._cached(self.cache, progress):
             return
         self._modules[self.level] = self._compiled(self.level, self.timings, progress)
 
     def _cached(self, cache: ProgramCache, progress: Callable[[int, str], None] | None) -> bool:
-        """Takes the program from the cache, or compiles it and keeps it there. False for a model that is a tile program already."""
+        """Loads the program from the cache, or compiles and stores it. Gives False if the model is already a tile program."""
         ctx = self.source.context()
         with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
             module = self.source.module(ctx)
@@ -82,17 +82,18 @@ class Program:
         return True
 
     def run(self, inputs: Mapping[str, Any]) -> Arrays:
-        """The outputs by name, as arrays that are the caller's own. Raises PopulusError for inputs that are not the model's.
+        """Runs the program and gives the outputs by name, as new arrays.
 
-        Any number of threads may run one program: on an engine they wait for each other, above it they do not. Programs of their own
-        run at the same time. Inputs are read until this returns, and not afterwards.
+        `inputs`: arrays by name, with the shapes and types of `signature`. Raises PopulusError for inputs that do not match the model.
+        Several threads may run one program: on the poplar level they take turns, above it they run in parallel.
+        Different programs run in parallel. Inputs are read only until this returns.
         """
         return self.run_at(self.level, inputs)
 
     def spread(self, inputs: Mapping[str, Any], orders: int = 20) -> dict[str, float]:
-        """How far each output could be if sums were made in other orders: the largest difference, relative to its largest element.
+        """Measures how far each output moves under other orders of sums: the largest difference, relative to its largest element.
 
-        The program itself has one order, and gives the same bits whatever the machine does first.
+        `orders`: number of random orders. The program itself has one order, and gives the same bits on every run.
         """
         from populus.runtime.sum_order_spread import results_in_orders, spread
 
@@ -100,9 +101,9 @@ class Program:
         return spread(list(results_in_orders(self.module("popops"), arrays, list(self.signature.outputs), range(orders))))
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
-        """The outputs as another level computes them. At `onnx` that is ONNX's own reference, an oracle to compare with.
+        """Computes the outputs at another level. The level `onnx` runs ONNX's reference evaluator, for comparison.
 
-        Raises PopulusError for inputs that are not the model's, and for a level above that of the model.
+        Raises PopulusError for inputs that do not match the model, and for levels above the model's own.
         """
         if level not in self.levels:
             raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
@@ -113,12 +114,12 @@ class Program:
             found = trimmed(run_level(self, level, given), self.signature.bounded)
             outputs = {name: strings.decode(a) if name in self.signature.texts.outputs else a for name, a in found.items()}
         for entry in self.signature.maps:
-            outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # what ONNX calls a sequence of maps
+            outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps
         return outputs
 
     @property
     def host_calls(self) -> list[str]:
-        """What the host computes or keeps: `text.split of 'node'` for each call, and the inputs and outputs that are strings."""
+        """Lists the work of the host: `text.split of 'node'` for each call, and the inputs and outputs that are strings."""
         calls = [op for op in self.module(self.level).walk() if op.name in ("host.call", "poplar.host_call")]
         found = [f"{_text(op.properties['function'])} of {where(op)}" for op in calls if _text(op.properties["function"]) != "check.close"]
         strings = self.signature.texts
@@ -127,12 +128,12 @@ class Program:
 
     @property
     def levels(self) -> list[str]:
-        """The levels from that of the model down to that of the program."""
+        """Lists the levels, from the model's to the program's."""
         order = list(LEVELS)
         return order[order.index(self._top) : order.index(self.level) + 1]
 
     def module(self, level: str) -> ModuleOp:
-        """The module as it is at `level`, before any pass below it; compiled down to there when first asked for."""
+        """Gives the module at `level`, before any pass below it. Compiles to that level on first use."""
         if level not in LEVELS:
             raise PopulusError(f"no level '{level}'{did_you_mean(level, LEVELS)}")
         if level not in self._modules:
@@ -142,25 +143,25 @@ class Program:
         return self._modules[level]
 
     def kernels(self) -> list[str]:
-        """Which kernels were chosen and why, and the reorders between them, a line for each; none where no op has several."""
+        """Explains the chosen kernels and the reorders between them, one line each; empty if no op has several kernels."""
         if not any(extension.kernels for extension in self.source.extensions):
             return []
         return report(self.module("popart"))
 
     def profile(self) -> Profile:
-        """Tiles, bytes and cycles of the program, by the machine's cost model. Raises PopulusError above the poplar level."""
+        """Estimates tiles, bytes and cycles by the machine's cost model. Raises PopulusError above the poplar level."""
         return self.session.profile()
 
     @property
     def signature(self) -> Signature:
         """The names and types of inputs and outputs."""
-        if self._signature is None:  # a module that came as a tile program, with no function above it
+        if self._signature is None:  # the model is a tile program, without the function of a higher level
             self._signature = Signature(_types(self.session.inputs), _types(self.session.outputs))
         return self._signature
 
     @property
     def session(self) -> Session:
-        """The engine with the program loaded into it, when it is first asked for."""
+        """The engine with the program loaded, created on first use."""
         from populus.runtime.session import Session
 
         if self._session is None:
@@ -190,7 +191,7 @@ class Program:
         if list(LEVELS).index(found) > list(LEVELS).index(level):
             raise PopulusError(f"the module is at the level {found}, below {level}")
         passes = self.pipeline.from_level(found).down_to(level)
-        above = passes.down_to("popart")  # where the types are still the model's
+        above = passes.down_to("popart")  # this level still has the model's types
         above.run(ctx, module, timings=timings, progress=progress)
         if self._signature is None and found != "poplar":
             self._signature = Signature.of(module)
@@ -206,7 +207,7 @@ class Program:
 
 
 def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
-    """The outputs of the program as it is at `level`, by that level's evaluator; at `onnx` that is ONNX's reference, for comparing."""
+    """Runs the program at `level` with that level's evaluator. The level `onnx` uses ONNX's reference evaluator, for comparison."""
     if level == "poplar":
         return program.session.run(inputs)
     if level == "onnx":
@@ -222,7 +223,7 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
     from populus.runtime.interpreter import run_function
 
     found = run_function(program.module(level), inputs)
-    return {name: np.array(array) for name, array in found.items()}  # which may be inputs or constants
+    return {name: np.array(array) for name, array in found.items()}  # inputs or constants
 
 
 

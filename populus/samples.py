@@ -1,4 +1,4 @@
-"""Training data: arrays whose first dimension counts samples, checked against a model before anything is computed."""
+"""Training data: arrays whose first dimension counts samples, checked against a model before computing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Samples:
-    """The inputs of a model by name and the labels, of the types that a step takes. `len` is the number of samples."""
+    """A model's inputs by name and its labels, converted to the types of a step. `len` is the number of samples."""
 
     inputs: Arrays
     labels: NDArray[Any] | None
@@ -29,7 +29,7 @@ class Samples:
         return len(next(iter(self.inputs.values())))
 
     def batch(self, rows: NDArray[np.intp]) -> tuple[Arrays, NDArray[Any] | None]:
-        """The samples of these numbers."""
+        """Selects the samples with these numbers."""
         return {name: array[rows] for name, array in self.inputs.items()}, None if self.labels is None else self.labels[rows]
 
 
@@ -41,13 +41,12 @@ def samples(
     label_name: str | None = None,
     place: str = "data",
 ) -> Samples:
-    """`data` as samples for a step with these types, in which the first dimension is the batch.
+    """Checks `data` (arrays by name) and converts it to samples for a step; the first dimension of each type is the batch.
 
-    The labels are the array `label_name`; without it the one called `labels`, or the only one that is no input; there are none
-    where `labels`, their type, is None. Floats are converted to the model's, integers to 32 bits for class numbers, of which there
-    are `classes`.
-    Raises PopulusError, which begins with `place`, for an array that is missing or too many, of another shape or kind, with NaN or
-    infinities, or class numbers out of range.
+    The labels are the array `label_name`; default: the array `labels`, or the only array that is not an input.
+    There are none if `labels`, their type, is None. Floats get the model's type. Class numbers, below `classes`, get 32 bits.
+    Raises PopulusError, prefixed with `place`, for missing or additional arrays and for wrong shapes or kinds.
+    Raises it also for NaN, infinities and class numbers out of range.
     """
     import numpy as np
 
@@ -107,7 +106,7 @@ def _labels(place: str, name: str, array: NDArray[Any], type: TensorType[Attribu
 
 
 def batches(count: int, batch: int) -> Generator[tuple[NDArray[np.intp], int], None, None]:
-    """All samples in order: their numbers, `batch` at a time, and how many of these count; the last are filled up with sample 0."""
+    """Yields all samples in order, `batch` at a time, with the number of real ones. Sample 0 fills the last batch."""
     import numpy as np
 
     for begin in range(0, count, batch):

@@ -1,4 +1,4 @@
-"""The signature of a program: names and types of its inputs and outputs, and the checks of what is given."""
+"""The signature of a program: names and types of its inputs and outputs, and the checks of arrays against them."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ class Signature:
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
-        """That of `@main`: by its `input_names` and `output_names`; else arguments by their names and results as `output_0`, ...
+        """Reads the signature of `@main` from its `input_names` and `output_names`.
 
-        Raises PopulusError if there is no `@main`, or an input is no tensor of static shape.
+        Without these, inputs have the names of arguments, and outputs are `output_0`, ...
+        Raises PopulusError if there is no `@main`, or an input is not a tensor of static shape.
         """
         op = _main(module)
         arguments = list(op.body.block.args)
@@ -62,14 +63,13 @@ class Signature:
         )
 
     def state(self, module: ModuleOp) -> None:
-        """Writes the names onto `@main`, for the levels below, whose streams have them."""
+        """Writes the names onto `@main`: the streams of the levels below have them."""
         state_names(_main(module), inputs=self.inputs, outputs=self.outputs)
 
     def checked(self, inputs: Mapping[str, Any]) -> Arrays:
-        """The arrays for the inputs, in order.
+        """Checks the inputs and gives their arrays, in order.
 
-        Raises PopulusError for a name, shape or dtype that is not the model's, for one that is missing, and for a value
-        from which another shape follows than the model states.
+        Raises PopulusError for a missing input, a wrong name, shape or dtype, and for a value that contradicts a stated shape.
         """
         import numpy as np
 
@@ -89,7 +89,7 @@ class Signature:
                 continue
             array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
             if array.dtype.type is np.void and array.dtype.itemsize == dtype.itemsize:
-                array = array.view(dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
+                array = array.view(dtype)  # NumPy's files drop the types of ml_dtypes but keep the bits
             if array.dtype != dtype:
                 raise PopulusError(f"input '{name}' is {array.dtype}, expected {dtype}; array.astype('{dtype}') converts it")
             if array.shape != type.get_shape():
@@ -102,7 +102,7 @@ class Signature:
 
     @contextmanager
     def handled(self, arrays: Arrays) -> Generator[tuple[Strings, Arrays], None, None]:
-        """The table of strings for a run inside, and the inputs with handles where they are strings."""
+        """Replaces strings by handles; gives the string table of the run and the inputs."""
         from populus.runtime.host.strings import Strings, using
 
         if self.texts.table:
@@ -112,9 +112,9 @@ class Signature:
             yield Strings(()), arrays
 
     def random(self, seed: int = 0) -> Arrays:
-        """Inputs drawn by dtype: floats normal, booleans even, 8 and 16-bit integers of their whole range, wider ones 0 or 1.
+        """Draws inputs by dtype: normal floats, booleans with equal probability, 8 and 16-bit integers of their whole range, others 0 or 1.
 
-        Wider integers are mostly indices, and 0 and 1 are valid in most places. An input's values depend on seed, name and type alone.
+        Wider integers are mostly indices, and 0 and 1 are usually valid. The values depend only on seed, name and type.
         """
         return {name: _draw(type, seed, name, self.texts.table) for name, type in self.inputs.items()}
 
@@ -139,9 +139,9 @@ def _strings(name: str, value: Any) -> NDArray[Any]:
 
 
 def _static(name: str, type: Attribute, strings: Sequence[str] = ()) -> TensorType[Attribute]:
-    """The type of an input or output; of one that is among `strings` that of what its handles stand for."""
+    """Gives the type of an input or output. For a name in `strings`, it is the type of the strings, not of their handles."""
     if not isinstance(type, TensorType):
-        raise PopulusError(f"'{name}' is {type}; only tensors go in and out of a program")
+        raise PopulusError(f"'{name}' is {type}; a program's inputs and outputs are tensors")
     if min(type.get_shape(), default=0) < 0:
         raise PopulusError(f"'{name}' is {type}; a program has static shapes, so give its dimensions a size (dims)")
     if name in strings:
@@ -158,7 +158,7 @@ def _shape(shape: Sequence[int]) -> str:
 
 
 def _draw(type: TensorType[Attribute], seed: int, name: str, words: Sequence[str] = ()) -> NDArray[Any]:
-    """Random elements; strings are drawn among `words`."""
+    """Draws random elements; strings come from `words`."""
     import numpy as np
 
     if str(type.element_type) == "!onnx.string":

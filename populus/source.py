@@ -1,4 +1,4 @@
-"""The model that a program is compiled from: each call of `Source.module` reads it anew."""
+"""The model that a program is compiled from. Each call of `Source.module` reads it anew."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where modules come from: each call of `module` gives a new one."""
+    """A model and the extensions that it needs; each call of `module` gives a new copy."""
 
     model: Model
     dims: dict[str, int]
     extensions: tuple[extensions.Extension, ...] = ()
 
     def context(self) -> Context:
-        """A context that knows what was loaded."""
+        """Makes a context with the dialects of the loaded extensions."""
         ctx = context()
         for extension in self.extensions:
             extension.register(ctx)
         return ctx
 
     def module(self, ctx: Context) -> ModuleOp:
-        """The model as a module at its own level. Raises PopulusError if it cannot be read."""
+        """Reads the model as a module at its own level. Raises PopulusError if it cannot be read."""
         if isinstance(self.model, ModuleOp):
             self._refuse_dims("a module")
             return self.model.clone()
@@ -65,7 +65,7 @@ class Source:
 
 
 def level_of(module: ModuleOp) -> str:
-    """The highest level of which the module has an op; `popart` if it has none of any (constants and functions are at every level)."""
+    """Finds the highest level of which the module has an op; `popart` if it has only constants and functions."""
     dialects = {op.name.partition(".")[0] for op in module.walk()}
     return next((level for level, names in LEVELS.items() if dialects & set(names)), "popart")
 

@@ -1,4 +1,4 @@
-"""The programs of one update: gradients of one batch or several, and what the optimizer makes of them."""
+"""The programs of one update: gradients of one or several batches, and the optimizer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from populus.source import Arrays, Model
 
-FIRST_SCALE = 2.0**15  # of an automatic loss scale; the largest power of two in f16
+FIRST_SCALE = 2.0**15  # initial automatic loss scale: the largest power of two in f16
 GROWS_AFTER = 2000  # good steps. Source: PyTorch GradScaler
 
 
 @dataclass
 class LossScale:
-    """By how much gradients are scaled, so that those of 16 bits do not vanish; `automatic`: it halves when they overflow."""
+    """The factor of the loss that keeps 16-bit gradients from vanishing. An automatic scale halves when gradients overflow."""
 
     value: float
     automatic: bool = False
@@ -41,7 +41,7 @@ class LossScale:
 
     @staticmethod
     def of(given: float | str) -> LossScale:
-        """Raises PopulusError for what is neither a positive number nor `auto`."""
+        """Parses a loss scale. Raises PopulusError unless it is a positive number or `auto`."""
         if given == "auto":
             return LossScale(FIRST_SCALE, True)
         try:
@@ -53,7 +53,7 @@ class LossScale:
         return LossScale(value)
 
     def tell(self, overflow: bool) -> None:
-        """What a step found."""
+        """Updates the scale after a step."""
         if not self.automatic:
             return
         self.good = 0 if overflow else self.good + 1
@@ -65,7 +65,7 @@ class LossScale:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What of a session decides its programs."""
+    """The properties of a session that decide its programs."""
 
     loss: str
     optimizer: str
@@ -80,23 +80,23 @@ class Recipe:
     axis: int
 
     def pipeline(self) -> Pipeline:
-        """Down from the model to gradients and, where an update is of one batch, to new weights."""
+        """Gives the passes from the model to gradients and, for an update of one batch, to new weights."""
         made = Pipeline.named("training").replace("onnx-expose-weights", OnnxExposeWeightsPass(self.weights))
         made = made.replace("onnx-training-mode", OnnxTrainingModePass("train" if self.batch_statistics else "keep"))
         made = made.replace("popart-loss", PopartLossPass(self.loss, self.output, self.axis))
         made = made.replace(
             "popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled, sparse=self.sparse, recompute=self.recompute)
         )
-        if self.recompute != 1:  # what is computed again is to wait until it is wanted
+        if self.recompute != 1:  # recomputed ops wait until their results are needed
             made = made.replace("poplar-merge", PoplarMergePass(independent=False))
         return made.replace("popart-optimize", PopartAccumulatePass(self.accumulate) if self.accumulate > 1 else self.update())
 
     def update(self) -> PopartOptimizePass:
-        """What makes new weights of gradients."""
+        """Gives the pass that computes new weights from gradients."""
         return PopartOptimizePass(self.optimizer, CLIP_NORM in self.clips, CLIP_VALUE in self.clips, self.scaled)
 
     def evaluation(self, names: tuple[str, ...]) -> Pipeline:
-        """Down to the loss, as when inferring, with these weights and statistics as inputs."""
+        """Gives the passes to the loss in inference mode, with these weights and statistics as inputs."""
         made = self.pipeline().replace("onnx-training-mode", OnnxTrainingModePass("infer")).remove("popart-autodiff")
         made = made.replace("onnx-expose-weights", OnnxExposeWeightsPass(names))
         return made.remove("popart-accumulate" if self.accumulate > 1 else "popart-optimize").remove("popart-seed")
@@ -104,7 +104,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of an update: the mean loss, new weights and states by their names, and the arguments of the last run."""
+    """The results of an update: mean loss, new weights and states by name, and the arguments of the last run."""
 
     loss: float
     results: Arrays
@@ -112,9 +112,9 @@ class Ran:
 
 
 class Programs:
-    """`step`: gradients, and new weights too where an update is of one batch; `update`: new weights; `forward`: losses when inferring.
+    """The programs `step` (gradients, and new weights for an update of one batch), `update` (new weights) and `forward` (inference losses).
 
-    `dims`: sizes of open dimensions, the batch among them.
+    `dims`: sizes of open dimensions, including the batch.
     """
 
     def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: MachineOptions, dims: Mapping[str, int]):
@@ -127,7 +127,7 @@ class Programs:
 
     @property
     def forward(self) -> Program:
-        """Compiled when it is first asked for."""
+        """The program of losses in inference mode, compiled on first use."""
         with self._making.lock:
             if self._forward is None:
                 pipeline = self.recipe.evaluation((*self.recipe.weights, *self.statistics))
@@ -136,7 +136,7 @@ class Programs:
 
     @property
     def statistics(self) -> list[str]:
-        """The running statistics that a step moves."""
+        """The names of the running statistics that a step updates."""
         prefix, trained = updated_name(""), set(self.recipe.weights)
         return [n for o in self.step.signature.outputs if o.startswith(prefix) and (n := o.removeprefix(prefix)) not in trained]
 
@@ -150,7 +150,7 @@ class Programs:
     def run(
         self, inputs: Mapping[str, Any], batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]
     ) -> Ran:
-        """One update, by inputs and labels. Raises PopulusError for what is not of the programs' types."""
+        """Runs one update on inputs and labels. Raises PopulusError for values that do not match the types of the programs."""
         import numpy as np
 
         n = self.recipe.accumulate
@@ -183,7 +183,7 @@ class Programs:
         return Ran(sum(losses) / n, results, given)
 
     def _seeded(self, given: Arrays, seed: tuple[int, int], run: int) -> Arrays:
-        """With the words that random numbers follow from, where there are any."""
+        """Adds the seed words of the random numbers, if the program has any."""
         import numpy as np
 
         if SEED not in self.step.signature.inputs:
@@ -192,7 +192,7 @@ class Programs:
         return {**given, SEED: words}
 
     def first_place(self, arguments: Arrays) -> str:
-        """Which op of the step first gave a NaN, or else an infinity, by running it op by op."""
+        """Names the first op of the step that gives a NaN, or else an infinity, by running op by op."""
         import numpy as np
         from xdsl.ir import Operation
 
@@ -207,4 +207,4 @@ class Programs:
 
         with np.errstate(all="ignore"):
             run_function(self.step.module("popart"), arguments, observe)
-        return first.get("NaN") or first.get("an infinity") or "no op of it gives one when run by itself"
+        return first.get("NaN") or first.get("an infinity") or "no single op gives one when run op by op"

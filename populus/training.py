@@ -1,4 +1,4 @@
-"""A session of training: an ONNX model with its weights and states, updated step by step.
+"""`TrainingSession`: an ONNX model with its weights and optimizer states, updated step by step.
 
 session = TrainingSession("net.onnx", optimizer="adam", batch=32)
 loss = session.step({"x": x}, labels)
@@ -32,23 +32,22 @@ if TYPE_CHECKING:
     from populus.source import Arrays
 
 
-# What hyperparameters may be; those that are not here, at least 0.
+# Bounds of hyperparameters; the others are at least 0.
 BOUNDS = {"beta1": (0.0, 1.0), "beta2": (0.0, 1.0), "rho": (0.0, 1.0)}
 
 
 class NotFinite(PopulusError):
-    """A loss or a weight became NaN or infinite; the session's weights are those before that step."""
+    """A loss or a weight became NaN or infinite. The session keeps the weights from before that step."""
 
 
 class TrainingSession:
-    """A model with its loss and optimizer as one program of a step; weights and states stay here between steps.
+    """A model with its loss and optimizer as one program of a step. Weights and states stay in the session between steps.
 
     `TrainingSession("net.onnx", loss=.., optimizer=.., lr=..)`: the keywords are the fields of
-    `populus.training_options.TrainingOptions`, which says what each means.
+    `populus.training_options.TrainingOptions`, which documents them.
 
-    One thread takes steps, for what comes of them depends on their order: a `step` or `restore` that finds that another thread was in
-    one at the same time is refused, and changes nothing. `evaluate`, `checkpoint` and `export` may be called meanwhile; they see the
-    session between two steps.
+    One thread takes steps, because results depend on their order. A `step` or `restore` that overlaps with another thread's is
+    refused and changes nothing. `evaluate`, `checkpoint` and `export` may run meanwhile; they see the session between two steps.
     Raises PopulusError.
     """
 
@@ -69,9 +68,9 @@ class TrainingSession:
         self.program = self._programs.step
         self.steps = 0
         self.skipped = 0
-        self._changes = 0  # steps and restorations
-        self._moving = Guard()  # who takes a step
-        self._settled = Guard()  # who reads or writes what a step changes
+        self._changes = 0  # number of steps and restores
+        self._moving = Guard()  # held by the thread that takes a step
+        self._settled = Guard()  # guards the values that a step changes
         self.losses: list[float] = []
         self.validations: list[dict[str, Any]] = []
         signature = self.program.signature
@@ -107,7 +106,7 @@ class TrainingSession:
         )
 
     def _check_batch(self) -> None:
-        """Raises PopulusError for an input or labels of another batch."""
+        """Raises PopulusError for an input or labels of another batch size."""
         labelled = {} if self.labels is None else {LABELS: self.labels}
         for name, type in {**self.inputs, **labelled}.items():
             if type.get_shape()[:1] != (self.batch,):
@@ -138,27 +137,28 @@ class TrainingSession:
 
     @property
     def samples_per_step(self) -> int:
-        """How many samples an update is of."""
+        """The number of samples per update."""
         return self.batch * self.accumulate
 
     @property
     def loss_scale(self) -> float:
-        """By how much gradients are scaled now."""
+        """The present scale of the gradients."""
         return 1.0 if self.scale is None else self.scale.value
 
     @property
     def classes(self) -> int | None:
-        """The number of classes; None where labels are numbers."""
+        """The number of classes; None if labels are numbers."""
         if self.loss != "cross_entropy":
             return None
         shape = self.program.signature.outputs[self._output].get_shape()
         return shape[self._axis]
 
     def step(self, inputs: Mapping[str, Any], labels: Any = None) -> float:
-        """One update with `samples_per_step` samples; the loss before it. `labels`: none where the model computes the loss.
+        """Updates the weights with `samples_per_step` samples; gives the loss before the update.
 
-        Where gradients overflow at an automatic loss scale, weights stay as they are and the scale falls.
-        Raises PopulusError for what is not of the step's types, and NotFinite, naming the first op that made a NaN or an infinity.
+        `labels`: class numbers or target values; none if the model computes the loss.
+        If gradients overflow at an automatic loss scale, the weights stay and the scale falls.
+        Raises PopulusError for values of wrong shapes or types, and NotFinite, naming the first op with a NaN or an infinity.
         """
         begun = self._changes
         with self._moving.lock:
@@ -169,7 +169,7 @@ class TrainingSession:
         """Raises PopulusError if another thread changed the session while this one waited."""
         if self._changes != begun:
             raise PopulusError(
-                f"another thread took step {self.steps} at the same time; one thread trains a session, for results depend on the order"
+                f"another thread took step {self.steps} at the same time; only one thread may train a session"
             )
 
     def _step(self, inputs: Mapping[str, Any], labels: Any) -> float:
@@ -205,7 +205,7 @@ class TrainingSession:
         return {scalar_name(s): np.array(v, dtype) for s, v in values.items()}
 
     def evaluate(self, data: Samples) -> dict[str, float]:
-        """The mean loss over samples, and the accuracy where labels are classes."""
+        """Computes the mean loss over samples, and the accuracy if labels are classes."""
         import numpy as np
 
         total, right, elements, weights = 0.0, 0, 0, self.weights
@@ -216,7 +216,7 @@ class TrainingSession:
             losses = results[LOSSES_EACH]
             if losses.shape[:1] == (self.batch,):
                 losses = losses[:count]
-            elif count < self.batch:  # the model has one loss for all, of which those that fill the batch up cannot be taken away
+            elif count < self.batch:  # one loss for the whole batch: the padding samples cannot be subtracted
                 break
             total += float(losses.astype(np.float64).sum())
             elements += losses.size
@@ -228,11 +228,11 @@ class TrainingSession:
         return scores
 
     def samples(self, data: Mapping[str, Any], labels: str | None = None, place: str = "data") -> Samples:
-        """`data` checked and converted to what a step takes. Raises PopulusError."""
+        """Checks `data` and converts it to the types of a step. Raises PopulusError."""
         return samples(data, self.inputs, self.labels, self.classes, labels, place)
 
     def checkpoint(self, settings: Mapping[str, Any] | None = None) -> Checkpoint:
-        """Everything that another session needs to go on from here, to the bit."""
+        """Gives the complete state: a session restored from it continues with the same bits."""
         import numpy as np
 
         with self._settled.lock:
@@ -245,19 +245,19 @@ class TrainingSession:
             )
 
     def _about(self, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What has to be the same where training goes on."""
+        """Gives the settings that a resumed run must have."""
         mine = {"loss": self.loss, "optimizer": self.optimizer, "batch": self.batch, "accumulate": self.accumulate}
         return {**mine, **(settings or {})}
 
     def _progress(self) -> dict[str, Any]:
-        """What changes from step to step beside tensors."""
+        """Gives the values other than tensors that change from step to step."""
         return {} if self.scale is None else {"scale": [self.scale.value, self.scale.good], "skipped": self.skipped}
 
     def _tensors(self) -> Arrays:
         return {**{f"weight:{n}": a for n, a in self.weights.items()}, **{f"state:{n}": a for n, a in self.state.items()}}
 
     def restore(self, checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None) -> None:
-        """Goes on from a checkpoint. Raises PopulusError, naming what differs, if it is of another model or other settings."""
+        """Restores a checkpoint. Raises PopulusError, naming the difference, for another model or other settings."""
         begun = self._changes
         with self._moving.lock, self._settled.lock:
             self._check_alone(begun)
@@ -281,7 +281,7 @@ class TrainingSession:
             (self.scale.value, self.scale.good), self.skipped = checkpoint.progress["scale"], checkpoint.progress["skipped"]
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model with its trained weights. Raises PopulusError if the file cannot be written."""
+        """Writes the model with its trained weights to a file. Raises PopulusError if the file cannot be written."""
         import onnx
         from onnx import numpy_helper
 

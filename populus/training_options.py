@@ -14,18 +14,19 @@ from populus.options import MachineOptions
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(MachineOptions):
-    """The keywords of `TrainingSession`: a loss, an optimizer, the tensors that are trained, and the machine.
+    """The keywords of `TrainingSession`: loss, optimizer, trained tensors, and the machine.
 
-    `parameters`: names or patterns (`fc.*`) of the initializers to train; without it all of floats with a dimension, but for the
-    statistics of batch normalisations and masks (elements beyond 1e4); `freeze`: which of them not to; `sparse`: embeddings of which
-    only the rows that a batch looks up, and their states, are to move. `batch`: samples of a run, the
-    size of the inputs' open first dimension; `accumulate`: how many runs an update is of. `batch_statistics`: normalise by each
-    batch's statistics, move the running ones, and drop elements; without it only the nodes that the model says train do.
-    `hyper`: the optimizer's hyperparameters by PyTorch's names (`lr`, `weight_decay`, `momentum`, `beta1`, `eps`, ..);
-    `session.hyper` may be changed at any time. `clip_norm`: the largest norm of all gradients together, `clip_value`: the largest
-    element of them. `loss_scale`: a number, or `auto`; for models of 16 bits. `seed`: of what is dropped. `recompute`: into how many
-    parts to split the model, of which all but the last are computed again for their gradients instead of kept; 0 chooses.
-    `output` and `axis`: the output that the loss is of, and its dimension of classes.
+    `parameters`: names or patterns (`fc.*`) of the initializers to train. Default: all of floats with at least one dimension,
+    except statistics of batch normalisations and masks (elements beyond 1e4). `freeze`: exceptions from `parameters`.
+    `sparse`: embeddings of which only the rows that a batch looks up, and their optimizer states, change.
+    `batch`: samples per run, the size of the inputs' open first dimension. `accumulate`: runs per update.
+    `batch_statistics`: normalises by each batch's statistics, updates the running ones, and applies dropout.
+    Without it, only nodes that the model marks as training do so.
+    `hyper`: hyperparameters of the optimizer by PyTorch's names (`lr`, `weight_decay`, `momentum`, `beta1`, `eps`, ..);
+    `session.hyper` may change at any time. `clip_norm`: the largest norm of all gradients together.
+    `clip_value`: the largest gradient element. `loss_scale`: a number or `auto`, for 16-bit models. `seed`: of dropout.
+    `recompute`: number of parts of the model; all but the last recompute their forward tensors in the backward pass. 0 chooses.
+    `output` and `axis`: the output that the loss reads, and its dimension of classes.
     """
 
     loss: str = "cross_entropy"
@@ -46,13 +47,13 @@ class TrainingOptions(MachineOptions):
     axis: int | None = None
 
     def check_training(self) -> None:
-        """Raises PopulusError for a loss or numbers that cannot be. The machine is checked once its files are loaded."""
+        """Raises PopulusError for an unknown loss and numbers out of range. The machine is checked when its files are loaded."""
         if self.loss not in LOSS_NAMES:
             raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSS_NAMES)}")
         if self.recompute < 0:
             raise PopulusError(f"recompute = {self.recompute}; a number of parts, or 0 to choose one, is expected")
         if self.accumulate < 1:
-            raise PopulusError(f"accumulate = {self.accumulate}; an update is of at least 1 batch")
+            raise PopulusError(f"accumulate = {self.accumulate}; expected at least 1 batch")
         for name, value in self.clips.items():
             if not 0 < value < inf:
                 raise PopulusError(f"{name} = {value:g}; a positive number is expected")

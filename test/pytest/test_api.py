@@ -92,7 +92,7 @@ def test_a_target_s_fields_can_be_replaced():
         ({"engine": "nunpy"}, "no engine 'nunpy'; did you mean 'numpy'?"),
         ({"level": "onx"}, "no level 'onx'; did you mean 'onnx'?"),
         ({"target": "gc201"}, "did you mean 'gc200'?"),
-        ({"tiles": 0}, "tiles = 0; a machine has at least 1"),
+        ({"tiles": 0}, "tiles = 0; expected at least 1"),
         ({"target": "gc200, tile_byte=4096"}, "has no field 'tile_byte' to override; did you mean 'tile_bytes'?"),
         ({"target": "gc200, 4096"}, "target 'gc200, 4096': '4096' is not FIELD=N, such as tiles=64"),
         ({"target": "gc200, tile_bytes=-1"}, "'tile_bytes=-1' is not FIELD=N"),
@@ -100,7 +100,7 @@ def test_a_target_s_fields_can_be_replaced():
         ({"target": "gc200, tiles=0"}, "target 'gc200': tiles = 0 is out of range"),
         ({"dims": {"n": 4}}, "a module has no symbolic dimensions"),
         ({"level": "popart"}, "the module is at the level popops, below popart"),
-        ({"sample": 0}, "sample = 0; a family has at least 1 vertex to look at"),
+        ({"sample": 0}, "sample = 0; expected at least 1 vertex per family"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(arguments, message):

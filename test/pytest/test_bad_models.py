@@ -120,7 +120,7 @@ def test_a_sequence_of_the_wrong_type_is_refused_and_the_model_stays_usable():
     good = [np.ones(2, np.float32), np.zeros(3, np.float32)]
     for wrong, said in [
         ([[np.ones(2, np.int64)], np.array(0)], "int64"),
-        ([[None], np.array(0)], "input 's' has an element that is no array"),
+        ([[None], np.array(0)], "input 's' has an element that is not an array"),
         ([None, np.array(0)], "input 's' is missing; it is a sequence"),
     ]:
         with pytest.raises(PopulusError, match=said):

@@ -82,7 +82,7 @@ def test_gradients_go_through_graphs_with_an_op_of_ones_own(how: str, options: d
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (ops.call, r"graph 'layer' takes tensor<4x4xf32>, tensor<4x4xf32>; it is given tensor<4x4xf32>"),
+        (ops.call, r"graph 'layer' takes tensor<4x4xf32>, tensor<4x4xf32>; it got tensor<4x4xf32>"),
         (lambda graph, x: ops.repeat(graph, -1, x, x), r"graph 'layer' cannot be repeated: -1 times"),
     ],
 )
@@ -100,5 +100,5 @@ def test_a_graph_whose_outputs_are_no_inputs_is_not_repeated():
     with ir.main_graph:
         x = ops.host_load(popxl.h2d_stream((4, 2), popxl.float32, name="x"), "x")
         graph = ir.create_graph(lambda x: ops.transpose(x, permutation=(1, 0)), x)
-        with pytest.raises(PopulusError, match="its outputs are not of its first inputs' types"):
+        with pytest.raises(PopulusError, match="its outputs do not have the types of its first inputs"):
             ops.repeat(graph, 2, x)

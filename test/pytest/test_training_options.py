@@ -358,7 +358,7 @@ def test_a_model_can_compute_its_loss_itself_and_so_add_several(scalar):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (mlp(), {"accumulate": 0}, "accumulate = 0; an update is of at least 1 batch"),
+        (mlp(), {"accumulate": 0}, "accumulate = 0; expected at least 1 batch"),
         (mlp(), {"accumulate": 4, "batch": 8}, "there are 24 samples, fewer than 4 batches of 8"),
         (mlp(), {"loss_scale": "big"}, "the loss scale is big; a positive number or auto is expected"),
         (mlp(), {"loss_scale": -1}, "the loss scale is -1; a positive number or auto is expected"),

@@ -116,7 +116,7 @@ def arguments(folder):
         "a dimension that the model does not have": (["--dim", "batch=2", "--dim", "rows=3"], "rows"),
         "a dimension that is no number": (["--dim", "batch=x"], "--dim batch=x: expected NAME=N"),
         "an unknown target": ([*b, "--target", "gc20"], "gc200"),
-        "no tiles": ([*b, "--tiles", "0"], "tiles = 0; a machine has at least 1"),
+        "no tiles": ([*b, "--tiles", "0"], "tiles = 0; expected at least 1"),
         "tiles that are no number": ([*b, "--tiles", "few"], "argument --tiles: invalid int value: 'few'"),
         "more tiles than anything": ([*b, "--tiles", "9999999"], "9999999 tiles are more than"),
         "an unknown engine": ([*b, "--engine", "fast"], "argument --engine: invalid choice: 'fast'"),
