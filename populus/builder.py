@@ -24,15 +24,15 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.control_flow import INDEX
+from populus.dialects.base.tensor_op import Plain
 from populus.dialects.data import constant
 from populus.dialects.popart import POPART, LoopOp, YieldOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.signature import state_names
-from populus.dialects.support.control_flow import INDEX
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, named, place, verify
 from populus.dialects.support.element_types import element_of, tensor
-from populus.dialects.support.tensor_op import Plain
 from populus.lowering.onnx.importer.build import hint
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import poprand
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.element_types import dtype_of
-from populus.dialects.support.tensor_op import ints
 
 Array = NDArray[Any]
 Words = NDArray[np.uint32]

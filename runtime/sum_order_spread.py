@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.popops import ReduceOp
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.tensor_op import ints
 from populus.runtime.interpreter import evaluate_op
 
 Array = NDArray[Any]

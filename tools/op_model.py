@@ -10,10 +10,10 @@ from xdsl.dialects.func import FuncOp
 
 from populus.api import compile
 from populus.builder import Builder
+from populus.dialects.base.tensor_op import Plain
 from populus.dialects.popart.definition import Definition, Property
 from populus.dialects.support.constraints import OneOf, WholeWithin, Within
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
-from populus.dialects.support.tensor_op import Plain
 from populus.program import Program
 
 if TYPE_CHECKING:

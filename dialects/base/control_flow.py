@@ -29,9 +29,9 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import TensorOp, attribute
 from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.dialects.support.tensor_op import TensorOp, attribute
 
 INDEX = tensor((), i32)  # the type of a loop's first argument
 FLAG = tensor((), i1)  # of conditions

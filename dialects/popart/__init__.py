@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
+from populus.dialects.base.op_modules import ops_of
 from populus.dialects.popart.activation import *
 from populus.dialects.popart.arithmetic import *
 from populus.dialects.popart.attention import *
@@ -26,6 +27,5 @@ from populus.dialects.popart.random import *
 from populus.dialects.popart.reduce import *
 from populus.dialects.popart.reshape import *
 from populus.dialects.popart.softmax import *
-from populus.dialects.support.op_modules import ops_of
 
 POPART = Dialect("popart", ops_of("popart.", globals()), [LayoutAttr])

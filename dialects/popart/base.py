@@ -29,13 +29,13 @@ from xdsl.irdl import BaseAttr, VarConstraint, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
+from populus.dialects.base.tensor_op import Plain, TensorOp, ints
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import calls
 from populus.dialects.support import shapes, user_op_errors
 from populus.dialects.support.constraints import flag
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.dialects.support.tensor_op import Plain, TensorOp, ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

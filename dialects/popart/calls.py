@@ -12,13 +12,13 @@ from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, IntegerAttr, f64, i
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.poplar.codelets import register
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.popops import BroadcastOp, CodeletOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
-from populus.dialects.support.tensor_op import TensorOp
 
 
 def element(x: SSAValue) -> Attribute:

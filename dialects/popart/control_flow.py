@@ -12,11 +12,11 @@ from xdsl.irdl import irdl_op_definition
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popops
+from populus.dialects.base.control_flow import INDEX, Branch, Control, Loop, Yield, captures
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.arithmetic import AddOp
 from populus.dialects.popart.base import NoGradient, PopartOp
-from populus.dialects.support.control_flow import INDEX, Branch, Control, Loop, Yield, captures
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import is_float, tensor
 

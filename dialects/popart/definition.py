@@ -29,12 +29,12 @@ from xdsl.irdl.constraints import RangeLengthConstraint
 from xdsl.irdl.operations import OptionalDef
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import Plain, attribute
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.support.attribute_values import TypedConstraint
 from populus.dialects.support.constraints import OneOf, TensorOf, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import once
-from populus.dialects.support.tensor_op import Plain, attribute
 
 RESERVED_DOMAINS = frozenset(
     ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training", "ai.graphcore")

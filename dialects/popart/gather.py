@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, popops
+from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
@@ -24,7 +25,6 @@ from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, is_integer, is_unsigned, shape_of, tensor
-from populus.dialects.support.tensor_op import HIGH_VALUE
 
 
 @irdl_op_definition

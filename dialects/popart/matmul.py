@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
@@ -20,7 +21,6 @@ from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, number
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
-from populus.dialects.support.tensor_op import HIGH_VALUE
 
 
 def product(

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg, Expr, cast, rsqrt, sqrt
 from populus.dialects.popart import calls
@@ -21,7 +22,6 @@ from populus.dialects.support import shapes
 from populus.dialects.support.constraints import number, whole
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
-from populus.dialects.support.tensor_op import HIGH_VALUE
 
 
 def per_channel(b: Builder, x: SSAValue, rank: int) -> SSAValue:

@@ -22,12 +22,12 @@ from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
+from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.expr import Arg, Expr, cast, equal, maximum, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.constraints import flag
 from populus.dialects.support.element_types import is_float, shape_of, tensor
-from populus.dialects.support.tensor_op import HIGH_VALUE
 
 
 def wide(weight: Attribute) -> Attribute:

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import HIGH_VALUE, ints
 from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Const, call, equal, select
 from populus.dialects.popart import calls
@@ -22,7 +23,6 @@ from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, number, whole
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
-from populus.dialects.support.tensor_op import HIGH_VALUE, ints
 
 
 class _WindowOp(PopartOp):

@@ -11,10 +11,10 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from populus.dialects import poprand
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.constraints import number, whole
-from populus.dialects.support.tensor_op import ints
 
 
 @irdl_op_definition

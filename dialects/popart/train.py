@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
+from populus.dialects.base.op_modules import ops_of
 from populus.dialects.popart.loss import *
 from populus.dialects.popart.optimizer import *
-from populus.dialects.support.op_modules import ops_of
 
 TRAIN = Dialect("train", ops_of("train.", globals()), [])

@@ -27,12 +27,12 @@ from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import StoredAttr, attribute_array
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
 from populus.dialects.poplar.view import View
 from populus.dialects.support.shapes import text
-from populus.dialects.support.tensor_op import ints
 
 
 class _Allocates(MemoryEffect):

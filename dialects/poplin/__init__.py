@@ -10,11 +10,11 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp, ints
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
-from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp, ints
 
 
 @irdl_op_definition

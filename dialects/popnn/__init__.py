@@ -10,10 +10,10 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp, ints
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, number
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
-from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp, ints
 
 POOLINGS = ("max", "average", "sum", "square_sum")
 

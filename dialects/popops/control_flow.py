@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.irdl import irdl_op_definition
 
-from populus.dialects.support.control_flow import Branch, Loop, Yield
+from populus.dialects.base.control_flow import Branch, Loop, Yield
 
 
 @irdl_op_definition

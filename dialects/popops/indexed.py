@@ -10,10 +10,10 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp
 from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.element_types import element_type_of, is_integer, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError, text
-from populus.dialects.support.tensor_op import HIGH_VALUE, TensorOp
 
 UPDATES = ("set", "add", "mul", "min", "max")
 

@@ -11,6 +11,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
+from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support import shapes
@@ -18,7 +19,6 @@ from populus.dialects.support.constraints import whole
 from populus.dialects.support.diagnostics import did_you_mean
 from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
-from populus.dialects.support.tensor_op import TensorOp, ints
 
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "square_add")
 

@@ -9,9 +9,9 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.support.constraints import number, whole
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor, ui32
-from populus.dialects.support.tensor_op import TensorOp, ints
 
 DISTRIBUTIONS = ("uniform", "normal", "bernoulli")
 

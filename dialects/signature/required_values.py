@@ -14,10 +14,10 @@ from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, S
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.signature.entries import add_record, records
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.tensor_op import ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,7 +25,7 @@ from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 
-from populus.dialects.lexer import Lexer
+from populus.dialects.support.lexer import Lexer
 
 
 class PopulusError(DiagnosticException):

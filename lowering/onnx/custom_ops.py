@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import Plain
 from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Property, definition_of
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.tensor_op import Plain
 
 Versions: TypeAlias = Mapping[int, type[PopartOp]]
 Customs: TypeAlias = Mapping[tuple[str, str], Versions]

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import OpResult, SSAValue
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import shape_of
-from populus.dialects.support.tensor_op import ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

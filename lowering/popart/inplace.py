@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from populus.dialects.base.tensor_op import HIGH_VALUE, INPLACE, TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.element_types import shape_of
-from populus.dialects.support.tensor_op import HIGH_VALUE, INPLACE, TensorOp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

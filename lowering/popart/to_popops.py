@@ -14,11 +14,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import INPLACE, TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, between, locate, where
-from populus.dialects.support.tensor_op import INPLACE, TensorOp
 
 
 @dataclass(frozen=True)

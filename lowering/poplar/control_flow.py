@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from xdsl.dialects.builtin import IntegerAttr, UnrealizedConversionCastOp, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from populus.dialects.base.control_flow import Branch, Loop, Yield
 from populus.dialects.expr import Arg
 from populus.dialects.poplar.memory import StorageOp, VarOp, ViewOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
 from populus.dialects.poplar.program import IfOp, RepeatOp, WhileOp
 from populus.dialects.poplar.types import TensorType
-from populus.dialects.support.control_flow import Branch, Loop, Yield
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 

@@ -10,6 +10,7 @@ from functools import partial
 from xdsl.dialects.builtin import DenseArrayBase, UnrealizedConversionCastOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ViewOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
@@ -18,7 +19,6 @@ from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
-from populus.dialects.support.tensor_op import ints
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
 from populus.lowering.poplar.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed

@@ -9,12 +9,12 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
 from populus.dialects.support.element_types import shape_of
-from populus.dialects.support.tensor_op import ints
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.tile_builder import TileBuilder

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
+from populus.dialects.base.tensor_op import INPLACE, ints
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
@@ -33,7 +34,6 @@ from populus.dialects.popops import (
 )
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, shape_of
-from populus.dialects.support.tensor_op import INPLACE, ints
 from populus.lowering.poplar.control_flow import branch, end_of_region, loop
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.indexed import multi_update, top_k

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import ALL, Domain, along
 from populus.dialects.poprand import RandomOp
-from populus.dialects.support.tensor_op import ints
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.tile_builder import TileBuilder
 

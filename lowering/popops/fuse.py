@@ -12,13 +12,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
+from populus.dialects.base.control_flow import blocks_of
+from populus.dialects.base.tensor_op import INPLACE
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.popops import MapOp, ReshapeOp
 from populus.dialects.support import shapes
-from populus.dialects.support.control_flow import blocks_of
 from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
-from populus.dialects.support.tensor_op import INPLACE
 
 MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
 MOST_FUNCTIONS = 64  # a codelet's code is not to outgrow what it saves

@@ -16,9 +16,9 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from populus.dialects import expr
+from populus.dialects.base.control_flow import blocks_of
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.poplar.target import Spec
-from populus.dialects.support.control_flow import blocks_of
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, tensor
 

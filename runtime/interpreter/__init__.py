@@ -19,13 +19,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from populus.dialects.base.control_flow import Control, Yield, read_by
 from populus.dialects.check import CloseOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.kernel import KernelOp, evaluated
 from populus.dialects.signature import input_names, output_names
-from populus.dialects.support.control_flow import Control, Yield, read_by
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.runtime import poprand

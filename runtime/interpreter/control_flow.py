@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Region
 
-from populus.dialects.support.control_flow import Branch, Control, Loop
+from populus.dialects.base.control_flow import Branch, Control, Loop
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 
 Array: TypeAlias = NDArray[Any]

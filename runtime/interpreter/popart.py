@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart.base import ReduceOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, shape_of
-from populus.dialects.support.tensor_op import ints
 from populus.runtime.interpreter.poplin import convolution, product
 from populus.runtime.interpreter.popnn import pool, softmax, whiten
 from populus.runtime.interpreter.popops import reduce, slice_of, wide

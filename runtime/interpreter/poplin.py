@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import poplin
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.element_types import shape_of
-from populus.dialects.support.tensor_op import ints
 from populus.runtime.interpreter.popops import wide
 
 Array = NDArray[Any]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import popnn
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.element_types import shape_of
-from populus.dialects.support.tensor_op import ints
 from populus.runtime.interpreter.poplin import windows
 from populus.runtime.interpreter.popops import lowest, reduce, wide
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects import popops
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, shape_of
-from populus.dialects.support.tensor_op import ints
 from populus.runtime.codelets.indexed import order, update
 from populus.runtime.codelets.tile_code import run as run_tile_code
 from populus.runtime.engine.views import params_of

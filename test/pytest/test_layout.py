@@ -20,7 +20,7 @@ FOLDERS = ("dialects", "lowering", "runtime", "tools")
 
 # Folders whose READMEs have a table of their files: README -> its folder and the sub-folders for which it has a table as well.
 TABLES = {
-    "dialects": ("", "signature", "support", "expr"),
+    "dialects": ("", "signature", "base", "support", "expr"),
     "dialects/onnx": ("",),
     "dialects/popart": ("",),
     "dialects/popops": ("",),

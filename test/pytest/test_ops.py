@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.rewriter import InsertPoint
 
+from populus.dialects.base.control_flow import Control, Yield
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart import POPART, KernelOp, PackOp, PopartOp, UnpackOp
-from populus.dialects.support.control_flow import Control, Yield
 from populus.dialects.support.diagnostics import verify, where
 from populus.dialects.table import context
 from populus.lowering.popart.to_popops import PopartToPopopsPass

@@ -15,6 +15,7 @@ from xdsl.parser import Parser
 from xdsl.rewriter import InsertPoint
 
 import populus
+from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.expr import Arg
 from populus.dialects.onnx.types import as_tensor, from_proto
 from populus.dialects.popart import Config, KernelOp, NoGradient, PopartOp
@@ -22,7 +23,6 @@ from populus.dialects.popart.base import UnaryOp
 from populus.dialects.popart.layout import PLANAR
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.tensor_op import HIGH_VALUE
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.program_cache import ProgramCache, signature_module

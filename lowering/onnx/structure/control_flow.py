@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import TensorType, UnitAttr, i1, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from populus.dialects.base.tensor_op import attribute
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.structure import YieldOp
@@ -19,7 +20,6 @@ from populus.dialects.onnx.types import as_tensor, unknown
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.dialects.support.tensor_op import attribute
 from populus.lowering.onnx.structure.place import OPSET, Place, Rules
 
 LONGEST_LOOP = 10_000  # iterations that a loop is written out for

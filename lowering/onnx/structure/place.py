@@ -9,12 +9,12 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.base.tensor_op import attribute
 from populus.dialects.data import constant
 from populus.dialects.onnx.schema import OnnxOp, op_class
 from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import unknown
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.tensor_op import attribute
 from populus.lowering.onnx.dynamic_sizes import Bound
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
+from populus.dialects.base.control_flow import INDEX
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.support import shapes
-from populus.dialects.support.control_flow import INDEX
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.to_popart.bounded import count_of, counted

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import constant, constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
@@ -21,7 +22,6 @@ from populus.dialects.signature.string_table import handles
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.onnx.dynamic_sizes import Bound
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.support.tensor_op import TensorOp
+from populus.dialects.base.tensor_op import TensorOp
 from populus.lowering.onnx.to_popart.conversion import Conversion
 
 Number: TypeAlias = "Term | float"

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
-from populus.dialects.support.control_flow import INDEX
+from populus.dialects.base.control_flow import INDEX
 from populus.lowering.onnx.to_popart.conversion import Conversion
 
 Body = Callable[[Conversion, SSAValue, "list[SSAValue]"], "list[SSAValue]"]

@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import is_float
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, regular, shape
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support import shapes
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, shape
 
 

@@ -10,11 +10,11 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
+from populus.dialects.base.control_flow import INDEX
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support import shapes
-from populus.dialects.support.control_flow import INDEX
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import tensor
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 from populus.lowering.onnx.to_popart.tensor import sliced
 

@@ -18,16 +18,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
+from populus.dialects.base.control_flow import read_by
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
 from populus.dialects.signature import add_argument, add_results, expose, input_names, main_of, output_names, return_of
 from populus.dialects.support import user_op_errors
-from populus.dialects.support.control_flow import read_by
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, where
 from populus.dialects.support.element_types import element_type_of, is_float, tensor
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.popart.autodiff.call_gradients import STITCHES, CallGradients, erase_uncalled
 from populus.lowering.popart.autodiff.library_gradients import library_gradient
 from populus.lowering.popart.autodiff.sparse_rows import lookups, rows_of

@@ -12,8 +12,8 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from populus.dialects.base.control_flow import read_by
 from populus.dialects.data import ConstantOp
-from populus.dialects.support.control_flow import read_by
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
 STITCHES = ("add_fwd_outputs", "recompute_all_non_inputs", "recompute_minimal")

@@ -13,9 +13,9 @@ from xdsl.builder import Builder
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart, poplin, popnn, popops
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.expr import Arg
 from populus.dialects.popart import PopartOp, calls
-from populus.dialects.support.tensor_op import ints
 
 Gradients: TypeAlias = "Sequence[SSAValue | None]"
 

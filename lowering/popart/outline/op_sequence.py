@@ -14,11 +14,11 @@ from xdsl.dialects.func import CallOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.traits import Pure
 
+from populus.dialects.base.tensor_op import LOW_VALUE, TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
-from populus.dialects.support.tensor_op import LOW_VALUE, TensorOp
 
 Values: TypeAlias = "tuple[SSAValue, ...]"  # of one operand in each of several stretches
 Slot: TypeAlias = tuple[int, int]  # (number of an op in a stretch, number of its operand or result)

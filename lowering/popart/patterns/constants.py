@@ -9,10 +9,10 @@ from xdsl.ir import SSAValue
 from xdsl.traits import Pure
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support.budget import LARGEST_FOLDED, elements
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import shape_of
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of
 from populus.runtime.interpreter import evaluate_op
 

@@ -9,9 +9,9 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import dtype_of
-from populus.dialects.support.tensor_op import ints
 from populus.lowering.popart.patterns.linear import LINEAR, Linear, Vector, per_channel, rounded, with_factor, with_term
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, made_by, read_once, scalar
 

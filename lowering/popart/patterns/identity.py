@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import bf16, f16, f32, f64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart import PopartOp, ReduceOp, calls
 from populus.dialects.support.element_types import is_float, is_integer, is_packed, size_in_bytes
-from populus.dialects.support.tensor_op import ints
 from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, scalar
 
 

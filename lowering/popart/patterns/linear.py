@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import dtype_of
-from populus.dialects.support.tensor_op import TensorOp
 from populus.lowering.popart.rewriting import Rewriting, array_of
 
 Vector: TypeAlias = NDArray[np.float64]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart import ElementwiseOp, calls
 from populus.dialects.support import shapes
 from populus.dialects.support.element_types import tensor
-from populus.dialects.support.tensor_op import ints
 from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_once
 
 LARGEST_CONE = 16  # element-wise ops that a transpose is moved through at once

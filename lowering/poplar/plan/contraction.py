@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 
+from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import Split
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import is_float, shape_of, size_in_bytes
-from populus.dialects.support.tensor_op import ints
 from populus.runtime.cycles import contraction, reduce_cycles
 
 MEMORY_SHARE = 0.6  # of a tile, for temporaries. Source: poplin's availableMemoryProportion

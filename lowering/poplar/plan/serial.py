@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import UnrealizedConversionCastOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp
 from populus.dialects.poplar.partition import Split
@@ -16,7 +17,6 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import ConcatOp, SliceOp
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.dialects.support.tensor_op import TensorOp, ints
 from populus.lowering.poplar.plan.contraction import Contraction, options, shape_of_contraction
 
 MOST = 64  # steps of one contraction

@@ -17,12 +17,12 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
 
 from populus.dialects import popart
+from populus.dialects.base.op_modules import ops_of
 from populus.dialects.data import constant
 from populus.dialects.expr import Expr
 from populus.dialects.popart import NoGradient, PopartOp, UnaryOp, calls, train
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import element_type_of, shape_of
-from populus.dialects.support.op_modules import ops_of
 from populus.dialects.support.shapes import ShapeError
 from populus.runtime.interpreter import evaluate_op
 

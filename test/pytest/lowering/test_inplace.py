@@ -12,10 +12,10 @@ from xdsl.ir import Block, Region, SSAValue
 
 import populus
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import INPLACE, TensorOp
 from populus.dialects.data import constant
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.element_types import shape_of, tensor
-from populus.dialects.support.tensor_op import INPLACE, TensorOp
 from populus.lowering.popart.inplace import mark
 from populus.runtime.interpreter import evaluate_op
 from populus.runtime.session import Session

@@ -11,9 +11,9 @@ from xdsl.dialects.builtin import i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Region, SSAValue
 
+from populus.dialects.base.control_flow import INDEX
 from populus.dialects.expr import Arg, cast, exp, maximum
 from populus.dialects.popops import IfOp, LoopOp, MapOp, MultiSliceOp, ReduceOp, YieldOp
-from populus.dialects.support.control_flow import INDEX
 from populus.dialects.support.diagnostics import verify
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.table import context
