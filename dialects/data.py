@@ -114,7 +114,9 @@ class Blob:
         return self.key == other.key
 
     def __hash__(self) -> int:
-        return 0  # it would have to be the content's, and samples tell most of them apart as quickly
+        # One that was read from a text has its key alone, another its content alone, and the two may be equal. Both could only hash the
+        # content's key, and making that reads all weights. Samples tell blobs of one dict apart as quickly.
+        return 0
 
 
 def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:

@@ -10,6 +10,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute
 
+from populus.dialects.host import CallOp
+from populus.dialects.poplar.program import HostCallOp
 from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.budget import check_budget
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
@@ -120,7 +122,7 @@ class Program:
     @property
     def host_calls(self) -> list[str]:
         """Lists the work of the host: `text.split of 'node'` for each call, and the inputs and outputs that are strings."""
-        calls = [op for op in self.module(self.level).walk() if op.name in ("host.call", "poplar.host_call")]
+        calls = [op for op in self.module(self.level).walk() if isinstance(op, CallOp | HostCallOp)]
         found = [f"{_text(op.properties['function'])} of {where(op)}" for op in calls if _text(op.properties["function"]) != "check.close"]
         strings = self.signature.texts
         found += [f"strings of input '{name}'" for name in strings.inputs]

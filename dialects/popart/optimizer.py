@@ -13,7 +13,7 @@ the arithmetic and, where it was summed or scaled, the gradient. `step`, a scala
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import TensorType, bf16, f16, f32
@@ -41,15 +41,36 @@ def mapped(b: Builder, formula: Callable[..., Expr], *values: SSAValue) -> SSAVa
 
 
 class OptimizerOp(PopartOp):
-    """`weight, gradient, STATE.., SCALARS.. -> weight, STATE..`. A subclass states the names and `update`.
-
-    All operands are declared by one class, since xDSL puts those of a base class last.
-    """
+    """`weight, given, STATE.., SCALARS.. -> new_weight, new_STATE..`. A subclass states the names and `update`."""
 
     OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
     STATE: ClassVar[tuple[str, ...]] = ()
     SCALARS: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:  # `__init_subclass__` declares them
+        rate: SSAValue
+        decay: SSAValue
+        velocity: SSAValue
+        step: SSAValue
+        momentum: SSAValue
+        damping: SSAValue
+        mean: SSAValue
+        square: SSAValue
+        rest1: SSAValue
+        rest2: SSAValue
+        epsilon: SSAValue
+        rest: SSAValue
+        slowing: SSAValue
+        moved: SSAValue
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Declares the operands and results. Each class declares all of them: xDSL puts those of a base class last."""
+        super().__init_subclass__(**options)
+        for name in ("weight", "given", *cls.STATE, *cls.SCALARS):
+            setattr(cls, name, operand_def(TensorType))
+        for name in ("weight", *cls.STATE):
+            setattr(cls, f"new_{name}", result_def(TensorType))
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         """The new weight and state, in the wide type."""
@@ -115,11 +136,6 @@ class SgdOp(OptimizerOp):
 
     name = "train.sgd"
     SCALARS: ClassVar = ("rate", "decay")
-    weight = operand_def(TensorType)
-    given = operand_def(TensorType)
-    rate = operand_def(TensorType)
-    decay = operand_def(TensorType)
-    new_weight = result_def(TensorType)
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         return [mapped(b, lambda w, g, r, d: w - r * (g + d * w), w, g, self.rate, self.decay)]
@@ -135,18 +151,7 @@ class MomentumOp(OptimizerOp):
     name = "train.momentum"
     STATE: ClassVar = ("velocity", "step")
     SCALARS: ClassVar = ("rate", "decay", "momentum", "damping")
-    weight = operand_def(TensorType)
-    given = operand_def(TensorType)
-    velocity = operand_def(TensorType)
-    step = operand_def(TensorType)
-    rate = operand_def(TensorType)
-    decay = operand_def(TensorType)
-    momentum = operand_def(TensorType)
-    damping = operand_def(TensorType)
     nesterov = flag()
-    new_weight = result_def(TensorType)
-    new_velocity = result_def(TensorType)
-    new_step = result_def(TensorType)
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)
@@ -162,20 +167,6 @@ class MomentumOp(OptimizerOp):
 class _AdamOp(OptimizerOp):
     STATE: ClassVar = ("mean", "square", "step")
     SCALARS: ClassVar = ("rate", "decay", "rest1", "rest2", "epsilon")
-    weight = operand_def(TensorType)
-    given = operand_def(TensorType)
-    mean = operand_def(TensorType)
-    square = operand_def(TensorType)
-    step = operand_def(TensorType)
-    rate = operand_def(TensorType)
-    decay = operand_def(TensorType)
-    rest1 = operand_def(TensorType)
-    rest2 = operand_def(TensorType)
-    epsilon = operand_def(TensorType)
-    new_weight = result_def(TensorType)
-    new_mean = result_def(TensorType)
-    new_square = result_def(TensorType)
-    new_step = result_def(TensorType)
 
     def moments(self, b: Builder, g: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """The new averages and step, and `m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`."""
@@ -258,21 +249,7 @@ class RmsPropOp(OptimizerOp):
     name = "train.rmsprop"
     STATE: ClassVar = ("square", "mean", "velocity")
     SCALARS: ClassVar = ("rate", "decay", "rest", "epsilon", "momentum")
-    weight = operand_def(TensorType)
-    given = operand_def(TensorType)
-    square = operand_def(TensorType)
-    mean = operand_def(TensorType)
-    velocity = operand_def(TensorType)
-    rate = operand_def(TensorType)
-    decay = operand_def(TensorType)
-    rest = operand_def(TensorType)
-    epsilon = operand_def(TensorType)
-    momentum = operand_def(TensorType)
     centered = flag()
-    new_weight = result_def(TensorType)
-    new_square = result_def(TensorType)
-    new_mean = result_def(TensorType)
-    new_velocity = result_def(TensorType)
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)
@@ -295,17 +272,6 @@ class AdagradOp(OptimizerOp):
     name = "train.adagrad"
     STATE: ClassVar = ("square", "step")
     SCALARS: ClassVar = ("rate", "decay", "slowing", "epsilon")
-    weight = operand_def(TensorType)
-    given = operand_def(TensorType)
-    square = operand_def(TensorType)
-    step = operand_def(TensorType)
-    rate = operand_def(TensorType)
-    decay = operand_def(TensorType)
-    slowing = operand_def(TensorType)
-    epsilon = operand_def(TensorType)
-    new_weight = result_def(TensorType)
-    new_square = result_def(TensorType)
-    new_step = result_def(TensorType)
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)
@@ -325,17 +291,6 @@ class AdadeltaOp(OptimizerOp):
     name = "train.adadelta"
     STATE: ClassVar = ("square", "moved")
     SCALARS: ClassVar = ("rate", "decay", "rest", "epsilon")
-    weight = operand_def(TensorType)
-    given = operand_def(TensorType)
-    square = operand_def(TensorType)
-    moved = operand_def(TensorType)
-    rate = operand_def(TensorType)
-    decay = operand_def(TensorType)
-    rest = operand_def(TensorType)
-    epsilon = operand_def(TensorType)
-    new_weight = result_def(TensorType)
-    new_square = result_def(TensorType)
-    new_moved = result_def(TensorType)
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, constant
 from populus.dialects.onnx.protos import has_function
@@ -22,9 +23,9 @@ from populus.dialects.signature import input_names
 from populus.dialects.signature.string_table import handles
 from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.lowering.onnx.custom_ops import NO_CUSTOMS, Customs
-from populus.lowering.onnx.host_ops import CUSTOM, FUNCTIONS, check_strings, function_of, handled, is_text
+from populus.lowering.onnx.host_ops import CUSTOM, FUNCTIONS, SizeUnknown, check_strings, function_of, handled, is_text
 from populus.lowering.onnx.importer import import_onnx
-from populus.lowering.onnx.importer.build import MISSING
+from populus.lowering.onnx.importer.build import ANY_OP, MISSING
 from populus.lowering.onnx.infer_shapes import bind_dims
 from populus.lowering.onnx.inference import Inference, set_type
 from populus.lowering.onnx.shape_inputs import deciding_inputs
@@ -56,7 +57,7 @@ def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, 
     not be typeable; it is then missing too, with that reason. Raises PopulusError if the model is not
     readable at all.
     """
-    module = import_onnx(model, dims=dims, customs=_Any())
+    module = import_onnx(model, dims=dims, customs=ANY_OP)
     return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, customs).rows()]
 
 
@@ -66,18 +67,9 @@ def arriving(model: ModelProto) -> list[Row]:
     A node is `open` if it fails without these inputs and depends on them. It is `missing` if no input can
     help. Raises PopulusError if the model is not readable at all.
     """
-    module = import_onnx(model, customs=_Any())
+    module = import_onnx(model, customs=ANY_OP)
     deciding = deciding_inputs(model, structural=True)
     return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, NO_CUSTOMS, deciding).rows()]
-
-
-class _Any:
-    """The custom ops of every domain; each node is judged when it is visited."""
-
-    surveys = True
-
-    def __contains__(self, key: object) -> bool:
-        return True
 
 
 class _Survey:
@@ -136,11 +128,8 @@ class _Survey:
         if name is None:
             return ""
         try:
-            self.inference.placed_operation(op)
-        except PopulusError as error:
-            if "the size of its result depends" not in str(error):
-                return ""
-            # The deciding value is a run-time input.
+            self.inference.operation(op)
+        except SizeUnknown:  # the deciding value is a run-time input
             x = as_tensor(op.operands[0].type)
             shape = () if x is None else x.get_shape()
             sizes = {"image.decode": [(1, 1, 3)], "text.split": [(*shape, 1), shape], "text.normalize": [shape]}.get(name, [])
@@ -148,6 +137,8 @@ class _Survey:
             for result, size in zip(list(op.results), sizes):
                 if (type := as_tensor(result.type)) is not None or isinstance(result.type, UnknownType):
                     set_type(result, TensorType(string if type is None else type.element_type, size))
+        except (PopulusError, VerifyException):
+            return ""
         return name
 
     def unfit(self, op: OnnxOp | CustomOp) -> str:

@@ -19,6 +19,11 @@ from populus.dialects.support.element_types import dtype_of, element_type_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+
+class SizeUnknown(PopulusError):
+    """The size of a result depends on values that are not known when compiling."""
+
+
 FUNCTIONS: Mapping[str, str] = {
     "ImageDecoder": "image.decode",
     "RegexFullMatch": "text.match",
@@ -86,7 +91,7 @@ def params_of(op: OnnxOp | CustomOp) -> dict[str, Attribute]:
 def host_results(op: OnnxOp | CustomOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[NDArray[Any]] | None:
     """What an op whose results' shapes depend on the values gives, where these are known; None for any other op.
 
-    Raises PopulusError where they are not known.
+    Raises SizeUnknown where they are not known.
     """
     function = function_of(op)
     if function not in SIZED_BY_VALUES:
@@ -98,7 +103,7 @@ def host_results(op: OnnxOp | CustomOp, known: Callable[[SSAValue], NDArray[Any]
     if len(given) < len(arrays):
         if isinstance(op, OnnxOp) and function == "text.normalize" and not op.property("stopwords"):
             return None
-        raise PopulusError(
+        raise SizeUnknown(
             "the size of its result depends on the values that it reads; they have to be known when compiling "
             "(populus.onnx_backend compiles for those that arrive)"
         )

@@ -34,6 +34,16 @@ def standard(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
+class AnyOp:
+    """The custom ops of a survey: any op counts as defined, and a node that cannot be built stays in place with the reason."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+ANY_OP = AnyOp()
+
+
 class Scope:
     """The names that nodes may read in one graph: its values, its initializers (made constants on first use), its parents'."""
 
@@ -101,7 +111,7 @@ class Builder:
             except NodeError:
                 raise
             except PopulusError as error:
-                if hasattr(self.customs, "surveys"):
+                if isinstance(self.customs, AnyOp):
                     self._missing(node, str(error), name, scope)
                     continue
                 raise NodeError(f"'{name}': {node.op_type}: {error}") from error
@@ -165,8 +175,8 @@ class Builder:
         return self._read(attributes["y"].s.decode(), scope)
 
     def _defined(self, domain: str, op_type: str) -> bool:
-        """Whether a user's file defines an op; what takes any op for defined (a survey) does not say that it is."""
-        return not hasattr(self.customs, "surveys") and (domain, op_type) in self.customs
+        """Tells whether a user's file defines an op; a survey's `AnyOp` defines none."""
+        return not isinstance(self.customs, AnyOp) and (domain, op_type) in self.customs
 
     def opset(self, domain: str) -> int:
         """The version of a domain that the model states. Raises PopulusError if it states none, or one that is not known."""
