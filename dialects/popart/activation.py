@@ -16,7 +16,7 @@ from populus.dialects.support.element_types import is_float
 
 
 def softplus(x: Expr) -> Expr:
-    """`log(1 + e^x)`, without overflow for large x and without 0 for small."""
+    """Builds `log(1 + e^x)`, which neither overflows for large x nor underflows to 0 for small x."""
     return maximum(x, 0) + expr.log1p(expr.exp(-expr.absolute(x)))
 
 

@@ -50,7 +50,7 @@ class AttentionOp(PopartOp):
         return [tensor((*q[:-1], v[-1]), element_type_of(self.q.type))]
 
     def _weights(self, b: Builder) -> SSAValue:
-        """The softmax. The smaller of q and the scores is scaled."""
+        """Builds the softmax of the scores. The scale applies to q or to the scores, whichever is smaller."""
         q, scale, shape = self.q, self.scale, calls.shape(self.q)
         early = shape[-1] <= calls.shape(self.k)[-2]
         if scale != 1 and early:

@@ -1,4 +1,4 @@
-"""What an op of this level can say about itself; built-in ops and yours are made with the same classes.
+"""Base classes of `popart` ops: shape rule, formula, gradient, aliases, lowering. Built-in ops and yours use the same classes.
 
 A custom op is a class and nothing else. Element-wise, it is a formula:
 
@@ -44,15 +44,15 @@ Examples: TypeAlias = "Sequence[tuple[Sequence[tuple[int, ...]], Mapping[str, Pl
 
 
 class NoGradient(PopulusError):
-    """A gradient was asked of an op that has none."""
+    """A gradient was requested of an op that has none."""
 
 
 class PopartOp(TensorOp):
-    """An op on immutable tensors of static shape, with what passes may ask of it.
+    """An op on immutable tensors of static shape, and the interface that passes use.
 
     `EXAMPLES`: operand shapes and attributes with which `populus check-op` tries the op; without it, all operands have one shape.
-    `INTERNAL`: made by passes alone, as a gradient that is an op of its own is; a node of a model that names it is refused.
-    `SEED`: which operand is the seed of its random numbers; in training another for each run, by `popart-seed`.
+    `INTERNAL`: only passes create it, such as a gradient with an op of its own; a model's node that names it is refused.
+    `SEED`: the index of the operand that seeds its random numbers; `popart-seed` changes the seed for each training run.
     """
 
     EXAMPLES: ClassVar[Examples] = ()
@@ -60,31 +60,33 @@ class PopartOp(TensorOp):
     SEED: ClassVar[int | None] = None
 
     def evaluate(self, *arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
-        """The results for the operands' arrays, by NumPy: what the op is at this level, apart from any lowering.
+        """Computes the results from the operands' arrays with NumPy, independently of any lowering.
 
-        Not for element-wise ops, whose formula says it. Without it, the values are those of what `lower` gives.
+        Element-wise ops do not need it: their formula defines the values. Without it, the ops that `lower` inserts define them.
         """
         raise NotImplementedError
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        """The gradient of each operand (None: nothing flows to it), given those of the results; inserts ops at `b`.
+        """Builds the gradient of each operand (None: no gradient flows to it) from those of the results; inserts ops at `b`.
 
-        Operands, results and `grads` may be read: only what is read has to be kept until then.
-        Raises NoGradient where the op does not state one.
+        It may read operands, results and `grads`. Only the values that it reads stay live until the backward pass.
+        Raises NoGradient if the op defines none.
         """
         raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated or give its class `gradient`")
 
     def inplace_priority(self) -> Sequence[tuple[int, float]]:
-        """(operand, priority) of those that the first result may overwrite. Of priority 0 or less: never. `popart-inplace` chooses.
+        """Lists (operand, priority) for operands that the first result may overwrite; a priority of 0 or less forbids it.
+
+        `popart-inplace` chooses among them.
 
         Source: PopART's `inplacePriorityDefault`, where nearly all are 10.
         """
         return ()
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        """The values that replace the results, from `popops`, `poplin`, `popnn` and `poprand` ops inserted at `b`.
+        """Builds the values that replace the results, from `popops`, `poplin`, `popnn` and `poprand` ops inserted at `b`.
 
-        Raises PopulusError where the op does not state them.
+        Raises PopulusError if the op defines no lowering.
         """
         raise PopulusError(f"{where(self)}: {self.name} has no lowering; give its class `lower`, or `forward` if it is element-wise")
 
@@ -100,17 +102,17 @@ class ElementwiseOp(PopartOp):
 
     @abstractmethod
     def forward(self, *args: Any, **kwargs: Any) -> Expr:  # so typed, any list of parameters overrides it
-        """The formula: takes an expression for each operand."""
+        """Builds the formula from an expression for each operand."""
 
     def backward(self, *args: Any, **kwargs: Any) -> Expr | Sequence[Expr | None]:
-        """The gradient of each operand; takes `g`, the operands and `y`. By default `g` times the derivative of `forward`.
+        """Builds the gradient of each operand from `g`, the operands and `y`. The default is `g` times the derivative of `forward`.
 
-        State one where a form exists that is more accurate or reads less (`y` alone lets the op overwrite its operand).
+        Override it with a form that is more accurate or reads less: reading `y` alone lets the op overwrite its operand.
         """
         raise NotImplementedError
 
     def formula(self) -> Expr:
-        """`forward` on `_1`, `_2`, ..."""
+        """Applies `forward` to `_1`, `_2`, ..."""
         found = cast("object", self.forward(*(Arg(i + 1) for i in range(len(self.operands)))))
         if not isinstance(found, Expr):
             raise VerifyException(f"its `forward` gives {found!r}; an expression is expected{user_op_errors.at(self, 'forward')}")
@@ -122,7 +124,7 @@ class ElementwiseOp(PopartOp):
         return [tensor(shape, expr.infer(self.formula(), [element_type_of(t) for t in operands]))]
 
     def derivatives(self) -> Sequence[Expr | None]:
-        """`backward`, with `_1` .. `_n` the operands, `_n+1` the result and `_n+2` its gradient."""
+        """Applies `backward`: `_1` .. `_n` are the operands, `_n+1` the result and `_n+2` its gradient."""
         n = len(self.operands)
         if type(self).backward is ElementwiseOp.backward:
             return calls.slopes(self.formula(), [calls.element(o) for o in self.operands])
@@ -189,18 +191,18 @@ class ReduceOp(PopartOp):
         """The library reduction."""
 
     def before(self, x: Expr) -> Expr:
-        """What is reduced. Of x's element type or a wider one to accumulate in."""
+        """Builds the reduced expression, in x's element type or a wider one to accumulate in."""
         return x
 
     def after(self, s: Expr) -> Expr:
-        """The result from the reduced value, back in x's element type."""
+        """Builds the result from the reduced value, back in x's element type."""
         return s
 
     def dims(self) -> tuple[int, ...]:
         return shapes.axes(ints(self.axes), len(shape_of(self.x.type)))
 
     def count(self) -> int:
-        """How many elements make one."""
+        """Counts the elements that are reduced to one."""
         shape = shape_of(self.x.type)
         return math.prod(shape[d] for d in self.dims())
 
@@ -211,12 +213,12 @@ class ReduceOp(PopartOp):
         return [tensor(shape, expr.infer(self.after(Arg(1)), [reduced]))]
 
     def reduced(self, b: Builder) -> SSAValue:
-        """The value that `after` takes, without the reduced dimensions."""
+        """Builds the operand of `after`, without the reduced dimensions."""
         return calls.reduce(b, self.reduction, calls.map(b, self.before(Arg(1)), self.x), self.dims())
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.reshape(b, calls.map(b, self.after(Arg(1)), self.reduced(b)), shape_of(self.y.type))]
 
     def kept(self, b: Builder, value: SSAValue) -> SSAValue:
-        """A value of y's elements with 1 in place of the reduced dimensions, so that it broadcasts against x."""
+        """Reshapes a value of y's elements to have 1 in place of the reduced dimensions, so that it broadcasts against x."""
         return calls.reshape(b, value, shapes.reduced(shape_of(self.x.type), self.dims(), keep=True))

@@ -30,19 +30,19 @@ def shape(x: SSAValue) -> tuple[int, ...]:
 
 
 def insert(b: Builder, op: TensorOp) -> SSAValue:
-    """`op`, inserted; its one result."""
+    """Inserts `op` and returns its only result."""
     return b.insert(op).results[0]
 
 
 def fill(b: Builder, value: float | bool, type: Attribute, to: Sequence[int] = ()) -> SSAValue:
-    """A constant of shape `to`, a scalar by default, of element type `type`."""
+    """Creates a constant of shape `to` (a scalar by default) and element type `type`."""
     import numpy as np
 
     return b.insert(constant(np.broadcast_to(np.array(value, dtype_of(type)), tuple(to)))).result
 
 
 def map(b: Builder, e: Expr, *values: SSAValue) -> SSAValue:
-    """`popops.map` over the values that `e` reads; none at all where `e` is one of them."""
+    """Inserts `popops.map` over the values that `e` reads; no op if `e` is one of them."""
     if isinstance(e, Arg):
         return values[e.index - 1]
     read = sorted(expr.args_of(e))
@@ -53,7 +53,7 @@ def map(b: Builder, e: Expr, *values: SSAValue) -> SSAValue:
 
 
 def reduce(b: Builder, op: str, x: SSAValue, dims: Sequence[int]) -> SSAValue:
-    """Over no dimension, x itself (its squares for `square_add`)."""
+    """Reduces x over `dims`. Over no dimension, the result is x itself (its squares for `square_add`)."""
     if not dims:
         return map(b, expr.square(Arg(1)), x) if op == "square_add" else x
     return insert(b, ReduceOp(x, op=op, dims=tuple(dims)))
@@ -68,10 +68,10 @@ def codelet(
     parts: Mapping[str, int] | None = None,
     **params: float | int | bool,
 ) -> SSAValue:
-    """What a codelet that was written in Python computes; of the first value's shape and element type where none is given.
+    """Calls a codelet written in Python. Shape and element type of the result default to those of the first value.
 
-    `parts`: into how many its axes are cut for the tiles, the others not; without it the layout of an operand, or of all tiles, says so.
-    Raises VerifyException if values and parameters are not the codelet's, PopulusError if another codelet has its name.
+    `parts`: the number of parts of each axis that is split over tiles. Without it, an operand's layout decides, or all tiles share.
+    Raises VerifyException if values or parameters do not fit the codelet, PopulusError if another codelet has its name.
     """
     register(code)
     to = shape_of(values[0].type) if shape is None else tuple(shape)
@@ -95,7 +95,7 @@ def transpose(b: Builder, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
 
 
 def stretch(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
-    """x broadcast to a shape."""
+    """Broadcasts x to a shape."""
     return x if tuple(to) == shape(x) else insert(b, BroadcastOp(x, shape=tuple(to)))
 
 
@@ -107,7 +107,7 @@ def slice(b: Builder, x: SSAValue, begins: Sequence[int], ends: Sequence[int], s
 
 
 def slice_dim(b: Builder, x: SSAValue, dim: int, begin: int, end: int, step: int = 1) -> SSAValue:
-    """`x[.., begin:end:step, ..]` in one dimension."""
+    """Slices one dimension: `x[.., begin:end:step, ..]`."""
     s = shape(x)
     begins, ends, steps = [0] * len(s), list(s), [1] * len(s)
     begins[dim], ends[dim], steps[dim] = begin, end, step
@@ -115,7 +115,7 @@ def slice_dim(b: Builder, x: SSAValue, dim: int, begin: int, end: int, step: int
 
 
 def reverse(b: Builder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
-    """x backwards in each of `dims`."""
+    """Reverses x along each of `dims`."""
     s = shape(x)
     back = [d in dims and n > 1 for d, n in enumerate(s)]
     return slice(
@@ -139,7 +139,7 @@ def pad(
     interior: Sequence[int] | None = None,
     value: SSAValue | None = None,
 ) -> SSAValue:
-    """x with `value` (0 by default) around it and between neighbours; negative `lower` and `upper` cut elements off."""
+    """Pads x with `value` (0 by default) at its ends and between neighbours; negative `lower` and `upper` crop it."""
     interior = (0,) * len(lower) if interior is None else tuple(interior)
     before, behind = tuple(max(p, 0) for p in lower), tuple(max(p, 0) for p in upper)
     if any((*before, *behind, *interior)):
@@ -149,7 +149,7 @@ def pad(
 
 
 def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
-    """x summed over the dimensions in which `to` was broadcast to x's shape; the transpose of broadcasting."""
+    """Sums x over the dimensions in which `to` was broadcast to x's shape: the transpose of broadcasting."""
     s, to = shape(x), tuple(to)
     if s == to:
         return x
@@ -159,14 +159,14 @@ def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
 
 
 def slopes(formula: Expr, elements: Sequence[Attribute]) -> list[Expr | None]:
-    """The gradients of a formula's n operands: `_n+1` stands for its value, `_n+2` for that one's gradient."""
+    """Derives the gradients of a formula's n operands: `_n+1` stands for its value, `_n+2` for the gradient of that value."""
     n = len(elements)
     found = [expr.derivative(formula, i, Arg(n + 1)) if is_float(e) else None for i, e in enumerate(elements, 1)]
     return [None if s is None else expr.times(Arg(n + 2), s) for s in found]
 
 
 def pull(b: Builder, gradients: Sequence[Expr | None], operands: Sequence[SSAValue], y: SSAValue, g: SSAValue) -> list[SSAValue | None]:
-    """The values of such expressions, each summed to its operand's shape and of its element type; None for operands that are no floats."""
+    """Computes gradient expressions, each summed to its operand's shape and cast to its element type; None unless that is a float."""
     values = [*operands, y, g]
     elements = [element(v) for v in values]
     results: list[SSAValue | None] = []

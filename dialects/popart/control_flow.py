@@ -23,7 +23,7 @@ from populus.dialects.support.element_types import is_float, tensor
 
 @irdl_op_definition
 class YieldOp(Yield):
-    """What a region gives to its `popart.if` or `popart.loop`."""
+    """The terminator of a region of `popart.if` or `popart.loop`: passes the region's results to the op."""
 
     name = "popart.yield"
 
@@ -35,10 +35,10 @@ Seeds: TypeAlias = "Callable[[tuple[SSAValue, ...]], list[tuple[SSAValue, SSAVal
 
 
 class ControlOp(Control, PopartOp):
-    """What `popart.if` and `popart.loop` share."""
+    """The base of `popart.if` and `popart.loop`."""
 
     def lowered(self, region: Region) -> Region:
-        """A region for the op of the level below; what is in it is lowered there."""
+        """Moves a region to the op of the level below, which lowers its ops."""
         block = region.block
         end = block.last_op
         assert isinstance(end, Yield), end
@@ -55,9 +55,9 @@ class ControlOp(Control, PopartOp):
     def gradient_through(
         self, b: Builder, grads: Sequence[SSAValue], wanted: Container[SSAValue], differentiate: Differentiate
     ) -> Sequence[SSAValue | None]:
-        """The gradients of what the op reads: its operands, then its captures, as far as they are `wanted`.
+        """Builds the gradients of the op's operands, then of its captures, restricted to those `wanted`.
 
-        May put another op in its own place, which keeps what the gradient needs; then nothing reads this one any more.
+        It may replace the op by one that also returns the values that the gradient needs; then the old op has no uses.
         """
 
     def differentiated(
@@ -69,7 +69,7 @@ class ControlOp(Control, PopartOp):
         wrt: Sequence[SSAValue],
         differentiate: Differentiate,
     ) -> list[SSAValue]:
-        """Puts a region's ops at the end of a block, once more with these arguments, and behind them the gradients of its values `wrt`."""
+        """Appends a copy of a region's ops to a block, with these arguments, then the gradients of its values `wrt`."""
         mapper = dict(arguments)
         for op in region.block.ops:
             block.add_op(op.clone(mapper))
@@ -132,7 +132,7 @@ def _pairs(values: Sequence[SSAValue], grads: Sequence[SSAValue]) -> list[tuple[
 class LoopOp(Loop, ControlOp):
     """`v = body(v) while go`: a region run again and again, with values carried on and rows of tables. Source: ONNX Loop-25, Scan-25.
 
-    Its gradient is a loop that goes back. What each iteration began with is kept, `[trips, ..]`; the iteration is computed once more.
+    Its gradient is a loop over the iterations in reverse. Each iteration's initial state is stored, `[trips, ..]`, and recomputed from.
     """
 
     name = "popart.loop"
@@ -202,7 +202,7 @@ class LoopOp(Loop, ControlOp):
         ]
 
     def _keeping(self) -> tuple[LoopOp, dict[int, SSAValue], SSAValue | None]:
-        """This loop as one that also collects what iterations begin with, by state, and counts them if their number is open."""
+        """Builds the loop that also collects each iteration's initial states, and counts iterations if their number is open."""
         b, block, n = Builder(InsertPoint.before(self)), self.body.block, len(self.carried)
         kept = [k for k, state in enumerate(self.states) if state.uses]
         rows, first = self.collected, [] if self.goes_on is None else [self.goes_on]
@@ -231,6 +231,6 @@ class LoopOp(Loop, ControlOp):
 
 
 def _split(values: Sequence[SSAValue], *sizes: int) -> list[list[SSAValue]]:
-    """The values in lists of these lengths."""
+    """Splits the values into lists of these lengths."""
     rest = iter(values)
     return [[next(rest) for _ in range(size)] for size in sizes]

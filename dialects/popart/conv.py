@@ -24,7 +24,7 @@ from populus.dialects.support.shapes import ShapeError
 
 
 class _ConvolvingOp(PopartOp):
-    """What convolutions and their transposes have in common."""
+    """The base of convolutions and their transposes."""
 
     OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
 
@@ -38,7 +38,7 @@ class _ConvolvingOp(PopartOp):
     y = result_def(TensorType)
 
     def _check(self, channels: int) -> int:
-        """The number of spatial dimensions. `channels`: how many the bias is to have."""
+        """Checks the attributes and returns the number of spatial dimensions. `channels`: the expected size of the bias."""
         x, w = shape_of(self.x.type), shape_of(self.w.type)
         spatial = len(x) - 2
         if spatial < 1 or len(w) != len(x) or (len(self.strides), len(self.pads), len(self.dilations)) != (spatial, 2 * spatial, spatial):
@@ -81,7 +81,7 @@ def convolution(
     dilations: Sequence[int],
     group: int,
 ) -> SSAValue:
-    """`poplin.convolution`; a negative pad cuts x instead."""
+    """Inserts `poplin.convolution`; a negative pad crops x instead."""
     if min((p for pair in pads for p in pair), default=0) < 0:
         x = calls.pad(b, x, (0, 0, *(min(p, 0) for p, _ in pads)), (0, 0, *(min(p, 0) for _, p in pads)))
     around = (*(max(p, 0) for p, _ in pads), *(max(p, 0) for _, p in pads))
@@ -98,7 +98,7 @@ def weight_gradient(
     dilations: Sequence[int],
     group: int,
 ) -> SSAValue:
-    """The gradient of a convolution's weights: x convolved with g, with batch and channels, strides and dilations exchanged.
+    """Builds the gradient of a convolution's weights: x convolved with g, batch and channels, strides and dilations exchanged.
 
     `dw[oc, ic, k] = sum over n, o of g[n, oc, o] x[n, ic, o stride + k dilation - pad]`
     """

@@ -1,5 +1,6 @@
-"""What an op's class says, in one value: operands, results, attributes, ONNX identity, formula. Everything derived from a definition
-(schema, builder function, checks, page) reads this.
+"""Definitions of ops, read from their classes: operands, results, attributes, ONNX identity, formula.
+
+Schema, builder function, checks and page of an op are derived from its definition:
 
     definition_of(LeakyReluOp).properties["alpha"].default      # 0.01
 """
@@ -90,7 +91,7 @@ class Property:
         return f"{self.kind}, {self.constraint}" if bounded or isinstance(self.constraint, OneOf) else self.kind
 
     def checked(self, value: Plain) -> Attribute:
-        """A value as the attribute. Raises PopulusError saying what is allowed."""
+        """Converts a value to the IR attribute. Raises PopulusError that states the allowed values."""
         if self.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if self.kind == "bool" and isinstance(value, int) and value in (0, 1):
@@ -106,7 +107,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Definition:
-    """An op's class, read. `identity`: (domain, op type, versions) in ONNX, or None; `doc`: its docstring."""
+    """The definition of an op's class. `identity`: (domain, op type, versions) in ONNX, or None; `doc`: its docstring."""
 
     op: type[PopartOp]
     identity: tuple[str, str, tuple[int, ...]] | None
@@ -128,13 +129,13 @@ class Definition:
 
     @property
     def source(self) -> str:
-        """What follows `Source:` in the docstring; empty if nothing does."""
+        """The text after `Source:` in the docstring; empty if there is none."""
         found = re.search(r"Source:\s*(.+?)\s*$", self.doc, re.DOTALL)
         return " ".join(found.group(1).split()) if found else ""
 
     @property
     def has_evaluate(self) -> bool:
-        """Whether its values are known without lowering it."""
+        """True if its values can be computed without lowering it."""
         return self.op.evaluate is not PopartOp.evaluate or issubclass(self.op, ElementwiseOp)
 
     @property
@@ -146,7 +147,7 @@ class Definition:
         return self.op.gradient is not PopartOp.gradient
 
     def checked(self, operands: int, properties: Mapping[str, Plain | None]) -> dict[str, Plain]:
-        """The attributes, which fit. Raises PopulusError for a number of operands that does not, and for an attribute that does not."""
+        """Checks the number of operands and converts the attributes. Raises PopulusError for either that does not fit."""
         least = sum(o.kind == "one" for o in self.operands)
         most = None if any(o.kind == "variadic" for o in self.operands) else len(self.operands)
         if operands < least or (most is not None and operands > most):
@@ -167,7 +168,7 @@ class Definition:
 
 
 def plain(value: Attribute) -> object:
-    """An attribute as a Python value; itself if it is of another kind."""
+    """Converts an attribute to a Python value; returns an attribute of another kind as it is."""
     match value:
         case FloatAttr():
             return _shortest(value.value.data, value.type)
@@ -182,7 +183,7 @@ def plain(value: Attribute) -> object:
 
 
 def _shortest(value: float, type: Attribute) -> float:
-    """0.01, where a 32-bit float holds 0.009999999776."""
+    """Shortens a 32-bit float to the fewest digits that identify it: 0.01, not 0.009999999776."""
     import numpy as np
 
     return float(str(np.float32(value))) if type == f32 else value
@@ -190,7 +191,7 @@ def _shortest(value: float, type: Attribute) -> float:
 
 @once
 def definition_of(op: type[PopartOp]) -> Definition:
-    """What the class says. Raises PopulusError, naming class and part, for one that lacks a part or states it wrongly."""
+    """Reads the definition of a class. Raises PopulusError, naming class and part, if a part is missing or wrong."""
     title = f"class {op.__name__}"
     if not isinstance(getattr(op, "name", None), str) or op.name.count(".") != 1 or not all(op.name.split(".")):
         raise PopulusError(

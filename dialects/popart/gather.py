@@ -115,7 +115,7 @@ class ScatterOp(PopartOp):
         return [calls.insert(b, MultiUpdateOp(g, self.indices, zeros, op="set")), None, taken]
 
     def _of_largest(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:
-        """Each element that is the result has an equal share of its gradient, as in PyTorch's scatter_reduce."""
+        """Shares the gradient equally among the elements that equal the result, as PyTorch's scatter_reduce does."""
         same = expr.cast(expr.equal(Arg(1), Arg(2)), calls.element(g))
         kept = calls.map(b, same, self.x, self.y)
         won = calls.map(b, same, self.updates, calls.insert(b, MultiSliceOp(self.y, self.indices, dim=0)))
@@ -127,7 +127,7 @@ class ScatterOp(PopartOp):
         return [dx, None, du]
 
     def _of_product(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:
-        """The gradient times the product of the other factors: of zeros there is one or none, or else it is 0."""
+        """Multiplies the gradient by the product of the other factors, which is 0 if two or more factors are 0."""
         element = calls.element(g)
         ones = calls.fill(b, 1, element, calls.shape(self.x))
         zero = expr.cast(expr.equal(Arg(1), 0.0), element)

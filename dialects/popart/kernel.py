@@ -1,4 +1,4 @@
-"""Several ways to compute one op: kernels, which of them may, and an op that is computed by one.
+"""Kernels: alternative implementations of one op, their requirements, and the op that a kernel computes.
 
     class Blocked(Kernel):
         op, name = LeakyReluOp, "blocked"
@@ -10,8 +10,8 @@
         def lower(self, b, op, operands, config):
             return [calls.map(b, op.formula(), *operands)]
 
-Operands come, and results go, in the configuration's layouts. Besides these an op's own `lower` is the kernel `own`, planar, for every
-target. Which is taken is decided for the whole program by `popart-select-kernels`. Source: OpenVINO's MKLDNN extensions
+Operands come, and results go, in the configuration's layouts. An op's own `lower` is the kernel `own`: planar, and for every
+target. `popart-select-kernels` chooses the kernels of the whole program. Source: OpenVINO's MKLDNN extensions
 (`getSupportedConfigurations`, `init`, `execute`), Paddle's OpKernelType.
 """
 
@@ -52,7 +52,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Key:
-    """What a kernel is for, as Paddle's kernel keys have it; what is left open is for any."""
+    """The target, library, element type and layout of a kernel, as in Paddle's kernel keys; `any` where it does not matter."""
 
     target: str
     library: str
@@ -64,10 +64,10 @@ class Key:
 
 
 class Kernel(ABC):
-    """One way to compute `op`. What it states beside `lower` are its requirements; an op that does not meet them is left to others.
+    """One implementation of `op`. Its members besides `lower` are requirements; an op that does not meet them goes to other kernels.
 
     `targets`: names of machines; all without any. `arity`: (operands, results). `rank`: of all operands. `dtypes`: of all operands of
-    floats. `dynamic_dims`: dimensions along which elements do not meet, so that fewer may be given (see `populus.compile`).
+    floats. `dynamic_dims`: dimensions along which elements are independent, so that inputs may have fewer (see `populus.compile`).
     """
 
     op: ClassVar[type[PopartOp]]
@@ -80,22 +80,22 @@ class Kernel(ABC):
     dynamic_dims: ClassVar[frozenset[int]] = frozenset()
 
     def configs(self, op: PopartOp) -> Sequence[Config]:
-        """The configurations in which it works, the preferred first. Planar, without an override."""
+        """Lists the configurations that it supports, in order of preference. The default is planar."""
         return [Config((PLANAR,) * len(op.operands), (PLANAR,) * len(op.results))]
 
     def init(self, op: PopartOp, config: Config) -> str | None:
-        """Called once with the configuration that was chosen. A reason vetoes it: the next best is chosen then."""
+        """Accepts or vetoes the chosen configuration, once. A reason is a veto; then the next best is chosen."""
         return None
 
     @abstractmethod
     def lower(self, b: Builder, op: PopartOp, operands: Sequence[SSAValue], config: Config) -> Sequence[SSAValue]:
-        """The results, in the configuration's layouts, from operands in its layouts; inserts library calls, or other ops, at `b`.
+        """Builds the results from the operands, both in the configuration's layouts; inserts library calls or other ops at `b`.
 
-        `op` is there to be asked for attributes and types; its own operands are planar and not to be read.
+        Read attributes and types from `op`, but not its operands, which are planar.
         """
 
     def refusal(self, op: PopartOp, target: str | None) -> str | None:
-        """Why this kernel cannot compute an op on a target; None if it can."""
+        """Returns the reason why this kernel cannot compute an op on a target; None if it can."""
         assert isinstance(op, self.op), f"kernel {self.name} is for {self.op.name}, and is asked about {op.name}"
         if self.targets and target is not None and target not in self.targets:
             return f"it is for {', '.join(self.targets)}"
@@ -113,7 +113,7 @@ class Kernel(ABC):
         return None
 
     def key(self, op: PopartOp, config: Config, target: str | None) -> Key:
-        """What it is for, with these operands."""
+        """Returns the kernel's key for these operands."""
         element = str(element_type_of(op.operands[0].type)) if op.operands else "any"
         layout = "planar" if all(not layout.block for layout in (*config.inputs, *config.outputs)) else "blocked"
         return Key(target or "any" if self.targets else "any", self.library, element, layout)
@@ -163,13 +163,13 @@ def know(ctx: Context, kernels: Sequence[Kernel], only: str | None = None) -> No
 
 
 def kernels_of(ctx: Context, op: type[PopartOp]) -> list[Known]:
-    """Those of an op, its own lowering last."""
+    """Lists the kernels of an op, its own lowering last."""
     found = [k for k in _known(ctx) if k.kernel.op is op or k.kernel.op.name == op.name]
     return [*found, Known(OwnKernel(op))]
 
 
 def any_kernels(ctx: Context) -> bool:
-    """Whether the context knows any."""
+    """Tells whether the context has any kernel."""
     return bool(_known(ctx))
 
 
@@ -180,7 +180,7 @@ def _known(ctx: Context) -> list[Known]:
 
 
 def problem(kernel: type[Kernel]) -> str | None:
-    """What a class lacks to be a kernel; None if nothing."""
+    """Returns the part that a class lacks to be a kernel; None if it is complete."""
     op, name = getattr(kernel, "op", None), getattr(kernel, "name", None)
     if not (isinstance(op, type) and issubclass(op, PopartOp)):
         return "lacks `op`; give it the class of the op that it computes"
@@ -192,7 +192,7 @@ def problem(kernel: type[Kernel]) -> str | None:
 
 
 def impl_types(op: type[PopartOp], ctx: Context | None = None) -> list[str]:
-    """How an op may be computed: `tile` by library calls, `numpy` by what it says of itself; nothing for one that says neither."""
+    """Lists the implementations of an op: `tile` by library calls, `numpy` by its own values; empty if it has neither."""
     from populus.dialects.popart.definition import definition_of
 
     definition = definition_of(op)
@@ -201,7 +201,7 @@ def impl_types(op: type[PopartOp], ctx: Context | None = None) -> list[str]:
 
 
 def implementation(op: type[PopartOp], kind: str, ctx: Context | None = None) -> object | None:
-    """That of a kind: the kernels, or what gives its values; None if there is none."""
+    """Returns the implementation of a kind: the kernels, or the function that computes its values; None if there is none."""
     if kind not in impl_types(op, ctx):
         return None
     if kind == "numpy":
@@ -228,7 +228,7 @@ class KernelOp(PopartOp):
 
     @staticmethod
     def of(op: PopartOp, kernel: str, config: Config, operands: Sequence[SSAValue], reason: str = "") -> KernelOp:
-        """The op in a kernel, on operands that are in its layouts. `op` itself is left as it is."""
+        """Makes the kernel op that computes a copy of `op`, on operands in the kernel's layouts. `op` does not change."""
         block = Block(arg_types=[o.type for o in op.operands])
         inner = op.clone(dict(zip(op.operands, block.args)))
         inner.location = op.location
@@ -276,7 +276,7 @@ class KernelOp(PopartOp):
 
 
 def evaluated(op: KernelOp, arrays: Sequence[Any], compute: Any) -> list[Any]:
-    """The results in the kernel's layouts, from what the op within gives on planar arrays: what any kernel has to give."""
+    """Computes the expected results of any kernel: the inner op's results on planar arrays, packed in the kernel's layouts."""
     config = op.config
     planar = [layout.unpack(a, shape_of(v.type)) for layout, a, v in zip(config.inputs, arrays, op.inner.operands)]
     return [layout.pack(r) for layout, r in zip(config.outputs, compute(op.inner, planar))]

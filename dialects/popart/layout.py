@@ -1,4 +1,4 @@
-"""How the elements of a tensor are ordered above the tiles: planar, or with a dimension in blocks; and the ops that reorder them.
+"""Layouts of tensors above the tile level, planar or with one dimension in blocks, and the ops that convert between them.
 
     nChw8c of [N, C, H, W] is a tensor [N, ceil(C / 8), H, W, 8], whose elements beyond C are zero
 
@@ -40,7 +40,7 @@ class Layout:
         return f"blocked {self.block} at {self.dim}" if self.block else "planar"
 
     def physical(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a tensor that is in this layout."""
+        """Computes the shape of a tensor in this layout."""
         if not self.block:
             return tuple(shape)
         return (*shape[: self.dim], -(-shape[self.dim] // self.block), *shape[self.dim + 1 :], self.block)
@@ -49,7 +49,7 @@ class Layout:
         return not self.block or len(shape) > self.dim
 
     def pack(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A planar array in this layout."""
+        """Packs a planar array into this layout."""
         import numpy as np
 
         if not self.block:
@@ -61,7 +61,7 @@ class Layout:
         return np.ascontiguousarray(np.moveaxis(padded.reshape(shape), self.dim + 1, -1))
 
     def unpack(self, array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-        """The planar array of this shape that is in an array of this layout."""
+        """Unpacks an array of this layout into a planar array of this shape."""
         import numpy as np
 
         if not self.block:

@@ -50,7 +50,7 @@ class CrossEntropyOp(PopartOp):
         return [tensor(rest, element)]
 
     def _rows(self, b: Builder, log: bool) -> SSAValue:
-        """The (log-)softmax of x with the classes last."""
+        """Computes the (log-)softmax of x, with the classes in the last dimension."""
         return calls.insert(b, popnn.SoftmaxOp(calls.transpose(b, self.x, self._order()), log=log))
 
     def _order(self) -> list[int]:
@@ -58,7 +58,7 @@ class CrossEntropyOp(PopartOp):
         return [*(d for d in range(rank) if d != axis), axis]
 
     def _classes(self, b: Builder) -> tuple[SSAValue, SSAValue]:
-        """The numbers of the classes, and the labels beside them."""
+        """Builds the class indices, and the labels in a shape that broadcasts against them."""
         n = calls.shape(self.x)[self.axis]
         numbers = calls.insert(b, IotaOp(count=n, start=0, step=1, element=calls.element(self.labels)))
         return numbers, calls.reshape(b, self.labels, (*calls.shape(self.labels), 1))

@@ -31,9 +31,9 @@ def product(
     right: Sequence[int] | None = None,
     to: Sequence[int] | None = None,
 ) -> SSAValue:
-    """NumPy's matmul of x and y as a library call with as few groups as possible.
+    """Builds NumPy's matmul of x and y as a library call with as few groups as possible.
 
-    x and y count as of shapes `left` and `right`, each of at least two dimensions; the result is reshaped `to` a shape.
+    x and y are treated as shapes `left` and `right`, each of at least two dimensions; the result is reshaped to `to`.
     """
     s, t = left or calls.shape(x), right or calls.shape(y)
     batch = shapes.broadcast(s[:-2], t[:-2])
@@ -49,12 +49,12 @@ def product(
 
 
 def _stretched(b: Builder, x: SSAValue, shape: Sequence[int], to: Sequence[int]) -> SSAValue:
-    """x, of shape `shape`, broadcast where it has to be."""
+    """Broadcasts x, of shape `shape`, where necessary."""
     return x if math.prod(shape) == math.prod(to) else calls.stretch(b, calls.reshape(b, x, shape), to)
 
 
 def transposed(b: Builder, x: SSAValue) -> SSAValue:
-    """x with its last two dimensions exchanged."""
+    """Exchanges the last two dimensions of x."""
     rank = len(calls.shape(x))
     return calls.transpose(b, x, (*range(rank - 2), rank - 1, rank - 2))
 
@@ -79,7 +79,7 @@ class MatMulOp(PopartOp):
     y = result_def(TensorType)
 
     def _matrices(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The operands' shapes, vectors as matrices."""
+        """Returns the operands' shapes, with vectors as matrices."""
         a, b = shape_of(self.a.type), shape_of(self.b.type)
         return (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
 

@@ -25,7 +25,7 @@ from populus.dialects.support.shapes import ShapeError
 
 
 def per_channel(b: Builder, x: SSAValue, rank: int) -> SSAValue:
-    """A vector of one element per channel as [1, channels, 1..], to broadcast against x of `rank` dimensions."""
+    """Reshapes a vector of one element per channel to [1, channels, 1..], which broadcasts against x of `rank` dimensions."""
     return calls.reshape(b, x, (1, *calls.shape(x), *(1,) * (rank - 2)))
 
 
@@ -108,11 +108,11 @@ class _WhiteningOp(PopartOp):
     y = result_def(TensorType)
 
     def row(self) -> int:
-        """The number of elements that are normalised together; they are neighbours in x."""
+        """Counts the elements that are normalised together; they are contiguous in x."""
         raise NotImplementedError
 
     def factors(self, b: Builder) -> list[SSAValue]:
-        """`scale` and `bias`, if any, in shapes that broadcast to x."""
+        """Reshapes `scale` and `bias`, if present, to broadcast against x."""
         rank = len(calls.shape(self.x))
         return [per_channel(b, o, rank) for o in self.operands[1:]]
 
@@ -247,7 +247,7 @@ class RmsNormOp(PopartOp):
         return [tensor(shape, element_type_of(self.x.type))]
 
     def _root(self, b: Builder) -> tuple[SSAValue, int]:
-        """`mean of x^2 + epsilon` in f32 or wider, with 1 in place of the dimensions that it is over; and how many elements are."""
+        """Computes `mean of x^2 + epsilon` in f32 or wider, with reduced dimensions of 1, and the number of elements reduced."""
         shape, axis, element = calls.shape(self.x), self.axis, calls.element(self.x)
         dims, count = range(axis, len(shape)), math.prod(shape[axis:])
         wide = self.x if element == self._wide() else calls.map(b, cast(Arg(1), self._wide()), self.x)
@@ -260,7 +260,7 @@ class RmsNormOp(PopartOp):
         return f32 if element in (f16, bf16) else element
 
     def _as_x(self, i: int, value: SSAValue) -> Expr:
-        """Operand i of a formula, in x's element type."""
+        """Casts operand i of a formula to x's element type."""
         element = calls.element(self.x)
         return Arg(i) if calls.element(value) == element else cast(Arg(i), element)
 

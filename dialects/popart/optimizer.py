@@ -1,4 +1,4 @@
-"""Optimizers: a weight and its state from those before and a gradient.
+"""Optimizers: ops that update a weight and its state from a gradient.
 
     %w1, %v1, %t1 = train.momentum %w, %g, %v, %t, %rate, %decay, %momentum, %damping : ...
 
@@ -31,12 +31,12 @@ from populus.dialects.support.element_types import is_float, shape_of, tensor
 
 
 def wide(weight: Attribute) -> Attribute:
-    """The element type of states and scalars for weights of an element type."""
+    """Returns the element type of states and scalars for weights of an element type."""
     return f32 if weight in (f16, bf16) else weight
 
 
 def mapped(b: Builder, formula: Callable[..., Expr], *values: SSAValue) -> SSAValue:
-    """`popops.map` of a function of expressions, one for each value."""
+    """Inserts `popops.map` with the formula that a Python function builds from one expression per value."""
     return calls.map(b, formula(*(Arg(i) for i in range(1, len(values) + 1))), *values)
 
 
@@ -73,12 +73,12 @@ class OptimizerOp(PopartOp):
             setattr(cls, f"new_{name}", result_def(TensorType))
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        """The new weight and state, in the wide type."""
+        """Builds the new weight and state, in the wide type."""
         raise NotImplementedError
 
     @classmethod
     def state_types(cls, weight: TensorType[Attribute]) -> list[TensorType[Attribute]]:
-        """The types of the state of a weight."""
+        """Lists the types of a weight's state."""
         element = wide(weight.element_type)
         return [tensor(() if name == "step" else weight.get_shape(), element) for name in cls.STATE]
 
@@ -107,26 +107,27 @@ class OptimizerOp(PopartOp):
 
 
 def decayed(b: Builder, g: SSAValue, w: SSAValue, decay: SSAValue) -> SSAValue:
-    """The gradient with that of `decay / 2 |w|^2`."""
+    """Adds the gradient of `decay / 2 |w|^2` to g."""
     return mapped(b, lambda g, w, d: g + d * w, g, w, decay)
 
 
 def averaged(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
-    """The running average `beta a + (1 - beta) x`."""
+    """Computes the running average `beta a + (1 - beta) x`."""
     return mapped(b, lambda a, x, c: a + c * (x - a), a, x, rest)
 
 
 def averaged_square(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
-    """The running average of squares."""
+    """Computes the running average of squares, `beta a + (1 - beta) x^2`."""
     return mapped(b, lambda a, x, c: a + c * (x * x - a), a, x, rest)
 
 
 def counted(b: Builder, step: SSAValue) -> SSAValue:
+    """Adds 1 to the count of steps."""
     return mapped(b, lambda t: t + 1, step)
 
 
 def correction(t: Expr, rest: Expr) -> Expr:
-    """`1 - beta^t`, accurate for beta near 1."""
+    """Computes `1 - beta^t`, accurately for beta near 1."""
     return -expr.expm1(t * expr.log1p(-rest))
 
 
@@ -169,7 +170,7 @@ class _AdamOp(OptimizerOp):
     SCALARS: ClassVar = ("rate", "decay", "rest1", "rest2", "epsilon")
 
     def moments(self, b: Builder, g: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
-        """The new averages and step, and `m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`."""
+        """Builds the new averages and step, and `m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`."""
         t = counted(b, self.step)
         m, v = averaged(b, self.mean, g, self.rest1), averaged_square(b, self.square, g, self.rest2)
         c1, c2 = (mapped(b, correction, t, rest) for rest in (self.rest1, self.rest2))

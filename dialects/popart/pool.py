@@ -42,7 +42,7 @@ class _WindowOp(PopartOp):
         return [tensor((*x[:2], *shapes.windows(x, *lists, ceil=self.ceil)), element_type_of(self.x.type))]
 
     def _pool(self, b: Builder, kind: str, count_padding: bool = False) -> list[SSAValue]:
-        """The library's pooling of x by this op's windows."""
+        """Inserts the library's pooling of x over this op's windows."""
         lists = {"kernel": self.kernel, "strides": self.strides, "pads": self.pads, "dilations": self.dilations}
         return [calls.insert(b, PoolOp(self.x, kind=kind, ceil=self.ceil, count_padding=count_padding, **lists))]
 
@@ -51,7 +51,7 @@ class _WindowOp(PopartOp):
         return list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :]))
 
     def _reaches(self) -> list[tuple[int, int, int, int]]:
-        """For each spatial dimension: dilation, stride, pad before, and how far windows reach beyond x and that pad."""
+        """Lists, per spatial dimension: dilation, stride, lower pad, and the extent of windows beyond x and that pad."""
         found: list[tuple[int, int, int, int]] = []
         for d, (n, windows) in enumerate(zip(calls.shape(self.x)[2:], calls.shape(self.y)[2:])):
             k, stride, dilation = ints(self.kernel)[d], ints(self.strides)[d], ints(self.dilations)[d]
@@ -177,7 +177,7 @@ class LrnOp(PopartOp):
         )
 
     def _scale(self, b: Builder) -> SSAValue:
-        """The sums of squares."""
+        """Sums the squares of neighbouring channels."""
         return self._neighbours(b, self.x, (self.size - 1) // 2, "square_sum")
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:

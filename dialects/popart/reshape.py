@@ -155,7 +155,7 @@ class SliceOp(_ViewOp):
 
 @irdl_op_definition
 class PadOp(PopartOp):
-    """x with `lower` elements before and `upper` behind in each dimension; negative ones cut elements off.
+    """x with `lower` elements before and `upper` after it in each dimension; negative ones crop x.
 
     mode `constant`: they are `value`, a scalar (0 if absent); `reflect`: x mirrored at its ends, which are not repeated;
     `edge`: the nearest element. Source: ONNX Pad-24.
@@ -200,7 +200,7 @@ class PadOp(PopartOp):
         return [x]
 
     def _outside(self, b: Builder, x: SSAValue, d: int, count: int, end: int) -> SSAValue:
-        """What `count` elements beyond the end of dimension d are, the end being 0 or the last element."""
+        """Builds the `count` elements beyond one end of dimension d: before element 0 or after the last."""
         if self.mode.data == "edge":
             one = calls.slice_dim(b, x, d, end, end + 1)
             shape = calls.shape(x)
@@ -221,7 +221,7 @@ class PadOp(PopartOp):
         return [dx, calls.map(b, Arg(1) - Arg(2), everything, inside)]
 
     def _folded(self, b: Builder, g: SSAValue) -> SSAValue:
-        """What lies outside x, added to the elements that it repeats, from the last dimension to the first."""
+        """Adds the gradients of padding elements to those of the elements that they repeat, from the last dimension to the first."""
         lower, upper = ints(self.lower_), ints(self.upper)
         for d in reversed(range(len(lower))):
             n, low, high = calls.shape(self.x)[d], lower[d], upper[d]
@@ -241,7 +241,7 @@ class PadOp(PopartOp):
         return g
 
     def _placed(self, b: Builder, part: SSAValue, d: int, n: int, at: int) -> SSAValue:
-        """`part` from position `at` of dimension d on, of n elements; zeros elsewhere."""
+        """Places `part` at position `at` of dimension d, of n elements; zeros elsewhere."""
         shape = calls.shape(part)
         lower, upper = [0] * len(shape), [0] * len(shape)
         lower[d], upper[d] = at, n - at - shape[d]

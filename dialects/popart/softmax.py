@@ -41,7 +41,7 @@ class _AxisOp(PopartOp):
         return calls.transpose(b, y, [swapped.index(d) for d in range(rank)])
 
     def _sum(self, b: Builder, x: SSAValue) -> SSAValue:
-        """Along `axis`, which stays as 1."""
+        """Sums along `axis`, which stays as 1."""
         axis, shape = self.axis, calls.shape(x)
         return calls.reshape(b, calls.reduce(b, "add", x, [axis]), shapes.reduced(shape, [axis], keep=True))
 
