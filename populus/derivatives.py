@@ -20,7 +20,7 @@ from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
-from populus.lowering.popart.autodiff.activation_memory import Report, kept
+from populus.lowering.popart.autodiff.activation_memory import Report, activation_report
 from populus.lowering.popart.training_names import gradient_name
 from populus.open_program import OpenProgram
 from populus.options import WITH_OPTIONS, CompileOptions, MachineOptions
@@ -125,7 +125,7 @@ class Vjp:
         ctx = source.context()
         module = source.module(ctx)
         self.program.pipeline.from_level(level_of(module)).until(PopartAutodiffPass.name).run(ctx, module)
-        return kept(main_of(module), self.outputs)
+        return activation_report(main_of(module), self.outputs)
 
     def module(self, level: str) -> ModuleOp:
         """Gives the module at a level."""

@@ -1,1 +1,3 @@
-"""The `popart` level: rewrites, gradients, optimizers, outlining, in-place, and the lowering to library calls."""
+"""Model level (`popart`): rewrites, gradients, optimizers, outlining, in-place marks, and the lowering to library
+calls.
+"""

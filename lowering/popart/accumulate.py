@@ -1,4 +1,4 @@
-"""`popart-accumulate`: gradients of several batches are summed before weights are updated."""
+"""Gradient accumulation (`popart-accumulate`): sums the gradients of several batches before a weight update."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from populus.lowering.popart.training_names import accumulated_name, gradient_na
 
 @dataclass(frozen=True)
 class PopartAccumulatePass(ModulePass):
-    """Each result `Gradient___w` of an input w gives way to `Accl___w = Accl___w + gradient / steps`, the former an input.
+    """Replaces each result `Gradient___w` of an input w by `Accl___w = Accl___w + gradient / steps`.
 
-    So after `steps` runs, the first with zeros, each result is the gradient of the mean loss of all that these runs saw. Gradients of
-    16 bits are summed in f32. Raises PopulusError for less than one step and where there are no gradients.
+    The old `Accl___w` is a new input. The caller starts with zeros; after `steps` runs, each result is the
+    gradient of the mean loss over their batches. 16-bit gradients are summed in f32. Raises PopulusError if
+    `steps` is below 1, and if no result is a gradient.
     """
 
     name = "popart-accumulate"
@@ -57,7 +58,10 @@ class PopartAccumulatePass(ModulePass):
 
 
 def update_module(weights: Mapping[str, TensorType[Attribute]]) -> ModuleOp:
-    """`@main` of weights and their gradients as inputs, the gradients as results: what `popart-optimize` makes an update of."""
+    """Builds a module whose `@main` takes weights and their gradients, and returns the gradients.
+
+    `popart-optimize` turns it into a weight update.
+    """
     types = [*weights.values(), *(tensor(t.get_shape(), wide(t.element_type)) for t in weights.values())]
     names = [*weights, *map(gradient_name, weights)]
     block = Block(arg_types=types)

@@ -1,4 +1,4 @@
-"""Ops that compute the same become one."""
+"""Common subexpressions (`popart-cse`): ops that compute the same become one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Key: TypeAlias = "tuple[str, tuple[SSAValue, ...], frozenset[tuple[str, Attribut
 
 @dataclass(frozen=True)
 class PopartCsePass(ModulePass):
-    """Of ops without effects and regions that have equal operands, attributes and types, in one block, only the first stays.
+    """Erases an op that repeats an earlier one of its block, with equal operands, attributes and types.
 
-    Constants are such ops, equal where their bits are. So are random numbers: those of one seed and one stream are the same numbers.
-    Source: PopART's `MergeDuplicateOps`.
+    Ops with effects or regions stay. Constants are equal if their bits are. Random ops of one seed and one stream
+    draw the same numbers, so they merge too. Source: PopART's `MergeDuplicateOps`.
     """
 
     name = "popart-cse"
@@ -33,6 +33,7 @@ class PopartCsePass(ModulePass):
 
 
 def merge_duplicates(block: Block) -> None:
+    """Merges the equal ops of a block."""
     first: dict[Key, Operation] = {}
     for op in list(block.ops):
         if op.regions or not op.results or not op.has_trait(Pure):
@@ -43,10 +44,10 @@ def merge_duplicates(block: Block) -> None:
             frozenset((*op.properties.items(), *op.attributes.items())),
             tuple(r.type for r in op.results),
         )
-        kept = first.setdefault(key, op)
-        if kept is not op:
-            for old, new in zip(op.results, kept.results):
+        original = first.setdefault(key, op)
+        if original is not op:
+            for old, new in zip(op.results, original.results):
                 old.replace_all_uses_with(new)
-            kept.location = fused(op.location, kept.location)
+            original.location = fused(op.location, original.location)
             op.detach()
             op.erase()

@@ -1,4 +1,4 @@
-"""Patterns of ops become fewer or cheaper ops: one walk for all patterns of `lowering/popart/patterns` and of loaded files."""
+"""Fusion (`popart-fuse`): one walk applies all patterns of `lowering/popart/patterns` and of loaded files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from populus.lowering.popart.rewriting import Pattern, loaded, prune, rewrite
 
 @dataclass(frozen=True)
 class PopartFusePass(ModulePass):
-    """Applies rewrites until none fits, and drops what nothing reads.
+    """Applies patterns until none matches, and erases unread ops.
 
-    `patterns`: the names of those that are applied, all without it; `without`: of those that are not. `exact`: only those that leave
-    results bit for bit what they were. `prune`: whether what nothing reads goes, beside what a rewrite leaves unread.
-    Raises PopulusError for a name that there is not.
-    Source: PopART's `Patterns`; what has a name there has it here.
+    `patterns`: the names of the only patterns to apply; empty: all. `without`: names of patterns not to apply.
+    `exact`: only patterns that keep results bit for bit. `prune`: also erase ops that were unread before. Raises
+    PopulusError for an unknown name. Source: PopART's `Patterns`; patterns that PopART has too keep its names.
     """
 
     name = "popart-fuse"
@@ -40,7 +39,7 @@ class PopartFusePass(ModulePass):
                 rewrite(block, chosen)
 
     def chosen(self, ctx: Context) -> list[Pattern[Any]]:
-        """The patterns that are on, those of loaded files first."""
+        """Returns the enabled patterns, those of loaded files first. Raises PopulusError for an unknown name."""
         known = {**dict.fromkeys(loaded(ctx)), **PATTERNS}
         for name in (*self.patterns, *self.without):
             if name not in known:

@@ -1,4 +1,4 @@
-"""`popart-inplace`: which operand an element-wise op is to write its result over."""
+"""In-place marks (`popart-inplace`): the operand that an element-wise op may overwrite with its result."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ PRODUCED = 10.0  # Source: PopART's UpdateInplacePrioritiesForIpu
 
 @dataclass(frozen=True)
 class PopartInplacePass(ModulePass):
-    """Marks ops with the operand that their result may overwrite: attribute `inplace`, its number.
+    """Marks ops with the number of the operand that their result may overwrite: attribute `inplace`.
 
-    An op's `inplace_priority` says which operands it can overwrite, the one of highest priority first; ops are asked in the order of
-    these priorities, later ones first. An operand that a product, a convolution or a norm made, through whatever views, is preferred by 10:
-    the result then has the layout that those chose. An operand may be overwritten where nothing reads its memory afterwards, through
-    whatever views or results that share it: it is not returned, no argument, constant, or value from outside of a region, no operand
-    of the same op shows other elements of it, and none of its elements stands for several.
+    An op's `inplace_priority` lists the operands that it can overwrite. Candidates of higher priority come first,
+    and of equal ones the later op. An operand produced by a product, a convolution or a norm, seen through views,
+    gains 10: the result then takes the layout that its producer chose.
 
-    A mark is a property: values stay what they are, and so do results. Lowering to tiles overwrites the marked operand where its
-    variable may be (`TileBuilder.overwritable` decides on memory), and another that may be where there is no mark. `never`: names of ops
-    that are not to overwrite anything; they are marked -1. Source: PopART's inplacing patterns.
+    An operand may be overwritten only if its memory is not read later, through any view or result that shares it.
+    It is not returned, and it is no argument, constant, or value from outside its region. No operand of the same
+    op shares its memory, and it has no element that several positions share.
+
+    A mark is a property: values and results stay the same. The lowering to tiles overwrites the marked operand if
+    its variable allows it; `TileBuilder.overwritable` decides. Without a mark, it may overwrite any operand that
+    allows it. `never`: names of ops that must not overwrite; they are marked -1. Source: PopART's inplacing
+    patterns.
     """
 
     name = "popart-inplace"
@@ -47,7 +50,7 @@ class PopartInplacePass(ModulePass):
 
 
 def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
-    """Marks the ops of a block."""
+    """Marks the ops of a block. `never`: names of ops, with or without dialect, that get the mark -1."""
     memory = _Memory(block)
     candidates: list[tuple[float, int, int, PopartOp]] = []
     for place, op in enumerate(block.ops):
@@ -68,7 +71,7 @@ def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
 
 
 def _produced(value: SSAValue) -> bool:
-    """Whether a value is what an op of much code made, seen through views."""
+    """Tells whether an expensive op produces a value, looking through views."""
     owner = value.owner
     while isinstance(owner, TensorOp) and owner.is_view:
         owner = owner.operands[0].owner
@@ -76,7 +79,7 @@ def _produced(value: SSAValue) -> bool:
 
 
 class _Memory:
-    """Which values of a block share memory: views from the beginning, then what is marked."""
+    """Sets of values of a block that share memory: through views at first, then also through marks."""
 
     def __init__(self, block: Block):
         self.block = block
@@ -88,10 +91,11 @@ class _Memory:
                     self.share(op.operands[operand], op.results[result])
 
     def of(self, value: SSAValue) -> list[SSAValue]:
-        """The values that share a value's memory, itself too."""
+        """Returns the values that share memory with a value, including itself."""
         return self.group.setdefault(value, [value])
 
     def share(self, a: SSAValue, b: SSAValue) -> None:
+        """Joins the sets of two values."""
         first, second = self.of(a), self.of(b)
         if first is not second:
             first += second
@@ -99,7 +103,7 @@ class _Memory:
                 self.group[value] = first
 
     def overwritable(self, op: Operation, operand: int) -> bool:
-        """Whether an op may write its result over an operand."""
+        """Tells whether an op may write its result over an operand."""
         value, here = op.operands[operand], self.place[op]
         if _repeats(value) or value.type != op.results[0].type:
             return False
@@ -116,7 +120,7 @@ class _Memory:
         return True
 
     def _within(self, user: Operation) -> int:
-        """The place of the op of this block that a user is, or is inside."""
+        """Returns the position in this block of the op that is, or contains, a user."""
         while user.parent is not self.block:
             parent = user.parent_op()
             assert parent is not None, user
@@ -129,7 +133,7 @@ def _users(value: SSAValue) -> Iterable[Operation]:
 
 
 def _repeats(value: SSAValue) -> bool:
-    """Whether a view on the way to a value shows an element more than once."""
+    """Tells whether a view between a value and its memory repeats an element."""
     owner = value.owner
     while isinstance(owner, TensorOp) and owner.is_view:
         source = owner.operands[0]

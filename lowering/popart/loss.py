@@ -1,4 +1,4 @@
-"""`popart-loss`: the mean loss of an output becomes a further result of `@main`."""
+"""Loss (`popart-loss`): adds the mean loss of an output as a result of `@main`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from populus.dialects.support.diagnostics import PopulusError, between, did_you_
 from populus.dialects.support.element_types import is_float, tensor
 from populus.lowering.popart.training_names import updated_name
 
-LABELS, LOSS, LOSSES_EACH = "labels", "loss", "losses"  # the names of what is added
+LABELS, LOSS, LOSSES_EACH = "labels", "loss", "losses"  # names of the new input and results
 
 LOSSES: dict[str, Callable[..., train.CrossEntropyOp | popart.BinaryOp]] = {
     "absolute_error": train.AbsoluteErrorOp,
@@ -28,20 +28,24 @@ LOSSES: dict[str, Callable[..., train.CrossEntropyOp | popart.BinaryOp]] = {
     "cross_entropy": train.CrossEntropyOp,
     "mean_squared_error": train.SquaredErrorOp,
 }
-IDENTITY = "identity"  # the output is the loss, computed by the model from inputs of its own
+IDENTITY = "identity"  # the model computes the losses itself, from inputs of its own
 LOSS_NAMES = (*LOSSES, IDENTITY)
 
 
 @dataclass(frozen=True)
 class PopartLossPass(ModulePass):
-    """`@main` takes `labels` and gives, behind its other results, `losses` of each label and their mean, `loss`.
+    """Adds the input `labels`, and after the other results `losses`, one for each label, and `loss`, their mean.
 
-    `loss`: `cross_entropy` (of logits, with the classes in dimension `axis`, and 32-bit class numbers), `mean_squared_error`,
-    `absolute_error`, `binary_cross_entropy` (of logits); the labels of the latter three are of the output's type. With `identity` the
-    output is the losses, and there are no labels. `output`: which one, where there are several. What a softmax or its logarithm
-    gives is no logit: cross entropy is then taken of what goes into it, which is the same number without the logarithm of a rounded
-    probability.
-    Raises PopulusError for an unknown loss or output, and an output that is not of floats or has no such dimension.
+    `loss` is one of these. `cross_entropy` takes logits, with the classes in dimension `axis`, and 32-bit class
+    numbers. `mean_squared_error`, `absolute_error` and `binary_cross_entropy` (of logits) take labels of the
+    output's type. With `identity`, the output is the losses, and there are no labels. `output`: the output, if
+    there are several.
+
+    If a softmax or its logarithm produces the output, cross entropy takes that op's operand instead. The loss is
+    the same, without the logarithm of a rounded probability.
+
+    Raises PopulusError for an unknown loss or output, and for an output that is not of floats or lacks dimension
+    `axis`.
     """
 
     name = "popart-loss"
@@ -58,7 +62,7 @@ class PopartLossPass(ModulePass):
         name, value = self._chosen({n: v for n, v in outputs.items() if not n.startswith(updated_name(""))})
         if not is_float(calls.element(value)):
             raise PopulusError(f"the output '{name}' is {value.type}; a loss is of floats")
-        if self.loss == IDENTITY:  # the output may be called as the loss that it is
+        if self.loss == IDENTITY:  # the output may have the same name as the loss that it is
             outputs = {n: v for n, v in outputs.items() if n != name}
         if clash := {LABELS} & set(input_names(function)) if self.loss != IDENTITY else set[str]():
             raise PopulusError(f"the model has a tensor '{min(clash)}' already; rename it")
@@ -85,7 +89,7 @@ class PopartLossPass(ModulePass):
         return self.output, outputs[self.output]
 
     def _of(self, name: str, value: SSAValue) -> tuple[SSAValue, dict[str, int], TensorType[Attribute]]:
-        """What the loss is of, its properties, and the type of the labels."""
+        """Returns the operand of the loss, the loss op's properties, and the type of the labels."""
         type = tensor(calls.shape(value), calls.element(value))
         if self.loss != "cross_entropy":
             return value, {}, type

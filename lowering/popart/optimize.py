@@ -1,4 +1,4 @@
-"""`popart-optimize`: gradients among the results of `@main` become new weights and optimizer states."""
+"""Optimizers (`popart-optimize`): gradients among the results of `@main` become new weights and optimizer states."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from populus.lowering.popart.training_names import (
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An op with its hyperparameters by the names that users give, and their defaults (PyTorch's)."""
+    """Optimizer op with its hyperparameters, by the names that users write, and their defaults (PyTorch's)."""
 
     op: type[train.OptimizerOp]
     hyper: Mapping[str, float]
     flags: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    of_whole: bool = False  # an element's update depends on the others of its weight
+    of_whole: bool = False  # the update of an element depends on other elements of its weight
 
-    def scalars(self, given: Mapping[str, float]) -> dict[str, float]:
-        """The values of the op's scalars, by their names."""
-        values = {**self.hyper, **given}
+    def scalars(self, hyperparameters: Mapping[str, float]) -> dict[str, float]:
+        """Computes the values of the op's scalars from hyperparameters. Missing ones take their defaults."""
+        values = {**self.hyper, **hyperparameters}
         return {s: 1 - values[SPELLING[s]] if s.startswith("rest") else values[SPELLING[s]] for s in self.names()}
 
     def names(self) -> tuple[str, ...]:
-        """The op's scalars."""
+        """Lists the names of the op's scalars."""
         return self.op.SCALARS
 
 
 LARGEST: dict[Attribute, float] = {f16: 65504.0, bf16: 3.3895313892515355e38, f32: 3.4028234663852886e38, f64: 1.7976931348623157e308}
 
-SPELLING = {  # scalar of an op -> what users call it; `rest` is 1 less that
+SPELLING = {  # scalar of an op -> user's name of it; `rest` is 1 - that
     "rate": "lr",
     "decay": "weight_decay",
     "momentum": "momentum",
@@ -84,7 +84,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
 
 
 def optimizer_of(name: str) -> Optimizer:
-    """The optimizer of a name. Raises PopulusError if there is none."""
+    """Looks up an optimizer. Raises PopulusError, with the nearest name, if there is none."""
     if name not in OPTIMIZERS:
         raise PopulusError(f"no optimizer '{name}'{did_you_mean(name, OPTIMIZERS)}")
     return OPTIMIZERS[name]
@@ -92,14 +92,22 @@ def optimizer_of(name: str) -> Optimizer:
 
 @dataclass(frozen=True)
 class PopartOptimizePass(ModulePass):
-    """Each result `Gradient___w` of an input w gives way to `Updated___w` and `State___w___<state>`, by the optimizer's op.
+    """Replaces each result `Gradient___w` of an input w by `Updated___w` and `State___w___<state>`, computed by the
+    optimizer's op.
 
-    The states are inputs of the same names, and the hyperparameters scalar inputs `Hyper___<scalar>`, shared by all
-    weights. What is done to gradients before, in this order, each by a scalar `Hyper___<option>`: `loss_scale` divides them, and where
-    one is not finite then, no weight or state changes, and the result `Overflow` is 1; `clip_value` keeps each element within it;
-    `clip_norm` scales them so that the norm of all together is at most it. A gradient with a result `Rows___w` is of these rows only:
-    rows of one number are summed first, and only they and their states change.
-    Raises PopulusError for an unknown optimizer and where there are no gradients.
+    The states are inputs of the same names. Hyperparameters are scalar inputs `Hyper___<scalar>`, shared by all
+    weights. Options change the gradients first, in this order, each by a scalar `Hyper___<option>`.
+
+    - `loss_scale` divides them. If an element is then not finite, no weight or state changes, and the result
+      `Overflow` is 1.
+    - `clip_value` limits the magnitude of each element.
+    - `clip_norm` limits the norm of all gradients together.
+
+    A gradient with a result `Rows___w` consists of these rows of the weight. Equal rows are summed first. Only
+    these rows and their states change.
+
+    Raises PopulusError for an unknown optimizer, and if no result is a gradient. Also raises it if weights differ
+    in type, or if the optimizer needs whole weights but a gradient has rows.
     """
 
     name = "popart-optimize"
@@ -122,10 +130,10 @@ class PopartOptimizePass(ModulePass):
             raise PopulusError(f"weights of {' and '.join(sorted(map(str, inside)))} cannot share hyperparameters; train those of one type")
         scalar = tensor((), inside.pop())
 
-        def given(name: str) -> SSAValue:
+        def scalar_input(name: str) -> SSAValue:
             return inputs.get(scalar_name(name)) or add_argument(function, scalar_name(name), scalar, name)
 
-        scalars = [given(s) for s in optimizer.names()]
+        scalars = [scalar_input(s) for s in optimizer.names()]
         gradients = {name: results.pop(gradient_name(name)) for name in weights}
         rows = {name: results.pop(rows_name(name)) for name in weights if rows_name(name) in results}
         if rows and optimizer.of_whole:
@@ -136,7 +144,7 @@ class PopartOptimizePass(ModulePass):
         before, b = last.prev_op, Builder(InsertPoint.before(last))
         overflow: SSAValue | None = None
         if self.loss_scale:
-            gradients = _mapped(b, gradients, Arg(1) / Arg(2), given(LOSS_SCALE))
+            gradients = _mapped(b, gradients, Arg(1) / Arg(2), scalar_input(LOSS_SCALE))
             overflow = _overflow(b, gradients, scalar.element_type)
             results[OVERFLOW] = overflow
         counts: dict[str, SSAValue] = {}
@@ -145,9 +153,9 @@ class PopartOptimizePass(ModulePass):
             if self.clip_norm:
                 counts[name] = calls.reduce(b, "add", same, (1,))
         if self.clip_value:
-            gradients = _mapped(b, gradients, maximum(minimum(Arg(1), Arg(2)), -Arg(2)), given(CLIP_VALUE))
+            gradients = _mapped(b, gradients, maximum(minimum(Arg(1), Arg(2)), -Arg(2)), scalar_input(CLIP_VALUE))
         if self.clip_norm:
-            gradients = _clipped(b, gradients, counts, given(CLIP_NORM))
+            gradients = _clipped(b, gradients, counts, scalar_input(CLIP_NORM))
         for name, weight in weights.items():
             types = optimizer.op.state_types(tensor(calls.shape(weight), calls.element(weight)))
             states = [add_argument(function, state_name(name, s), t, s) for s, t in zip(optimizer.op.STATE, types)]
@@ -167,27 +175,27 @@ class PopartOptimizePass(ModulePass):
 
 
 def _mapped(b: Builder, gradients: Mapping[str, SSAValue], formula: Expr, scalar: SSAValue) -> dict[str, SSAValue]:
-    """A formula of each element and of a scalar, computed and kept in the scalar's type."""
+    """Evaluates a formula on each gradient element and a scalar, in the scalar's type."""
     inside = calls.element(scalar)
     widened = substitute(formula, {1: cast(Arg(1), inside), 2: Arg(2)})
     return {name: calls.map(b, formula if calls.element(g) == inside else widened, g, scalar) for name, g in gradients.items()}
 
 
 def _overflow(b: Builder, gradients: Mapping[str, SSAValue], element: Attribute) -> SSAValue:
-    """1 where an element is NaN or infinite, else 0."""
+    """Computes 1 if an element is NaN or infinite, else 0."""
     total: SSAValue | None = None
     for g in gradients.values():
         bad = ~(absolute(Arg(1)) <= LARGEST[calls.element(g)])  # true for NaN
-        found = calls.reduce(b, "max", calls.map(b, cast(bad, element), g), range(len(calls.shape(g))))
-        total = found if total is None else calls.map(b, maximum(Arg(1), Arg(2)), total, found)
+        bad_anywhere = calls.reduce(b, "max", calls.map(b, cast(bad, element), g), range(len(calls.shape(g))))
+        total = bad_anywhere if total is None else calls.map(b, maximum(Arg(1), Arg(2)), total, bad_anywhere)
     assert total is not None
     return total
 
 
 def _clipped(b: Builder, gradients: Mapping[str, SSAValue], counts: Mapping[str, SSAValue], limit: SSAValue) -> dict[str, SSAValue]:
-    """Gradients times `min(1, limit / (norm + 1e-6))`, as PyTorch's clip_grad_norm_.
+    """Scales gradients by `min(1, limit / (norm + 1e-6))`, as PyTorch's clip_grad_norm_ does.
 
-    `counts`: of sparse gradients, how often each row is among them; it is to count once.
+    `counts`: for sparse gradients, the number of times that each row occurs; each distinct row counts once.
     """
     inside = calls.element(limit)
     total: SSAValue | None = None

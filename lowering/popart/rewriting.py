@@ -1,4 +1,4 @@
-"""Rewrites as patterns: what a pattern says, and one walk that applies many of them to a block until none fits.
+"""Rewriting by patterns: the interface of a pattern, and the walk that applies patterns to a block until none matches.
 
     class DoubleNegation(Pattern[popart.NegOp]):
         \"\"\"`-(-x)` is `x`.\"\"\"
@@ -9,7 +9,7 @@
             inner = made_by(op.x, popart.NegOp, op)
             return None if inner is None else [inner.x]
 
-The class's name is the pattern's, its docstring says when it is legal. A file given with `--load` may hold some.
+A pattern is named after its class; its docstring states when it is legal. A file loaded with `--load` may define some.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from populus.dialects.support.diagnostics import PopulusError, between, fused, l
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_REWRITES = 200  # for each op of a block: more means that two patterns undo each other
+MOST_REWRITES = 200  # rewrites for each op of a block: more means that two patterns undo each other
 
 O = TypeVar("O", bound=Operation)
 Root = TypeVar("Root", bound=Operation)
 
 
 class Pattern(ABC, Generic[Root]):
-    """A rewrite of an op, its root, with what feeds it.
+    """Rewrite of a root op together with the producers of its operands.
 
-    `ROOTS`: the classes of ops that it looks at, subclasses included. `EXACT`: results stay bit for bit what they were; without it,
-    to rounding. `LATE`: it is applied when no other fits any more, since it hides from them what they look for.
+    `ROOTS`: the op classes that it visits, including subclasses. `EXACT`: results stay bit for bit the same;
+    otherwise equal up to rounding. `LATE`: it runs after all other patterns, because it hides their matches.
     """
 
     ROOTS: ClassVar[tuple[type[Operation], ...]]
@@ -53,30 +53,33 @@ class Pattern(ABC, Generic[Root]):
 
     @abstractmethod
     def rewrite(self, op: Root, r: Rewriting) -> Sequence[SSAValue] | None:
-        """The values that replace the results of `op`, from ops inserted at `r.b`; None, with nothing inserted, where it does not fit.
+        """Returns the values that replace the results of `op`, from ops inserted at `r.b`.
 
-        None of them (an empty list) where `r.also` has said what is replaced.
+        Returns None, with nothing inserted, if the pattern does not match. Returns [] if `r.also` recorded all
+        replacements.
         """
 
 
 class Rewriting:
-    """Where a pattern inserts, and what it replaces beside its root."""
+    """Insertion point of a pattern, and the ops that it replaces."""
 
     def __init__(self, root: Operation):
         self.b = Builder(InsertPoint.before(root))
         self.replaced: list[tuple[Operation, Sequence[SSAValue]]] = []
-        self.sources: dict[Operation, LocationAttr] = {}  # where the numbers of a new constant come from
+        self.sources: dict[Operation, LocationAttr] = {}  # locations of the values from which new constants are made
 
     def also(self, op: Operation, values: Sequence[SSAValue]) -> None:
-        """Replaces a further op, which stands behind the root, or the root itself."""
+        """Replaces another op, later in the block than the root, or the root itself."""
         self.replaced.append((op, values))
 
     def insert(self, op: Operation) -> SSAValue:
-        """`op`, inserted; its one result."""
+        """Inserts `op` and returns its single result."""
         return self.b.insert(op).results[0]
 
     def constant(self, array: NDArray[Any], like: SSAValue | None = None) -> SSAValue:
-        """A constant, with the name of the value `like` that its numbers are made of; that one's place comes first of its places."""
+        """Inserts a constant named after `like`, the value that it is computed from; its location starts with that
+        value's.
+        """
         op = constant(array)
         if like is not None:
             op.result.name_hint = like.name_hint
@@ -85,9 +88,10 @@ class Rewriting:
         return self.insert(op)
 
     def locate(self, new: Sequence[Operation], op: Operation, gone: Mapping[Operation, LocationAttr]) -> None:
-        """Gives each new op the places of what the rewrite of `op` has erased, and last that of the op whose result it stands for.
+        """Sets each new op's location: the locations of the erased ops, and last that of the op that it replaces.
 
-        A place names one value, and what is new computes another than what it is made of: so what a pattern has set is not kept.
+        A location names one value, and a new op computes another value; so locations set by a pattern are
+        overwritten.
         """
         stands_for = {v.owner: old for old, values in self.replaced for v in values}
         for made in new:
@@ -98,17 +102,17 @@ class Rewriting:
             locate([made], made.location)
 
 
-# -- what patterns ask -----------------------------------------------------------------------------------------------
+# -- queries of patterns ----------------------------------------------------------------------------------------------
 
 
 def made_by(value: SSAValue, kind: type[O], beside: Operation) -> O | None:
-    """The op of this class that makes a value, in the block where `beside` stands."""
+    """Returns the producer of a value if it has this class and is in the block of `beside`; else None."""
     owner = value.owner
     return owner if isinstance(owner, kind) and owner.parent is beside.parent else None
 
 
 def array_of(value: SSAValue) -> NDArray[Any] | None:
-    """The elements of a constant; None for anything else, and for a constant whose content is not loaded."""
+    """Returns the elements of a constant; None for any other value, and for a constant without loaded content."""
     owner = value.owner
     if not isinstance(owner, ConstantOp) or (isinstance(owner.value, StoredAttr) and owner.value.data.bytes is None):
         return None
@@ -116,12 +120,12 @@ def array_of(value: SSAValue) -> NDArray[Any] | None:
 
 
 def read_once(value: SSAValue) -> bool:
-    """Whether a value has a single use, so that what makes it goes when that use does."""
+    """Tells whether a value has a single use, so that its producer dies with that use."""
     return value.has_one_use()
 
 
 def scalar(value: SSAValue) -> float | None:
-    """The one number that all elements of a constant are; None for anything else."""
+    """Returns the number that all elements of a constant equal; None for any other value."""
     array = array_of(value)
     if array is None or array.size == 0 or array.dtype.kind == "b" or (array.size > 1 and any(array.strides)):
         return None
@@ -132,17 +136,18 @@ def scalar(value: SSAValue) -> float | None:
 
 
 def rewrite(block: Block, patterns: Sequence[Pattern[Any]]) -> Counter[str]:
-    """Applies patterns to the ops of a block, in order and again to what they touch, until none fits; how often each did.
+    """Applies patterns to the ops of a block, and again to changed ops, until none matches. Counts each pattern's
+    rewrites.
 
-    Of several that fit an op, the first in the list is applied. Ops that nothing reads any more are erased. What is new has the
-    places of all that it stands for.
-    Raises PopulusError, naming pattern and op, where the replacement has another type.
+    The first matching pattern of the list wins. Ops that become unread are erased. A new op has the locations of
+    all ops that it replaces. Raises PopulusError, naming pattern and op, if a replacement has another type.
     """
     applied = BlockRewriter(block, [p for p in patterns if not p.LATE]).run()
     return applied + BlockRewriter(block, patterns).run() if any(p.LATE for p in patterns) else applied
 
 
 class BlockRewriter:
+    """Rewriter of one block: a queue of ops to visit, and the patterns for each op class."""
     def __init__(self, block: Block, patterns: Sequence[Pattern[Any]]):
         self.block = block
         self.patterns = patterns
@@ -152,6 +157,7 @@ class BlockRewriter:
         self.applied: Counter[str] = Counter()
 
     def run(self) -> Counter[str]:
+        """Visits ops until the queue is empty, and counts the rewrites of each pattern."""
         self.queue(self.block.ops)
         most = MOST_REWRITES * len(self.waiting)
         while self.waiting:
@@ -166,17 +172,20 @@ class BlockRewriter:
         return self.applied
 
     def fitting(self, kind: type[Operation]) -> list[Pattern[Any]]:
+        """Returns the patterns whose roots include an op class."""
         if kind not in self.by_class:
             self.by_class[kind] = [p for p in self.patterns if issubclass(kind, p.ROOTS)]
         return self.by_class[kind]
 
     def queue(self, ops: Iterable[Operation]) -> None:
+        """Queues the ops that are in this block."""
         for op in ops:
             if op not in self.queued and op.parent is self.block:
                 self.queued.add(op)
                 self.waiting.append(op)
 
     def try_on(self, op: Operation, pattern: Pattern[Any]) -> bool:
+        """Applies a pattern to an op; returns False if it does not match. Raises PopulusError for a faulty pattern."""
         before = op.prev_op
         r = Rewriting(op)
         try:
@@ -190,16 +199,18 @@ class BlockRewriter:
             return False
         gone = [g for old, replacing in ((op, values), *r.replaced) if replacing for g in self.replace(old, replacing, pattern)]
         r.locate(new, op, {g: g.location for g in gone})
-        for made in reversed(new):  # a pattern may build on what another part of it has made
+        for made in reversed(new):  # a pattern may use results of its other replacements
             erase_unread(made)
         self.queue(new)
         return True
 
     def replace(self, op: Operation, values: Sequence[SSAValue], pattern: Pattern[Any]) -> list[Operation]:
-        """Puts values in place of an op's results, and erases it with what it alone read; the erased ops, definitions first."""
+        """Replaces an op's results and erases the op with its private producers. Returns the erased ops, definitions
+        first.
+        """
         if [v.type for v in values] != [r.type for r in op.results]:
-            found, expected = (", ".join(str(v.type) for v in vs) for vs in (values, op.results))
-            raise PopulusError(f"{where(op)}: {op.name}: the pattern {type(pattern).__name__} gives {found} for {expected}")
+            actual, expected = (", ".join(str(v.type) for v in vs) for vs in (values, op.results))
+            raise PopulusError(f"{where(op)}: {op.name}: the pattern {type(pattern).__name__} gives {actual} for {expected}")
         for old, value in zip(op.results, values):
             readers = [use.operation for use in old.uses]
             if value.name_hint is None:
@@ -213,9 +224,10 @@ class BlockRewriter:
 
 
 def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
-    """Erases an op and what only it read, and so on: the erased ops, definitions first, and the values that they read.
+    """Erases an unread op, and transitively its producers. Returns the erased ops, definitions first, and their
+    operands.
 
-    Only ops without effects go.
+    Only ops without effects are erased.
     """
     gone: list[Operation] = []
     read: list[SSAValue] = []
@@ -233,7 +245,7 @@ def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
 
 
 def prune(block: Block) -> None:
-    """Erases what nothing reads. PopART's `Prune`."""
+    """Erases the unread ops of a block. Source: PopART's `Prune`."""
     for op in reversed(list(block.ops)):
         if op.results and op.has_trait(Pure) and not any(r.uses for r in op.results):
             op.detach()
@@ -246,7 +258,7 @@ _LOADED: dict[int, dict[str, type[Pattern[Any]]]] = {}
 
 
 def register(ctx: Context, patterns: Iterable[type[Pattern[Any]]]) -> None:
-    """Makes a context know patterns by the names of their classes. Raises PopulusError for a name that is taken by another class."""
+    """Registers patterns in a context by class name. Raises PopulusError if another class has the name."""
     for pattern in patterns:
         if id(ctx) not in _LOADED:
             _LOADED[id(ctx)] = {}
@@ -256,5 +268,5 @@ def register(ctx: Context, patterns: Iterable[type[Pattern[Any]]]) -> None:
 
 
 def loaded(ctx: Context) -> dict[str, type[Pattern[Any]]]:
-    """The patterns that a context was made to know."""
+    """Returns the patterns registered in a context."""
     return _LOADED.get(id(ctx), {})

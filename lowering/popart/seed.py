@@ -1,4 +1,4 @@
-"""`popart-seed`: random numbers that differ from run to run."""
+"""Seeds (`popart-seed`): random numbers that differ from run to run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from populus.lowering.popart.training_names import SEED
 
 @dataclass(frozen=True)
 class PopartSeedPass(ModulePass):
-    """The input `Seed`, two words, is combined with the seed of each op that states one; without such ops nothing changes.
+    """Combines the input `Seed`, two words, with the seed of each random op; without such ops nothing changes.
 
-    Two runs with one seed draw the same. An op whose `stream` is -1 gets one of its own, so that no two draw alike.
-    Source: PopART's RandomSetup.
+    Two runs with the same seed draw the same numbers. An op whose `stream` is -1 gets a stream of its own, so
+    that no two draw alike. Source: PopART's RandomSetup.
     """
 
     name = "popart-seed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
-        found = [o for o in function.walk() if isinstance(o, PopartOp) and o.SEED is not None and o.parent is function.body.block]
-        if not found:
+        random_ops = [o for o in function.walk() if isinstance(o, PopartOp) and o.SEED is not None and o.parent is function.body.block]
+        if not random_ops:
             return
-        first = found[0].SEED
+        first = random_ops[0].SEED
         assert first is not None
-        words: Attribute = found[0].operands[first].type
+        words: Attribute = random_ops[0].operands[first].type
         seed = add_argument(function, SEED, words, "seed")
-        taken = {s.value.data for o in found if isinstance(s := o.properties.get("stream"), IntegerAttr)}
+        taken = {s.value.data for o in random_ops if isinstance(s := o.properties.get("stream"), IntegerAttr)}
         streams = (i for i in itertools.count(1) if i not in taken)
-        for random in found:
+        for random in random_ops:
             at, stream = random.SEED, random.properties.get("stream")
             assert at is not None
             if isinstance(stream, IntegerAttr) and stream.value.data == -1:

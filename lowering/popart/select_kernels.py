@@ -1,4 +1,6 @@
-"""Which kernel computes each op: chosen for the whole program, so that as little as possible is reordered between them."""
+"""Kernel selection (`popart-select-kernels`): the kernel of each op, chosen for the whole program to minimise
+reorders.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,18 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean, whe
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.lowering.poplar.plan.choices import WIDEST, Table, least
 
-REORDER = 1.0  # cycles for an element to be read and written elsewhere
+REORDER = 1.0  # cycles to read an element and write it elsewhere
 
 
 @dataclass(frozen=True)
 class PopartSelectKernelsPass(ModulePass):
-    """Ops that have kernels are put into the one that is chosen; values are packed and unpacked where layouts meet that differ.
+    """Replaces ops that have kernels by the chosen kernels, and packs or unpacks values where layouts differ.
 
-    Chosen is what makes the kernels' costs and those of the reorders between them least, over the whole program; exactly, unless the
-    choices of more than 12 ops meet at once. A kernel may veto its choice, then the next best is taken. The op says why
-    it is computed as it is. `force`: `op:kernel`, what to take whatever it costs.
-    Raises PopulusError where no kernel is left, with each kernel's reason, and for a forced one that there is not or that refuses.
+    The choice minimises the sum of the kernels' costs and of the reorders between them, over the whole program.
+    It is exact unless the choices of more than 12 ops meet at once. If a kernel vetoes its choice, the next best
+    is taken. Each op records the reason for its kernel. `force`: `op:kernel`, a kernel to take at any cost.
+    Raises PopulusError with each kernel's reason if no kernel is left, and for a forced kernel that is unknown or
+    refuses.
     """
 
     name = "popart-select-kernels"
@@ -48,7 +51,7 @@ class PopartSelectKernelsPass(ModulePass):
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel in one of its configurations. `cost`: cycles."""
+    """Kernel in one of its configurations. `cost`: cycles."""
 
     known: Known
     config: Config
@@ -56,12 +59,13 @@ class Choice:
 
     @property
     def name(self) -> str:
+        """The kernel's name."""
         return self.known.kernel.name
 
 
 @dataclass
 class Candidates:
-    """What may compute one op, and why others may not."""
+    """Possible kernels of an op, and the reasons why the others refuse."""
 
     op: PopartOp
     choices: list[Choice]
@@ -69,8 +73,8 @@ class Candidates:
 
 
 def candidates(ctx: Context, op: PopartOp, target: str | None, forced: str | None = None) -> Candidates:
-    """The kernels of an op. Raises PopulusError for a forced kernel that there is not, or that refuses."""
-    found = Candidates(op, [])
+    """Collects the kernels of an op. Raises PopulusError if none is left, or a forced kernel is unknown or refuses."""
+    possible = Candidates(op, [])
     known = kernels_of(ctx, type(op))
     names = [k.kernel.name for k in known]
     if forced is not None and forced not in names:
@@ -81,25 +85,25 @@ def candidates(ctx: Context, op: PopartOp, target: str | None, forced: str | Non
         if reason is None and forced is not None and k.kernel.name != forced:
             reason = f"{forced} is forced"
         if reason is not None:
-            found.refusals[k.kernel.name] = reason
+            possible.refusals[k.kernel.name] = reason
             continue
         for config in k.kernel.configs(op):
             ends = (*zip(config.inputs, op.operands), *zip(config.outputs, op.results))
             if len(config.inputs) != len(op.operands) or len(config.outputs) != len(op.results):
-                found.refusals[k.kernel.name] = f"its configuration {config} is not for {len(op.operands)} operands"
+                possible.refusals[k.kernel.name] = f"its configuration {config} is not for {len(op.operands)} operands"
             elif unfit := [layout for layout, v in ends if not layout.fits(shape_of(v.type))]:
-                found.refusals[k.kernel.name] = f"{unfit[0]} has no dimension {unfit[0].dim}"
+                possible.refusals[k.kernel.name] = f"{unfit[0]} has no dimension {unfit[0].dim}"
             elif any(layout.block and not is_float(element_type_of(v.type)) for layout, v in ends):
-                found.refusals[k.kernel.name] = "only floats are in blocks"
+                possible.refusals[k.kernel.name] = "only floats are in blocks"
             else:
-                found.choices.append(Choice(k, config, config.cost * elements))
-    if not found.choices:
-        raise PopulusError(f"{where(op)}: no kernel computes {op.name}: {_reasons(found.refusals)}")
-    return found
+                possible.choices.append(Choice(k, config, config.cost * elements))
+    if not possible.choices:
+        raise PopulusError(f"{where(op)}: no kernel computes {op.name}: {_reasons(possible.refusals)}")
+    return possible
 
 
 def put(op: PopartOp, choice: Choice) -> None:
-    """Replaces one op by the kernel of a choice, with reorders around it; nothing else of its block is chosen."""
+    """Replaces one op by the chosen kernel, with reorders around it; the rest of its block stays."""
     block = op.parent_block()
     assert block is not None, op
     _Rewrite({op: choice}, {op: Candidates(op, [choice])}).apply(block)
@@ -110,25 +114,25 @@ def _reasons(refusals: Mapping[str, str]) -> str:
 
 
 class Selection:
-    """The choices of one function."""
+    """Kernel choices of one function."""
 
     def __init__(self, ctx: Context, block: Block, target: str | None, forced: Mapping[str, str]):
         self.block, self.target = block, target
-        self.found: dict[PopartOp, Candidates] = {}
+        self.candidates: dict[PopartOp, Candidates] = {}
         for op in block.ops:
             if isinstance(op, PopartOp) and not isinstance(op, KernelOp):
                 name = forced.get(op.name, forced.get(op.name.partition(".")[2]))
                 if name is not None or len(kernels_of(ctx, type(op))) > 1:
-                    self.found[op] = candidates(ctx, op, target, name)
+                    self.candidates[op] = candidates(ctx, op, target, name)
 
     def apply(self) -> None:
-        """Chooses, asks each kernel, and puts the ops into their kernels."""
+        """Chooses kernels until none vetoes, and puts the ops into them."""
         while True:
             chosen = self.best()
             for op, choice in chosen.items():
                 veto = choice.known.kernel.init(op, choice.config)
                 if veto is not None:
-                    of = self.found[op]
+                    of = self.candidates[op]
                     of.choices.remove(choice)
                     of.refusals[choice.name] = f"vetoed: {veto}"
                     if not of.choices:
@@ -136,35 +140,36 @@ class Selection:
                     break
             else:
                 break
-        _Rewrite(chosen, self.found).apply(self.block)
+        _Rewrite(chosen, self.candidates).apply(self.block)
 
     def best(self) -> dict[PopartOp, Choice]:
-        """The choices that together cost least."""
-        ops = list(self.found)
+        """Finds the choices of least total cost."""
+        ops = list(self.candidates)
         number = {op: i for i, op in enumerate(ops)}
 
         def chosen(of: Sequence[int], picks: Sequence[int]) -> dict[PopartOp, Choice]:
-            return {ops[i]: self.found[ops[i]].choices[p] for i, p in zip(of, picks)}
+            """Maps ops to choices, by their numbers."""
+            return {ops[i]: self.candidates[ops[i]].choices[p] for i, p in zip(of, picks)}
 
-        tables = [Table((i,), lambda picks, i=i: self.found[ops[i]].choices[picks[0]].cost) for i in range(len(ops))]
+        tables = [Table((i,), lambda picks, i=i: self.candidates[ops[i]].choices[picks[0]].cost) for i in range(len(ops))]
         for value in self._values:
             maker = [number[value.owner]] if isinstance(value.owner, PopartOp) and value.owner in number else []
             users = [u.operation for u in value.uses]
             readers = list(dict.fromkeys(number[op] for op in users if isinstance(op, PopartOp) and op in number))
             around = tuple(dict.fromkeys([*maker, *readers]))
-            # Of a value that very many read, each reader is asked apart: then a reorder that several share counts for each.
+            # With too many readers, each has a table of its own, and a reorder that several share counts for each.
             for of in [around] if len(around) <= WIDEST else [tuple(dict.fromkeys([*maker, r])) for r in readers]:
                 tables.append(Table(of, lambda picks, of=of, value=value: self._reorders(value, chosen(of, picks))))
-        picks = least([len(self.found[op].choices) for op in ops], tables)
+        picks = least([len(self.candidates[op].choices) for op in ops], tables)
         return chosen(range(len(ops)), picks)
 
     @cached_property
     def _values(self) -> list[SSAValue]:
-        found = dict.fromkeys(v for op in self.found for v in (*op.operands, *op.results))
-        return list(found)
+        values = dict.fromkeys(v for op in self.candidates for v in (*op.operands, *op.results))
+        return list(values)
 
     def _reorders(self, value: SSAValue, chosen: Mapping[PopartOp, Choice]) -> float:
-        """What it costs to have a value in every layout that the chosen read it in, from that in which it is made."""
+        """Computes the cost to reorder a value from its producer's layout to every layout in which it is read."""
         made = PLANAR
         if isinstance(value, OpResult) and isinstance(value.op, PopartOp) and value.op in chosen:
             made = chosen[value.op].config.outputs[value.index]
@@ -173,20 +178,21 @@ class Selection:
             op = use.operation
             if isinstance(op, PopartOp) and op in chosen:
                 wanted.add(chosen[op].config.inputs[use.index])
-            elif not (isinstance(op, PopartOp) and op in self.found):
+            elif not (isinstance(op, PopartOp) and op in self.candidates):
                 wanted.add(PLANAR)
         return len(wanted - {made}) * REORDER * prod(shape_of(value.type))
 
 
 class _Rewrite:
-    """Ops into kernels, reorders between them."""
+    """Rewriter that replaces ops by kernels and inserts the reorders between them."""
 
-    def __init__(self, chosen: Mapping[PopartOp, Choice], found: Mapping[PopartOp, Candidates]):
-        self.chosen, self.found = chosen, found
+    def __init__(self, chosen: Mapping[PopartOp, Choice], candidates: Mapping[PopartOp, Candidates]):
+        self.chosen, self.candidates = chosen, candidates
         self.versions: dict[tuple[SSAValue, Layout], SSAValue] = {}
         self.unpacked: list[UnpackOp] = []
 
     def apply(self, block: Block) -> None:
+        """Replaces the chosen ops of a block."""
         for op in list(block.ops):
             choice = self.chosen.get(op) if isinstance(op, PopartOp) else None
             if choice is None or not isinstance(op, PopartOp) or choice.name == OWN:
@@ -204,7 +210,7 @@ class _Rewrite:
                 unpack.erase()
 
     def _in(self, value: SSAValue, layout: Layout, before: PopartOp) -> SSAValue:
-        """A planar value in a layout, made once."""
+        """Packs a planar value into a layout, once for each layout."""
         known = self.versions.get((value, layout))
         if known is not None:
             return known
@@ -225,7 +231,9 @@ class _Rewrite:
         return pack.y
 
     def _replace(self, old: SSAValue, new: SSAValue, layout: Layout, made: KernelOp, op: PopartOp) -> None:
-        """Readers that want the kernel's own layout get it from `versions`; for the others it is unpacked, once."""
+        """Replaces a result. Readers of the kernel's own layout take it from `versions`; for others it is unpacked
+        once.
+        """
         new.name_hint = old.name_hint
         if layout == PLANAR:
             old.replace_all_uses_with(new)
@@ -241,9 +249,9 @@ class _Rewrite:
         self.unpacked.append(unpack)
 
     def _reason(self, op: PopartOp, choice: Choice) -> str:
-        others = sorted((c.cost, f"{c.name} {c.config}") for c in self.found[op].choices if c is not choice)
+        others = sorted((c.cost, f"{c.name} {c.config}") for c in self.candidates[op].choices if c is not choice)
         said = [f"{choice.cost:g} cycles in {choice.config}", *(f"{name} {cost:g}" for cost, name in others)]
-        return "; ".join([*said, *(f"{name}: {reason}" for name, reason in self.found[op].refusals.items())])
+        return "; ".join([*said, *(f"{name}: {reason}" for name, reason in self.candidates[op].refusals.items())])
 
 
 def _forced(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -255,23 +263,25 @@ def _forced(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def described(ctx: Context, module: ModuleOp, target: str | None) -> Iterator[str]:
-    """A line for each configuration of each op that has kernels: layouts, key, cycles; or why a kernel is not eligible."""
+    """Describes each configuration of each op that has kernels: layouts, key, cycles; or why a kernel is not
+    eligible.
+    """
     for op in module.walk():
         if not isinstance(op, PopartOp) or isinstance(op, KernelOp) or len(kernels_of(ctx, type(op))) < 2:
             continue
         try:
-            found = candidates(ctx, op, target)
+            possible = candidates(ctx, op, target)
         except PopulusError as error:
             yield str(error)
             continue
-        for choice in found.choices:
+        for choice in possible.choices:
             kernel = choice.known.kernel
             yield f"{where(op)}: {op.name} {choice.name} {choice.config} {kernel.key(op, choice.config, target)}: {choice.cost:g} cycles"
-        yield from (f"{where(op)}: {op.name} {name}: not eligible: {reason}" for name, reason in found.refusals.items())
+        yield from (f"{where(op)}: {op.name} {name}: not eligible: {reason}" for name, reason in possible.refusals.items())
 
 
 def report(module: ModuleOp) -> list[str]:
-    """What was chosen: a line for each op in a kernel with the reason, and one for each reorder."""
+    """Describes the choice: a line for each op in a kernel with the reason, and one for each reorder."""
     lines: list[str] = []
     for op in module.walk():
         if isinstance(op, KernelOp):

@@ -1,4 +1,4 @@
-"""`popart` becomes library calls: `popops`, `poplin`, `popnn` and `poprand`."""
+"""Lowering of `popart` to library calls: `popops`, `poplin`, `popnn` and `poprand`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from populus.dialects.support.diagnostics import PopulusError, between, locate, 
 
 @dataclass(frozen=True)
 class PopartToPopopsPass(ModulePass):
-    """Each `popart` op (and custom op of its kind) is replaced by what its `lower` inserts, at the op's location.
+    """Replaces each `popart` op, and each custom op of that kind, by the ops that its `lower` inserts.
 
-    An op may lower to other ops of this level, which are lowered in turn. Constants that nothing reads any more are dropped.
-    `target`: the machine, for messages.
-    Raises PopulusError for an op without a lowering, or one whose lowering gives other types than its results'.
+    An op may lower to other ops of this level, which are lowered in turn. Unread constants are dropped. `target`:
+    the machine, for messages. Raises PopulusError for an op without a lowering, and for one whose lowering
+    returns other types than its results have.
     """
 
     name = "popart-to-popops"
@@ -40,7 +40,7 @@ class PopartToPopopsPass(ModulePass):
 
 
 def _lower_block(block: Block, target: str | None) -> None:
-    # A plain loop: a pattern rewriter's walk costs as much again as the lowering itself.
+    # A plain loop: a pattern rewriter's walk costs as much as the whole lowering.
     op = block.first_op
     while op is not None:
         if isinstance(op, PopartOp):
@@ -57,7 +57,7 @@ def _lower_block(block: Block, target: str | None) -> None:
 
 
 def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None:
-    """Lowers `op`; the first op after what stands before it, where the walk goes on."""
+    """Lowers `op` and returns the next op to visit: the first one inserted, or else the next of the block."""
     if type(op).lower is PopartOp.lower:
         on = f" on target {target}" if target is not None else ""
         raise PopulusError(f"{where(op)}: no tile lowering for {op.name}{on}; give its class `lower`, or `forward` if it is element-wise")
@@ -65,11 +65,11 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
     title = partial("{}: {}".format, where(op), op.name)
     try:
         with user_op_errors.asked(op, "lower", title):
-            found = op.lower(Builder(InsertPoint.before(op)))
+            lowered = op.lower(Builder(InsertPoint.before(op)))
     except VerifyException as error:
         said = " ".join(str(error).split())
         raise PopulusError(f"{title()}: its lowering does not fit together: {said}{user_op_errors.at(op, 'lower')}") from error
-    values = user_op_errors.values(op, "lower", found, title)
+    values = user_op_errors.values(op, "lower", lowered, title)
     if [v.type for v in values] != [r.type for r in op.results]:
         names = [name for name, _ in op.get_irdl_definition().results]
         results = [f"{name}: {r.type}" for name, r in zip(names, op.results)] if len(names) == len(op.results) else op.result_types
@@ -92,7 +92,7 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
 
 
 def _keep_mark(op: PopartOp, values: Sequence[SSAValue]) -> None:
-    """What `op` is to overwrite, the library call that makes its result is."""
+    """Moves the in-place mark of `op` to the library call that produces its result."""
     mark = op.attributes.get(INPLACE)
     made = values[0].owner if values else None
     if isinstance(mark, IntegerAttr) and isinstance(made, TensorOp):

@@ -1,37 +1,37 @@
-"""What the inputs and outputs of a program that trains are called; the prefixes are PopART's where it has one."""
+"""Names of the inputs and outputs of a training program; the prefixes are PopART's where it has one."""
 
 from __future__ import annotations
 
-CLIP_NORM, CLIP_VALUE, LOSS_SCALE = "clip_norm", "clip_value", "loss_scale"  # scalars that are no optimizer's
-OVERFLOW = "Overflow"  # the result that is 1 where a gradient was not finite
-SEED = "Seed"  # the input that random numbers follow from
+CLIP_NORM, CLIP_VALUE, LOSS_SCALE = "clip_norm", "clip_value", "loss_scale"  # scalars that belong to no optimizer
+OVERFLOW = "Overflow"  # the result that is 1 if a gradient was not finite
+SEED = "Seed"  # the input from which random numbers derive
 
 
 def gradient_name(name: str) -> str:
-    """The gradient of a tensor, input or result."""
+    """Names the gradient of a tensor, an input or a result."""
     return f"Gradient___{name}"
 
 
 def rows_name(weight: str) -> str:
-    """The numbers of the rows that the gradient of a weight consists of."""
+    """Names the result with the row numbers of a weight's sparse gradient."""
     return f"Rows___{weight}"
 
 
 def accumulated_name(weight: str) -> str:
-    """The gradients of a weight so far, input and result."""
+    """Names the accumulated gradient of a weight, an input and a result."""
     return f"Accl___{weight}"
 
 
 def updated_name(weight: str) -> str:
-    """A new weight."""
+    """Names the updated weight."""
     return f"Updated___{weight}"
 
 
 def state_name(weight: str, state: str) -> str:
-    """A state of a weight, input and result."""
+    """Names a state of a weight, an input and a result."""
     return f"State___{weight}___{state}"
 
 
 def scalar_name(scalar: str) -> str:
-    """A hyperparameter."""
+    """Names the input with a hyperparameter."""
     return f"Hyper___{scalar}"

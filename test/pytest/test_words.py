@@ -42,6 +42,7 @@ ROOMS = (
 DONE = {
     "dialects/popart",
     "lowering/driver",
+    "lowering/popart",
     "populus",
     "runtime/engine",
 }

@@ -1,4 +1,6 @@
-"""`popart-autodiff`: gradients as further results of `@main`, by a reverse walk that asks each op for its own."""
+"""Differentiation (`popart-autodiff`): adds gradients as results of `@main`, by a reverse walk over each op's own
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +40,27 @@ LONGEST_PATH = 8  # ops named in a message; the middle of a longer path is left 
 
 @dataclass(frozen=True)
 class PopartAutodiffPass(ModulePass):
-    """The gradients of the inputs and weights `wrt` become results `Gradient___<name>`, behind those that there are.
+    """Adds the gradients of the inputs and weights `wrt` as results `Gradient___<name>`, after the existing results.
 
-    `loss`: an output of one element; its gradient is 1, or with `loss_scale` the scalar input `Hyper___loss_scale`. Without a
-    loss, each output of floats (or those of `outputs`) has a further input `Gradient___<output>`, its cotangent. A weight becomes an
-    input. Contributions are summed in the order in which the reverse walk meets them. A gradient has its tensor's type, and is zero
-    where nothing flows: behind an integer, a condition, or a step function. Run twice, the pass gives second derivatives,
-    `Gradient___Gradient___<name>`. `sparse`: weights that are only looked up by rows (gathered along dimension 0); their gradients
-    are of the rows that were, whose numbers are a result `Rows___<name>`, one for each time that it was.
-    `recompute`: into how many parts the ops are split, each of which but the last is computed again before its gradients, so that
-    only what goes from part to part is kept; 1 keeps all, 0 takes half as many as the square root of the number of ops.
-    A function that is called gets one that computes its gradient; `stitch` says how that comes by values in between
-    (`CallGradients`). Raises PopulusError for a name that there is not, a tensor that is not of floats, a loss of several elements, and
-    for an op on the way that has no gradient, with the path that leads to it.
-    Source: PopART's `Autodiff`, whose registries of expected gradients a walk in reverse order makes unnecessary.
+    `loss`: an output of one element. Its gradient is 1, or with `loss_scale` the scalar input
+    `Hyper___loss_scale`. Without a loss, each float output (or those of `outputs`) gets an input
+    `Gradient___<output>`, its cotangent. A weight becomes an input.
+
+    Contributions are summed in the order of the reverse walk. A gradient has its tensor's type. It is zero where
+    no gradient flows: through an integer, a condition, or a step function. A second run gives second derivatives,
+    `Gradient___Gradient___<name>`.
+
+    `sparse`: weights that are only looked up by rows (gathered along dimension 0). Their gradients have one row
+    for each lookup, and the result `Rows___<name>` has the row numbers.
+
+    `recompute`: the number of parts of the forward pass. All but the last are recomputed before their gradients,
+    so that only values between parts are kept. 1 keeps all; 0 takes half the square root of the number of ops.
+
+    `stitch`: how the gradient of a called function obtains intermediate values (`CallGradients`).
+
+    Raises PopulusError for an unknown name, a tensor that is not of floats, and a loss of several elements. Also
+    raises it for an op on the way without a gradient, with the path to it. Source: PopART's `Autodiff`, whose
+    registries of expected gradients a walk in reverse order makes unnecessary.
     """
 
     name = "popart-autodiff"
@@ -93,17 +102,18 @@ class PopartAutodiffPass(ModulePass):
         erase_uncalled(op)
 
     def _seeds(self, function: FuncOp) -> list[Seed]:
-        """The outputs that are differentiated with their gradients."""
+        """Pairs each differentiated output with its gradient."""
         names, values = output_names(function), return_of(function).operands
-        given = dict(zip(names, values))
-        chosen = (self.loss,) if self.loss is not None else self.outputs or tuple(n for n, v in given.items() if is_float(calls.element(v)))
+        outputs = dict(zip(names, values))
+        floats = tuple(n for n, v in outputs.items() if is_float(calls.element(v)))
+        chosen = (self.loss,) if self.loss is not None else self.outputs or floats
         if not chosen:
             raise PopulusError(f"no output is of floats, so nothing has a gradient; there are {', '.join(names)}")
         seeds: list[Seed] = []
         for name in dict.fromkeys(chosen):
-            if name not in given:
+            if name not in outputs:
                 raise PopulusError(f"there is no output '{name}'{did_you_mean(name, names)}")
-            value = given[name]
+            value = outputs[name]
             if not is_float(calls.element(value)):
                 raise PopulusError(f"the output '{name}' is {value.type}; only floats have gradients")
             if self.loss is None:
@@ -127,19 +137,19 @@ class PopartAutodiffPass(ModulePass):
 
 
 def _stated(op: Operation) -> str:
-    """Where a user's class states its gradient."""
+    """Locates a user's gradient in its source file, for a message."""
     return user_op_errors.at(op, "gradient") if isinstance(op, PopartOp) else ""
 
 
 def _free(name: str, taken: Container[str]) -> str:
-    """The name, or that of its gradient if it is taken: a gradient of a gradient."""
+    """Returns the name, or repeats the gradient prefix while it is taken: a gradient of a gradient."""
     while name in taken:
         name = gradient_name(name)
     return name
 
 
 def _erase_unread(block: Block, last: Operation | None) -> None:
-    """Erases what stands behind `last` and is not read: an op gives the gradients of all its operands, not only of those asked for."""
+    """Erases unread ops after `last`: an op computes the gradients of all its operands, also of those not wanted."""
     op = block.last_op
     while op is not None and op is not last:
         before = op.prev_op
@@ -151,7 +161,7 @@ def _erase_unread(block: Block, last: Operation | None) -> None:
 
 @dataclass(frozen=True)
 class Seed:
-    """A value where differentiation starts, with its gradient and its name for messages."""
+    """A value where differentiation starts, its gradient, and its name for messages."""
 
     name: str
     value: SSAValue
@@ -166,10 +176,12 @@ def differentiate(
     parts: int = 1,
     before: Operation | None = None,
 ) -> dict[SSAValue, SSAValue]:
-    """The gradient of each value of `wrt` (values that `block` defines or takes), from ops at the end of `block`, or `before` an op.
+    """Computes the gradient of each value of `wrt`, from ops inserted at the end of `block`, or before the op
+    `before`.
 
-    Only ops between `wrt` and the seeds are asked for gradients. `parts`: as `recompute` of the pass. Raises NoGradient naming the path
-    to one that has none, and PopulusError where an op's gradients are not of its operands' types.
+    `wrt`: results or arguments of `block`. Only ops between them and the seeds are differentiated. `parts`: as
+    `recompute` of the pass. Raises NoGradient with the path to an op without a gradient. Raises PopulusError if
+    the gradients of an op differ in type from its operands.
     """
     wrt = list(wrt)
     last = block.last_op if before is None else before
@@ -192,7 +204,7 @@ def differentiate(
 
 
 def _again(ops: Sequence[Operation], end: Operation) -> dict[Operation, Operation]:
-    """Copies before `end` of what computes with tensors, each reading the copies of the others."""
+    """Clones the ops that compute tensors before `end`; each clone reads the clones of its producers."""
     values: dict[SSAValue, SSAValue] = {}
     copies: dict[Operation, Operation] = {}
     for op in ops:
@@ -205,25 +217,25 @@ def _again(ops: Sequence[Operation], end: Operation) -> dict[Operation, Operatio
 
 
 def _dependent(ops: Iterable[Operation], wrt: Sequence[SSAValue]) -> set[SSAValue]:
-    """The values of floats through which `wrt` can be felt."""
-    found = set(wrt)
+    """Collects the float values that depend on `wrt`."""
+    dependent = set(wrt)
     for op in ops:
-        if any(v in found for v in read_by(op)):
-            found.update(r for r in op.results if is_float(calls.element(r)))
-    return found
+        if any(v in dependent for v in read_by(op)):
+            dependent.update(r for r in op.results if is_float(calls.element(r)))
+    return dependent
 
 
 def _inside(
     name: str, functions: CallGradients, block: Block, seeds: Sequence[tuple[SSAValue, SSAValue]], wrt: Sequence[SSAValue]
 ) -> list[SSAValue]:
-    """The gradients inside a region, or a function, of an op called `name`."""
-    found = differentiate(block, [Seed(name, value, gradient) for value, gradient in seeds], wrt, functions)
-    return [found[value] for value in wrt]
+    """Computes the gradients inside a region or function of an op called `name`."""
+    gradients = differentiate(block, [Seed(name, value, gradient) for value, gradient in seeds], wrt, functions)
+    return [gradients[value] for value in wrt]
 
 
 @dataclass
 class GradientWalk:
-    """Gradients so far, and by which op each value was first reached."""
+    """Gradients of the reverse walk so far, and the op through which the walk first reached each value."""
 
     builder: Builder
     end: Operation
@@ -232,7 +244,7 @@ class GradientWalk:
     reached: dict[SSAValue, Operation | str] = field(default_factory=dict[SSAValue, "Operation | str"])
 
     def add(self, value: SSAValue, gradient: SSAValue, name: str | None, by: Operation | None) -> None:
-        """One more contribution to a value's gradient."""
+        """Adds a contribution to a value's gradient."""
         before = self.gradients.get(value)
         if before is None:
             self.gradients[value] = gradient
@@ -241,12 +253,18 @@ class GradientWalk:
             self.gradients[value] = calls.insert(self.builder, popart.AddOp(before, gradient))
 
     def through(self, op: Operation, dependent: set[SSAValue], copy: Operation) -> None:
-        """The gradients of what an op reads from those of its results. `copy`: what is asked for them, the op or the same again."""
+        """Adds the gradients of an op's operands. `copy`: the op that is differentiated, `op` itself or its
+        recomputed clone.
+
+        Raises NoGradient with the path if the op has no gradient, and PopulusError if its gradient does not fit.
+        """
         before, reads = self.end.prev_op, read_by(op)
         for value, gradient in zip(reads, self._asked(op, copy, reads, dependent)):
             if gradient is not None and value in dependent:
                 if gradient.type != value.type:
-                    name = user_op_errors.operand_name(op, list(op.operands).index(value)) if value in op.operands else "what it reads"
+                    name = "a value that it reads"
+                    if value in op.operands:
+                        name = user_op_errors.operand_name(op, list(op.operands).index(value))
                     said = f"its gradient gives {gradient.type} for an operand that is {value.type}, {name}"
                     raise PopulusError(f"{where(op)}: {op.name}: {said}{_stated(op)}")
                 self.add(value, gradient, None, op)
@@ -254,7 +272,7 @@ class GradientWalk:
         assert block is not None
         locate(between(block, before, self.end), op.location)
         if isinstance(op, ControlOp | CallOp) and not any(r.uses for r in op.results):
-            op.detach()  # another one, which keeps what the gradient needs, has taken its place
+            op.detach()  # a replacement, which saves the values that the gradient needs, is in its place
             op.erase()
 
     def _asked(self, op: Operation, copy: Operation, reads: Sequence[SSAValue], dependent: set[SSAValue]) -> Sequence[SSAValue | None]:
@@ -265,26 +283,26 @@ class GradientWalk:
             grads = [self.gradients.get(r) or calls.fill(self.builder, 0, calls.element(r), calls.shape(r)) for r in op.results]
             match copy:
                 case ControlOp():
-                    found = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name, self.functions))
+                    gradients = copy.gradient_through(self.builder, grads, dependent, partial(_inside, op.name, self.functions))
                 case PopartOp():
                     title = partial("{}: {}".format, where(op), op.name)
                     with user_op_errors.asked(op, "gradient", title):
-                        found = copy.gradient(self.builder, grads)
-                    found = user_op_errors.values(op, "gradient", found, title, none=True)
+                        gradients = copy.gradient(self.builder, grads)
+                    gradients = user_op_errors.values(op, "gradient", gradients, title, none=True)
                 case _:
-                    found = library_gradient(copy, self.builder, grads)
+                    gradients = library_gradient(copy, self.builder, grads)
         except NoGradient as error:
             raise NoGradient(f"{error}{self._path(op)}") from error
         except VerifyException as error:
             raise NoGradient(f"{where(op)}: {op.name}: its gradient does not fit together: {error}{_stated(op)}{self._path(op)}") from error
-        if found is None:
+        if gradients is None:
             raise NoGradient(f"{where(op)}: {op.name} has no gradient{self._path(op)}")
-        if len(found) != len(reads):
-            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(found)} values for {len(reads)} operands{_stated(op)}")
-        return found
+        if len(gradients) != len(reads):
+            raise PopulusError(f"{where(op)}: {op.name}: its gradient gives {len(gradients)} values for {len(reads)} operands{_stated(op)}")
+        return gradients
 
     def _path(self, op: Operation) -> str:
-        """How the walk came to an op, from the output on."""
+        """Formats the path from the output to an op."""
         places = [where(op)]
         step: Operation | str = op
         while isinstance(step, Operation):

@@ -1,4 +1,4 @@
-"""What a program keeps of its forward pass until gradients have read it."""
+"""Activation memory: the tensors of the forward pass that a program keeps until gradients have read them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from populus.dialects.support.element_types import element_type_of, shape_of, si
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A tensor of the forward pass that gradients read. `readers`: the ops whose gradients do."""
+class SavedTensor:
+    """A tensor of the forward pass that gradients read. `readers`: the ops whose gradients read it."""
 
     name: str
     bytes: int
@@ -26,13 +26,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Report:
-    """All of them. `default_bytes`: what there would be if every op's gradient took all its operands and results."""
+    """All tensors kept. `default_bytes`: the bytes if every op's gradient read all its operands and results."""
 
-    kept: tuple[Kept, ...]
+    kept: tuple[SavedTensor, ...]
     default_bytes: int
 
     @property
     def bytes(self) -> int:
+        """Bytes of all tensors kept."""
         return sum(k.bytes for k in self.kept)
 
     def __str__(self) -> str:
@@ -40,14 +41,16 @@ class Report:
         return "\n".join([*lines, f"{self.bytes} bytes in all; {self.default_bytes} if gradients took all operands and results"])
 
 
-def kept(function: FuncOp, outputs: Iterable[str]) -> Report:
-    """What is kept in a differentiated function whose own `outputs` are these; its other results are gradients."""
+def activation_report(function: FuncOp, outputs: Iterable[str]) -> Report:
+    """Reports the kept tensors of a differentiated function whose own results are `outputs`; the others are
+    gradients.
+    """
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
     named = dict(zip(output_names(function), last.operands))
     forward = _ancestors(named[name] for name in outputs)
     inputs = dict(zip(function.body.block.args, input_names(function)))
-    found: list[Kept] = []
+    saved: list[SavedTensor] = []
     values = [*function.body.block.args, *(r for op in function.body.block.ops if op in forward for r in op.results)]
     own = {v for op in forward for v in op.operands} | {r for op in forward for r in op.results}
     for value in values:
@@ -57,21 +60,21 @@ def kept(function: FuncOp, outputs: Iterable[str]) -> Report:
         if readers:
             places = tuple(sorted({where(op) for op in readers}))
             name = where(value.op).strip("'") if isinstance(value, OpResult) else inputs[value]  # pyright: ignore[reportArgumentType]
-            found.append(Kept(name, _bytes(value), places))
+            saved.append(SavedTensor(name, _bytes(value), places))
     everything = {v for v in own if not (isinstance(v, OpResult) and isinstance(v.op, ConstantOp))}
-    return Report(tuple(found), sum(map(_bytes, everything)))
+    return Report(tuple(saved), sum(map(_bytes, everything)))
 
 
 def _ancestors(values: Iterable[SSAValue]) -> set[Operation]:
-    """The ops that values follow from."""
-    found: set[Operation] = set()
+    """Collects the ops on which values depend."""
+    ancestors: set[Operation] = set()
     todo = [v.op for v in values if isinstance(v, OpResult)]
     while todo:
         op = todo.pop()
-        if op not in found:
-            found.add(op)
+        if op not in ancestors:
+            ancestors.add(op)
             todo += [v.op for v in op.operands if isinstance(v, OpResult)]
-    return found
+    return ancestors
 
 
 def _bytes(value: SSAValue) -> int:

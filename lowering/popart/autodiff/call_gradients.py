@@ -1,4 +1,4 @@
-"""Gradients of calls: a function's gradient is a function, and what it needs of the forward one is saved or computed again."""
+"""Gradients of calls: a function's gradient is a function; intermediate values are saved or recomputed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ Differentiate: TypeAlias = "Callable[[Block, Sequence[tuple[SSAValue, SSAValue]]
 
 @dataclass(frozen=True)
 class Gradient:
-    """The functions of a call that is differentiated.
+    """Functions of a differentiated call.
 
-    `forward`: what is called in its place; it returns values of types `saved` behind the function's own results. `backward` takes the
-    gradients of results, then the arguments and results of these numbers, then what was saved; it gives the gradients wanted.
+    `forward` replaces the called function; it returns values of types `saved` after the function's own results.
+    `backward` takes the gradients of the results, the arguments and results of these numbers, and the saved
+    values. It returns the wanted gradients.
     """
 
     forward: str
@@ -38,12 +39,12 @@ class Gradient:
 
 @dataclass
 class CallGradients:
-    """The gradients of a module's functions, made when they are asked for.
+    """Gradients of a module's functions, built on demand.
 
-    `stitch`: how the gradient function comes by values of the forward one that are neither its arguments nor its results:
-    `add_fwd_outputs`, the forward function returns them too; `recompute_minimal`, the gradient function computes them again;
-    `recompute_all_non_inputs`, and the results too. Raises PopulusError for another name.
-    Source: PopART's AutodiffStitchStrategy.
+    `stitch` says how the gradient function obtains intermediate values of the forward function.
+    `add_fwd_outputs`: the forward function returns them too. `recompute_minimal`: the gradient function
+    recomputes them. `recompute_all_non_inputs`: it recomputes the results too. Raises PopulusError for another
+    name. Source: PopART's AutodiffStitchStrategy.
     """
 
     module: ModuleOp
@@ -59,7 +60,10 @@ class CallGradients:
     def through(
         self, op: CallOp, b: Builder, grads: Sequence[SSAValue | None], wanted: Container[SSAValue], differentiate: Differentiate
     ) -> list[SSAValue | None]:
-        """The gradients of a call's operands, those that are `wanted`, from those of its results. Another call may take its place."""
+        """Computes the gradients of a call's operands, those that are `wanted`, from the gradients of its results.
+
+        Another call may replace `op`, which then returns saved values too.
+        """
         seeded = tuple(i for i, g in enumerate(grads) if g is not None)
         numbers = tuple(i for i, o in enumerate(op.operands) if o in wanted)
         key = op.callee.root_reference.data, seeded, numbers
@@ -76,23 +80,25 @@ class CallGradients:
                 old.replace_all_uses_with(new)
             results = list(forward.results)
         seeds = [g for g in grads if g is not None]
-        given = [*(op.operands[i] for i in made.arguments), *(results[i] for i in made.results), *results[len(op.results) :]]
-        call = CallOp(made.backward, [*seeds, *given], [op.operands[i].type for i in numbers])
+        forward_values = [*(op.operands[i] for i in made.arguments), *(results[i] for i in made.results), *results[len(op.results) :]]
+        call = CallOp(made.backward, [*seeds, *forward_values], [op.operands[i].type for i in numbers])
         b.insert(call)
-        found: list[SSAValue | None] = [None] * len(op.operands)
+        gradients: list[SSAValue | None] = [None] * len(op.operands)
         for i, gradient in zip(numbers, call.results):
-            found[i] = gradient
-        return found
+            gradients[i] = gradient
+        return gradients
 
     def function(self, name: str) -> FuncOp:
-        """Raises PopulusError if there is none."""
+        """Looks up a function. Raises PopulusError if there is none."""
         for op in self.module.body.block.ops:
             if isinstance(op, FuncOp) and op.sym_name.data == name:
                 return op
         raise PopulusError(f"@{name} is called and is not there")
 
     def gradient(self, function: FuncOp, seeded: Sequence[int], wanted: Sequence[int], differentiate: Differentiate) -> Gradient:
-        """The functions for a call of `function` of whose results `seeded` have gradients, and whose arguments `wanted` want them."""
+        """Builds the functions for a call. `seeded`: numbers of results with gradients; `wanted`: of arguments that
+        need one.
+        """
         name = function.sym_name.data
         whole = function.clone()
         block = whole.body.block
@@ -100,10 +106,11 @@ class CallGradients:
         assert isinstance(last, ReturnOp), last
         arguments = list(block.args)
         seeds = [(last.operands[i], block.insert_arg(last.operands[i].type, len(block.args))) for i in seeded]
-        mark = ConstantOp.create(properties={"value": StringAttr("")}, result_types=[])  # between what the function does and its gradient
+        # Marks the end of the forward ops in the scratch copy.
+        mark = ConstantOp.create(properties={"value": StringAttr("")}, result_types=[])
         Rewriter.insert_op(mark, InsertPoint.before(last))
         gradients = differentiate(block, seeds, [arguments[i] for i in wanted])
-        results = list(last.operands)  # now: a call or a loop that saves something may have taken another's place
+        results = list(last.operands)  # listed now: a call or loop that saves values may have replaced another
         ops = list(block.ops)
         forward, backward = ops[: ops.index(mark)], ops[ops.index(mark) + 1 : -1]
         need = _Need(self.stitch, arguments, results, forward)
@@ -125,7 +132,7 @@ class CallGradients:
         )
 
     def _add(self, name: str, arguments: Sequence[SSAValue], ops: Iterable[Operation], results: Sequence[SSAValue]) -> str:
-        """A function of copies of these ops, or one like it that is there; its name."""
+        """Adds a function with copies of these ops, unless an equal one exists; returns its name."""
         block = Block(arg_types=[a.type for a in arguments])
         values: dict[SSAValue, SSAValue] = dict(zip(arguments, block.args))
         for old, new in zip(arguments, block.args):
@@ -143,16 +150,16 @@ class CallGradients:
         return function.sym_name.data
 
     def _named(self, name: str) -> str:
-        """The name, or one with a number behind it if it is taken."""
+        """Makes a name unique by appending a number."""
         taken = {op.sym_name.data for op in self.module.body.block.ops if isinstance(op, FuncOp)}
         number = 0
-        while (found := f"{name}_{number}" if number else name) in taken:
+        while (unique := f"{name}_{number}" if number else name) in taken:
             number += 1
-        return found
+        return unique
 
 
 class _Need:
-    """What a gradient reads of what a function does: arguments, results, values that are saved, ops that are computed again."""
+    """Values of a function that its gradient reads: arguments, results, saved values, and recomputed ops."""
 
     def __init__(self, stitch: str, arguments: Sequence[SSAValue], results: Sequence[SSAValue], forward: Sequence[Operation]):
         self.stitch, self.known, self.returned = stitch, set(arguments), set(results)
@@ -163,7 +170,7 @@ class _Need:
         self.again: set[Operation] = set()
 
     def of(self, backward: Sequence[Operation], gradients: Sequence[SSAValue]) -> list[Operation]:
-        """Notes what the gradients need; those of the backward ops that they do."""
+        """Records the values that the gradients need; returns the backward ops that they need."""
         wanted = set(gradients)
         live: list[Operation] = []
         for op in reversed(backward):
@@ -177,11 +184,12 @@ class _Need:
         return live[::-1]
 
     def value(self, value: SSAValue) -> None:
+        """Records one value and, if it is recomputed, its operands."""
         owner = value.owner
         if value in self.known:
             self.arguments[value] = None
         elif not isinstance(owner, Operation) or owner not in self.forward:
-            return  # the gradient of a result
+            return  # a result's gradient
         elif isinstance(owner, ConstantOp):
             self.again.add(owner)
         elif value in self.returned and self.stitch != "recompute_all_non_inputs":
@@ -195,7 +203,7 @@ class _Need:
 
 
 def erase_uncalled(module: ModuleOp) -> None:
-    """Erases the private functions that nothing calls, and those that only they called."""
+    """Erases the private functions without calls, and transitively those that only they called."""
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     called: set[str] = set()
     waiting = [op for op in functions.values() if op.sym_visibility is None]

@@ -1,6 +1,7 @@
-"""Gradients of library calls, so that what an op's own gradient inserted can be differentiated once more.
+"""Gradients of library calls, for higher derivatives: an op's gradient may insert library calls.
 
-Each call has a twin at the `popart` level, whose `gradient` is asked. Maps are formulas and pads are cut back.
+Each call has an equivalent at the `popart` level, whose `gradient` is used. Maps are differentiated by formula,
+and the gradient of a pad is a slice.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ REDUCTIONS: dict[str, type[PopartOp]] = {
 
 
 def library_gradient(op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gradients | None:
-    """As `PopartOp.gradient`; None for an op of which nothing is known."""
+    """Computes the gradients as `PopartOp.gradient` does; None for an op without a rule."""
     match op:
         case popops.MapOp():
             operands = list(op.operands)
@@ -48,7 +49,7 @@ def library_gradient(op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gr
 
 
 def _twin(op: Operation, b: Builder) -> PopartOp | None:
-    """The `popart` op that computes the same."""
+    """Builds the equivalent `popart` op; None if there is none."""
     match op:
         case popops.BroadcastOp():
             return popart.ExpandOp(op.x, shape=op.shape)
@@ -83,15 +84,15 @@ def _twin(op: Operation, b: Builder) -> PopartOp | None:
 
 
 def _through(twin: PopartOp, op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gradients:
-    """The twin's gradients, with the results of `op` wherever they read its own."""
-    found = twin.gradient(b, grads)
+    """Computes the equivalent op's gradients, and replaces uses of its results by the results of `op`."""
+    gradients = twin.gradient(b, grads)
     twin.results[0].replace_all_uses_with(op.results[0])
     twin.erase()
-    return found
+    return gradients
 
 
 def _cut(op: popops.PadOp, b: Builder, g: SSAValue) -> Gradients:
-    """What of g lies over x, and the rest summed for the value."""
+    """Splits g, the gradient of a pad: the part over x, and the sum of the rest for the padding value."""
     lower, steps = ints(op.lower), [i + 1 for i in ints(op.interior)]
     ends = [low + (n - 1) * s + 1 if n else low for low, n, s in zip(lower, calls.shape(op.x), steps)]
     dx = calls.slice(b, g, lower, ends, steps)

@@ -1,4 +1,4 @@
-"""Gradients of weights that are only looked up: the rows that were, instead of a table that is zero elsewhere."""
+"""Sparse gradients of weights that are only looked up: gradients of the rows read, not of the whole table."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from populus.dialects.support.diagnostics import PopulusError
 
 
 def lookups(name: str, weight: SSAValue) -> list[popart.GatherOp]:
-    """The ops that look rows of a weight up. Raises PopulusError if something else reads it."""
+    """Lists the ops that look up rows of a weight. Raises PopulusError if another op reads it, or none looks it up."""
     block, readers = weight.owner, {use.operation for use in weight.uses}
     assert isinstance(block, Block), weight
     for op in readers:
         looks_up = isinstance(op, popart.GatherOp) and op.axis == 0 and op.x is weight and op.parent is block
         if not looks_up and not isinstance(op, ReturnOp):
             raise PopulusError(f"'{name}' is read by {op.name} too, not only looked up by rows, so its gradient is not sparse")
-    found = [op for op in block.ops if op in readers and isinstance(op, popart.GatherOp)]
-    if not found:
+    gathers = [op for op in block.ops if op in readers and isinstance(op, popart.GatherOp)]
+    if not gathers:
         raise PopulusError(f"nothing looks up rows of '{name}', so its gradient is not sparse")
-    return found
+    return gathers
 
 
-def rows_of(b: Builder, found: Sequence[popart.GatherOp], gradients: Sequence[SSAValue]) -> tuple[SSAValue, SSAValue]:
-    """The numbers of all rows that were looked up, [m], i64, and the gradients of each, [m, ..]."""
-    n, *rest = calls.shape(found[0].x)
+def rows_of(b: Builder, gathers: Sequence[popart.GatherOp], gradients: Sequence[SSAValue]) -> tuple[SSAValue, SSAValue]:
+    """Concatenates the numbers of all rows looked up, [m], i64, and their gradients, [m, ..]."""
+    n, *rest = calls.shape(gathers[0].x)
     indices: list[SSAValue] = []
     rows: list[SSAValue] = []
-    for op, gradient in zip(found, gradients):
+    for op, gradient in zip(gathers, gradients):
         count = math.prod(calls.shape(op.indices))
         at = calls.map(b, cast(Arg(1), i64), op.indices) if calls.element(op.indices) != i64 else op.indices
         at = calls.map(b, select(Arg(1) + n, Arg(1), Arg(1) < 0), at)
@@ -47,7 +47,9 @@ def rows_of(b: Builder, found: Sequence[popart.GatherOp], gradients: Sequence[SS
 
 
 def merged(b: Builder, indices: SSAValue, rows: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """For each row the sum of all of its number, so that those of one number are equal; and a matrix of 1 where two have one, [m, m]."""
+    """Replaces each row by the sum of the rows of equal number; also returns a matrix, [m, m], of 1 where numbers
+    are equal.
+    """
     (m,) = calls.shape(indices)
     element = calls.element(rows)
     same = calls.map(b, cast(equal(Arg(1), Arg(2)), element), calls.reshape(b, indices, (m, 1)), calls.reshape(b, indices, (1, m)))
@@ -58,7 +60,9 @@ def merged(b: Builder, indices: SSAValue, rows: SSAValue) -> tuple[SSAValue, SSA
 def updated_rows(
     b: Builder, indices: SSAValue, tables: Sequence[SSAValue], update: Callable[[Sequence[SSAValue]], Sequence[SSAValue]]
 ) -> list[SSAValue]:
-    """Tables in which the rows of these numbers are what `update` makes of them. Scalars, which have no rows, are passed as they are."""
+    """Replaces the rows of these numbers in each table by the results of `update`. Scalars have no rows and stay
+    whole.
+    """
     picked = [calls.insert(b, MultiSliceOp(t, indices, dim=0)) if calls.shape(t) else t for t in tables]
     return [
         calls.insert(b, MultiUpdateOp(table, indices, new, op="set")) if calls.shape(table) else new

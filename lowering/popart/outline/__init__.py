@@ -1,4 +1,4 @@
-"""`popart-outline`: what a model repeats becomes a function that it calls."""
+"""Outlining (`popart-outline`): repeated ops become a function that the model calls."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from populus.lowering.popart.outline.suffix_array import apart, repeats
 
 @dataclass(frozen=True)
 class PopartOutlinePass(ModulePass):
-    """Stretches of ops that occur several times become private functions, and each occurrence a call.
+    """Replaces stretches of ops that occur several times by calls of private functions.
 
-    Ops are the same if their classes, attributes (but those of `OUTLINE_IGNORES`) and types are, and the constants of one element
-    that they read; stretches are, if their ops also read each other's results alike. What occurrences read besides becomes
-    arguments: weights too, unless all occurrences read equal ones.
+    Ops are equal if their classes, attributes (except `OUTLINE_IGNORES`), types and one-element constant operands
+    are. Stretches are equal if their ops also read each other's results alike. Other operands become arguments. A
+    weight is an argument too, unless all occurrences read equal weights.
 
-    A stretch is worth the sum of its ops' `OUTLINE_VALUE`, less `break_cost` for each chain of element-wise ops that a call of
-    it cuts; it has to be worth more than `threshold`. What saves most, by that for every call but the first, is taken first. A stretch is
-    left where it is if what a call copies, the square roots of the bytes of arguments and results, outweighs its ops, each by
-    its value times the square root of the bytes that it reads.
+    The value of a stretch is the sum of its ops' `OUTLINE_VALUE`, less `break_cost` for each chain of
+    element-wise ops that the call cuts. It has to exceed `threshold`. The greatest saving, over all calls but the
+    first, is taken first. A stretch stays in place if copying costs more than its ops: square roots of the bytes
+    of arguments and results, against each op's value times the square root of the bytes that it reads.
 
-    `calls`: how many calls of a function there have to be. `statistics`: print a line for each function.
-    Source: PopART's `SubgraphOutline`, without nesting.
+    `calls`: the least number of calls of a function. `statistics`: print a line for each function. Source:
+    PopART's `SubgraphOutline`, without nesting.
     """
 
     name = "popart-outline"
@@ -60,9 +60,9 @@ class PopartOutlinePass(ModulePass):
 
 @dataclass
 class Match:
-    """A stretch of `length` ops that begins at several places, and what outlining it saves.
+    """A stretch of `length` ops at several places, and the saving from outlining it.
 
-    `weighed`: how many ops were taken when that was found out; before, it is an upper bound.
+    `weighed`: how many ops were taken when the saving was computed; until then, the saving is an upper bound.
     """
 
     length: int
@@ -72,11 +72,12 @@ class Match:
 
     @property
     def stretches(self) -> list[Stretch]:
+        """Returns the stretch at each of its places."""
         return [Stretch(begin, self.length) for begin in self.begins]
 
 
 class _Matches:
-    """The stretches to outline, the best first. None overlaps another."""
+    """Iterator over the stretches to outline, the best first; no two overlap."""
 
     def __init__(self, options: PopartOutlinePass, listing: Listing):
         self.options, self.listing = options, listing
@@ -86,15 +87,17 @@ class _Matches:
         self.count = itertools.count()
         self.tried: set[tuple[int, ...]] = set()
         for length, begins in repeats(listing.letters):
-            for n in {length, *(b - a for a, b in itertools.pairwise(begins) if b - a < length)}:  # where it overlaps itself: the period
+            # The period of a stretch that overlaps itself is a candidate length too.
+            for n in {length, *(b - a for a, b in itertools.pairwise(begins) if b - a < length)}:
                 if listing.value(Stretch(begins[0], n)) > options.threshold:
                     self.push(Match(n, begins, self.most(n, begins)))
 
     def most(self, length: int, begins: list[int]) -> float:
-        """What a stretch saves at most."""
+        """Computes an upper bound of a stretch's saving."""
         return (len(apart(begins, length)) - 1) * self.listing.value(Stretch(begins[0], length))
 
     def push(self, match: Match) -> None:
+        """Adds a match to the queue if its saving is positive."""
         if len(match.begins) >= self.calls and match.saved > 0:
             heapq.heappush(self.heap, (-match.saved, match.begins[0], match.length, next(self.count), match))
 
@@ -109,17 +112,19 @@ class _Matches:
                 continue
             free = [b for b in match.begins if not any(self.taken[b : b + match.length])]
             if free and (most := self.most(match.length, free)) < match.saved and match.weighed < 0:
-                self.push(Match(match.length, free, most))  # others may save more by now
+                self.push(Match(match.length, free, most))  # others may save more now
                 continue
             for weighed in self.weighed(match.length, free, taken):
                 self.push(weighed)
 
     def weighed(self, length: int, begins: list[int], taken: int) -> Iterator[Match]:
-        """The occurrences that are wired alike, with what they save; where chains are cut, shorter ones too, with what they may save."""
+        """Yields the occurrences of equal wiring with their saving; also shorter stretches where chains are cut,
+        with upper bounds.
+        """
         for alike in self.listing.alike([Stretch(b, length) for b in begins]):
             chosen = apart([s.begin for s in alike], length)
             stretches = [Stretch(b, length) for b in chosen]
-            if len(chosen) < self.calls or self.listing.copied(stretches) >= self.listing.kept(stretches[0]):
+            if len(chosen) < self.calls or self.listing.copy_cost(stretches) >= self.listing.op_cost(stretches[0]):
                 continue
             cut = max(map(self.listing.breaks, stretches))
             worth = self.listing.value(stretches[0]) - self.options.break_cost * cut
@@ -133,7 +138,7 @@ class _Matches:
 
 
 def outlined(name: str, listing: Listing, stretches: list[Stretch]) -> FuncOp:
-    """A function of the ops of these stretches, which calls of it replace."""
+    """Builds a function of these stretches' ops, and replaces the stretches by calls."""
     arguments, constants, results = listing.interface(stretches)
     first = listing.of(stretches[0])
     block = Block(arg_types=[values[0].type for values in arguments])
@@ -157,8 +162,8 @@ def outlined(name: str, listing: Listing, stretches: list[Stretch]) -> FuncOp:
     type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in returned.operands])
     for stretch in stretches:
         ops = listing.of(stretch)
-        given = [ops[t].operands[j] for (t, j), *_ in arguments.values()]  # as they are now: an earlier call may have given them
-        call = CallOp(name, given, type.outputs.data)
+        operands = [ops[t].operands[j] for (t, j), *_ in arguments.values()]  # an earlier call may have replaced them
+        call = CallOp(name, operands, type.outputs.data)
         call.location = ops[results[-1][0]].location
         Rewriter.insert_op(call, InsertPoint.before(ops[-1]))
         for (t, j), value in zip(results, call.results):

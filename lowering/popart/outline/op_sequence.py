@@ -1,4 +1,4 @@
-"""The ops of several blocks as one sequence of letters, equal where the ops are, and what a stretch of it is worth."""
+"""Sequence of a module's ops as letters, equal for equal ops, and the values and costs of its stretches."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
 
-Values: TypeAlias = "tuple[SSAValue, ...]"  # of one operand in each of several stretches
+Values: TypeAlias = "tuple[SSAValue, ...]"  # a value for each of several stretches: the same operand of the same op
 Slot: TypeAlias = tuple[int, int]  # (number of an op in a stretch, number of its operand or result)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Ops in a row."""
+    """Consecutive ops."""
 
     begin: int
     length: int
 
 
 class Listing:
-    """The ops of some blocks in order, without constants.
+    """Ops of some blocks in order, without constants.
 
-    `letters`: equal for ops that compute the same from equal operands. Ops that no function can have, and the ends of blocks, are
-    like no other.
+    `letters`: equal for ops that compute the same from equal operands. An op that no function can contain has a
+    letter of its own, and so has each end of a block.
     """
 
     def __init__(self, blocks: Sequence[Block]):
@@ -57,16 +57,21 @@ class Listing:
         return len(self.ops)
 
     def of(self, stretch: Stretch) -> list[Operation]:
+        """Returns the ops of a stretch."""
         return self.ops[stretch.begin : stretch.begin + stretch.length]
 
     def value(self, stretch: Stretch) -> float:
-        """The sum of what its ops are worth."""
+        """Sums the outline values of a stretch's ops."""
         return self._values[stretch.begin + stretch.length] - self._values[stretch.begin]
 
     # -- wiring
 
     def _distances(self) -> NDArray[np.int64]:
-        """[ops, operands, 2]: how many ops before an op each of its operands was made, and as which result; else a large number."""
+        """Computes, for each op and operand, [ops, operands, 2]: the distance to its producer and the result's
+        number.
+
+        The distance is a large number if the producer is not in the sequence.
+        """
         place = {result: i for i, op in enumerate(self.ops) for result in op.results}
         most = max((len(op.operands) for op in self.ops), default=0)
         made = np.full((len(self.ops), most, 2), len(self.ops) + 1, np.int64)
@@ -77,21 +82,23 @@ class Listing:
         return made
 
     def _inside(self, stretch: Stretch) -> NDArray[np.int64]:
-        """`_distances` of a stretch, with zeros for what is made outside of it."""
+        """Returns `_distances` of a stretch, with zeros for operands from outside."""
         made = self._made[stretch.begin : stretch.begin + stretch.length]
         inside = made[:, :, :1] <= np.arange(stretch.length).reshape(-1, 1, 1)
         return np.where(inside, made, 0)
 
     def alike(self, stretches: Sequence[Stretch]) -> list[list[Stretch]]:
-        """Stretches of equal letters by how their ops read each other's results."""
+        """Groups stretches of equal letters by how their ops read each other's results."""
         groups: dict[bytes, list[Stretch]] = {}
         for stretch in stretches:
             groups.setdefault(self._inside(stretch).tobytes(), []).append(stretch)
         return list(groups.values())
 
     def interface(self, stretches: Sequence[Stretch]) -> tuple[dict[Values, list[Slot]], dict[Values, list[Slot]], list[Slot]]:
-        """What stretches that are alike read from outside, each with where: values that differ, constants that do not; and the
-        results that are read outside of some stretch.
+        """Collects the operands from outside and the used results of stretches that are alike.
+
+        Returns values that differ, with their slots; constants that do not, with theirs; and the slots of results
+        that are read outside of some stretch.
         """
         arguments: dict[Values, list[Slot]] = {}
         constants: dict[Values, list[Slot]] = {}
@@ -111,22 +118,25 @@ class Listing:
 
     # -- costs
 
-    def copied(self, stretches: Sequence[Stretch]) -> float:
-        """What a call copies: the square roots of the bytes of its arguments and results. Infinite where nothing reads a result."""
+    def copy_cost(self, stretches: Sequence[Stretch]) -> float:
+        """Computes a call's copy cost: the sum of the square roots of the bytes of arguments and results.
+
+        The cost is infinite if no result is read.
+        """
         arguments, _, results = self.interface(stretches)
         if not results:
             return math.inf
         ops = self.of(stretches[0])
         return sum(math.sqrt(_bytes(v)) for v in (*(values[0] for values in arguments), *(ops[t].results[j] for t, j in results)))
 
-    def kept(self, stretch: Stretch) -> float:
-        """What is not repeated: the ops, each by its value times the square root of the bytes that it reads."""
+    def op_cost(self, stretch: Stretch) -> float:
+        """Computes the cost of the ops: each op's value times the square root of the bytes that it reads."""
         return sum(
             self.value(Stretch(stretch.begin + t, 1)) * math.sqrt(sum(map(_bytes, op.operands))) for t, op in enumerate(self.of(stretch))
         )
 
     def breaks(self, stretch: Stretch) -> int:
-        """How many chains of element-wise ops, which could be one, it cuts at its ends."""
+        """Counts the chains of element-wise ops that the ends of a stretch cut."""
         ops = self.of(stretch)
         own = set(ops)
         entering = sum(o.owner not in own and _chained(o) for op in ops for o in dict.fromkeys(op.operands))
@@ -134,7 +144,7 @@ class Listing:
 
 
 def _chained(value: SSAValue) -> bool:
-    """Whether the op that makes a value and the only one that reads it work element by element on the same shape."""
+    """Tells whether a value's producer and its only reader both work element by element on the same shape."""
     maker, reader = value.owner, value.get_user_of_unique_use()
     if not isinstance(maker, ElementwiseOp | MapOp) or not isinstance(reader, ElementwiseOp | MapOp):
         return False
@@ -146,7 +156,7 @@ def _bytes(value: SSAValue) -> int:
 
 
 def _key(op: Operation) -> object | None:
-    """What ops that compute the same have in common; None for an op that a function cannot have."""
+    """Returns a key that is equal for ops that compute the same; None for an op that a function cannot contain."""
     if isinstance(op, CallOp):
         ignored: frozenset[str] = frozenset()
     elif isinstance(op, TensorOp) and op.has_trait(Pure) and not op.regions:
@@ -158,7 +168,7 @@ def _key(op: Operation) -> object | None:
 
 
 def _number(value: SSAValue) -> Attribute | None:
-    """The value of a constant of one element: others are data, this may be part of a formula."""
+    """Returns the value of a one-element constant, which may be part of a formula; larger constants are data."""
     owner = value.owner
     return owner.value if isinstance(owner, ConstantOp) and math.prod(shape_of(value.type)) == 1 else None
 

@@ -1,7 +1,8 @@
-"""Repeated stretches of a sequence of numbers: its suffixes in order, and every stretch that occurs twice and cannot be longer.
+"""Suffix array: the sorted suffixes of a number sequence, and every repeated stretch that cannot be longer.
 
-What a suffix tree's inner nodes stand for, from a suffix array and the lengths that neighbours in it share.
-Source: Abouelhoda, Kurtz, Ohlebusch, "Replacing suffix trees with enhanced suffix arrays", 2004; Kasai et al., 2001.
+The stretches are the inner nodes of a suffix tree, computed from a suffix array and common-prefix lengths.
+Source: Abouelhoda, Kurtz, Ohlebusch, "Replacing suffix trees with enhanced suffix arrays", 2004; Kasai et al.,
+2001.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def suffixes(letters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the suffixes of a sequence begin, in their order. O(n log^2 n)."""
+    """Sorts the suffixes of a sequence; returns their first positions. O(n log^2 n)."""
     n = len(letters)
     rank = np.unique(letters, return_inverse=True)[1]
     order = np.argsort(rank, kind="stable")
@@ -32,9 +33,11 @@ def suffixes(letters: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def shared(letters: Sequence[int], order: NDArray[np.int64]) -> list[int]:
-    """How many letters each suffix shares with the one before it in the order; 0 for the first. O(n)."""
+    """Computes the length of the prefix that each suffix shares with its predecessor in order; 0 for the first.
+    O(n).
+    """
     n = len(letters)
-    place, found, before = [0] * n, [0] * n, order.tolist()
+    place, lengths, before = [0] * n, [0] * n, order.tolist()
     for i, suffix in enumerate(before):
         place[suffix] = i
     length = 0
@@ -46,13 +49,14 @@ def shared(letters: Sequence[int], order: NDArray[np.int64]) -> list[int]:
         other = before[i - 1]
         while max(suffix, other) + length < n and letters[suffix + length] == letters[other + length]:
             length += 1
-        found[i] = length
+        lengths[i] = length
         length = max(length - 1, 0)
-    return found
+    return lengths
 
 
 def repeats(letters: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """(length, where it begins, in order) of each stretch that occurs at least twice and does so less often if it is any longer.
+    """Yields (length, ascending first positions) of each repeated stretch that would occur less often if it were
+    longer.
 
     Occurrences may overlap.
     """
@@ -60,7 +64,7 @@ def repeats(letters: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         return
     order = suffixes(np.asarray(letters, np.int64))
     lengths = [*shared(letters, order), 0]
-    open: list[tuple[int, int]] = [(0, 0)]  # (length, first place in the order), growing
+    open: list[tuple[int, int]] = [(0, 0)]  # (length, first index in the order), ascending
     for i in range(1, len(lengths)):
         first = i - 1
         while lengths[i] < open[-1][0]:
@@ -71,7 +75,7 @@ def repeats(letters: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
 
 
 def apart(begins: Sequence[int], length: int) -> list[int]:
-    """Of ascending places, those that a walk from the front takes so that no two are nearer than `length`."""
+    """Selects from ascending positions, greedily from the front, those at least `length` apart."""
     taken: list[int] = []
     for begin in begins:
         if not taken or begin - taken[-1] >= length:

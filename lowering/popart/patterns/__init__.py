@@ -1,4 +1,4 @@
-"""The patterns of `popart-fuse` by name, one line each; of several that fit an op, the first here is applied."""
+"""Pattern table of `popart-fuse`, one line each, by name. The first pattern that matches an op is applied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from populus.dialects.table import lazily
 from populus.lowering.popart.rewriting import Pattern
 
 PATTERNS: dict[str, Callable[[], type[Pattern[Any]]]] = {
-    # what is nothing, or known
+    # identities and constants
     "OpToIdentity": lazily("populus.lowering.popart.patterns.identity:OpToIdentity"),
     "CastOfWiderCast": lazily("populus.lowering.popart.patterns.identity:CastOfWiderCast"),
     "FoldConstants": lazily("populus.lowering.popart.patterns.constants:FoldConstants"),
@@ -22,7 +22,7 @@ PATTERNS: dict[str, Callable[[], type[Pattern[Any]]]] = {
     "ConcatOfSlices": lazily("populus.lowering.popart.patterns.parts:ConcatOfSlices"),
     "ConcatOfConcat": lazily("populus.lowering.popart.patterns.parts:ConcatOfConcat"),
     "ExpandCast": lazily("populus.lowering.popart.patterns.views:ExpandCast"),
-    # what exporters spell out
+    # ops that exporters decompose
     "Softmax": lazily("populus.lowering.popart.patterns.rows:Softmax"),
     "LogOfSoftmax": lazily("populus.lowering.popart.patterns.rows:LogOfSoftmax"),
     "NormScale": lazily("populus.lowering.popart.patterns.rows:NormScale"),

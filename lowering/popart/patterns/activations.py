@@ -1,4 +1,4 @@
-"""Activations in the spellings of exporters, recognised by the normal form of what they compute."""
+"""Activations that exporters decompose, recognised by the normal form of their formula."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Make = Callable[[SSAValue], UnaryOp]
 
 
 class Activation(Pattern[ElementwiseOp]):
-    """Element-wise ops that compute a known activation are that op: gelu (by erf or tanh), swish, hard_swish, mish, softplus.
+    """Element-wise ops that compute a known activation are that op: gelu (by erf or tanh), swish, hard_swish, mish,
+    softplus.
 
-    Legal: they have one operand that is no constant, and nothing else reads what is between. The op's own formula says what it computes;
-    literals may differ by what rounding to the element type makes of them. PopART has `Gelu` and `Swish` for who builds them.
+    Legal: they have one operand that is no constant, and no other op reads a value between them. Each op's own
+    formula is its normal form. Literals may differ by their rounding to the element type. PopART has `Gelu` and
+    `Swish` as builder ops.
     """
 
     ROOTS = (popart.MulOp, popart.DivOp, popart.LogOp, popart.AddOp)
@@ -35,19 +37,19 @@ class Activation(Pattern[ElementwiseOp]):
         for x in sources(op):
             formulas = Formulas(op, x)
             try:
-                found = formulas.of(op.y)
+                form_of_op = formulas.of(op.y)
             except NoNormalForm:
                 return None
-            if len(formulas.leaves) > 1 or len(formulas.ops) < 2 or leaves_of(found) != {0}:
+            if len(formulas.leaves) > 1 or len(formulas.ops) < 2 or leaves_of(form_of_op) != {0}:
                 continue
-            make = next((make for make, form in forms() if alike(form, found, element)), None)
+            make = next((make for make, form in forms() if alike(form, form_of_op, element)), None)
             if make is not None and private(formulas.ops, op):
                 return [r.insert(make(x))]
         return None
 
 
 _SPELLINGS: list[tuple[Make, Callable[[Expr], Expr]]] = [
-    # what an op computes though its formula says it in another way, for the sake of large x
+    # equivalent formulas of ops whose own formula is rewritten for the accuracy of large x
     (popart.MishOp, lambda x: x * expr.tanh(expr.log(1 + expr.exp(x)))),
     (popart.SoftplusOp, lambda x: expr.log(1 + expr.exp(x))),
 ]
@@ -55,12 +57,12 @@ _SPELLINGS: list[tuple[Make, Callable[[Expr], Expr]]] = [
 
 @cache
 def forms() -> list[tuple[Make, Polynomial]]:
-    """The activations with their normal forms."""
+    """Pairs the activations with their normal forms."""
     makes: list[Make] = [
         popart.GeluOp,
         lambda x: popart.GeluOp(x, tanh=True),
         popart.SwishOp,
-        lambda x: popart.SwishOp(x, alpha=1.702),  # the quick gelu
+        lambda x: popart.SwishOp(x, alpha=1.702),  # the sigmoid approximation of gelu
         popart.HardSwishOp,
         popart.MishOp,
         popart.SoftplusOp,
@@ -69,5 +71,5 @@ def forms() -> list[tuple[Make, Polynomial]]:
 
 
 def _form(make: Make) -> Polynomial:
-    """The normal form of an op's own formula."""
+    """Computes the normal form of an op's own formula."""
     return normal_form(make(Block(arg_types=[TensorType(f32, [1])]).args[0]).formula(), {1: leaf(0)})

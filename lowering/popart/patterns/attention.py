@@ -1,4 +1,4 @@
-"""Attention in the spellings of exporters."""
+"""Attention that exporters decompose."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_
 class Attention(Pattern[popart.MatMulOp]):
     """`softmax(q k^T scale + mask) v` is attention.
 
-    Legal: the softmax is along the last dimension, all three have equal batch dimensions, the mask stretches to the scores, and nothing
-    else reads what is between. To rounding, since the scale may be applied to q.
+    Legal: the softmax is along the last dimension, all three have equal batch dimensions, and the mask broadcasts
+    to the scores. No other op reads a value in between. Equal up to rounding, because the scale may be applied to
+    q.
     """
 
     ROOTS = (popart.MatMulOp,)
@@ -47,7 +48,7 @@ class Attention(Pattern[popart.MatMulOp]):
 
 
 def _is_score(value: SSAValue) -> bool:
-    """Whether a value is a product, perhaps scaled: the summand that is not the mask."""
+    """Tells whether a value is a product, possibly scaled: the addend that is not the mask."""
     op = value.owner
     if isinstance(op, popart.MulOp | popart.DivOp):
         return any(isinstance(o.owner, popart.MatMulOp) for o in op.operands)

@@ -1,4 +1,4 @@
-"""What depends on constants alone is computed now."""
+"""Constant folding: an op whose operands are all constants becomes a constant."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from populus.dialects.support.element_types import shape_of
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of
 from populus.runtime.interpreter import evaluate_op
 
-LARGEST = 1 << 20  # bytes: a result that is larger, and larger than what it is computed from, stays computed
+LARGEST = 1 << 20  # bytes: a larger result, if also larger than its operands, is not folded
 
-VIEWS = (popart.ExpandOp, popart.ReshapeOp, popart.SliceOp, popart.TransposeOp)  # which take no memory where all elements are one
+VIEWS = (popart.ExpandOp, popart.ReshapeOp, popart.SliceOp, popart.TransposeOp)  # free where elements are equal
 
 
 class FoldConstants(Pattern[TensorOp]):
     """An op whose operands are all constants is a constant, computed by the interpreter of this level.
 
-    Legal: no effects, nothing random, a result that is not both more than 1 MiB and more than its operands. To rounding, since an
-    engine's own functions may round otherwise. PopART folds constants with each round of patterns.
+    Legal: the op has no effects and is not random, and its result is at most 1 MiB or no larger than its
+    operands. Equal up to rounding, because an engine's functions may round otherwise. PopART folds constants with
+    each round of patterns.
     """
 
     ROOTS = (TensorOp,)
@@ -34,21 +35,21 @@ class FoldConstants(Pattern[TensorOp]):
     def rewrite(self, op: TensorOp, r: Rewriting) -> Sequence[SSAValue] | None:
         if not op.operands or op.regions or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
             return None
-        given = [a for o in op.operands if (a := array_of(o)) is not None]
-        if len(given) < len(op.operands):
+        operands = [a for o in op.operands if (a := array_of(o)) is not None]
+        if len(operands) < len(op.operands):
             return None
         if not isinstance(op, VIEWS) and sum(elements(shape_of(t.type)) for t in op.results) > LARGEST_FOLDED:
-            return None  # before there is memory taken for it
+            return None  # before memory is allocated for it
         try:
             with np.errstate(all="ignore"):
-                arrays = evaluate_op(op, given)
+                arrays = evaluate_op(op, operands)
         except PopulusError:
-            return None  # it may never run; if it does, it says what is wrong
-        if sum(_bytes(a) for a in arrays) > max(LARGEST, sum(_bytes(a) for a in given)):
+            return None  # the op may never run; if it does, it reports the error
+        if sum(_bytes(a) for a in arrays) > max(LARGEST, sum(_bytes(a) for a in operands)):
             return None
         return [r.constant(np.asarray(a)) for a in arrays]
 
 
 def _bytes(array: np.ndarray) -> int:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
-    """Those that are kept: equal elements are one."""
+    """Counts the stored bytes of an array; equal elements are stored once."""
     return array.itemsize * (array.size if any(array.strides) else 1)

@@ -1,4 +1,4 @@
-"""What is done to each channel before or behind a convolution or product becomes part of its weights, which are rounded anew."""
+"""Per-channel ops before or after a convolution or product: they become part of its weights, which are rounded anew."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Binary: TypeAlias = popart.MulOp | popart.DivOp | popart.AddOp | popart.SubOp
 class PadIntoConv(Pattern[popart.ConvOp]):
     """A pad by zeros before a convolution is the convolution's own.
 
-    Legal: of spatial dimensions only, by no negative number, read by nothing else. (With weights that are not finite, the products with
-    zeros, which are gone, were not numbers.)
+    Legal: the pad is of spatial dimensions, by no negative number, and no other op reads it. (Weights that are
+    not finite lose their products with zeros, which are NaN.)
     """
 
     ROOTS = (popart.ConvOp,)
@@ -41,9 +41,10 @@ class PadIntoConv(Pattern[popart.ConvOp]):
 
 
 class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
-    """A batch norm by known statistics is a factor and a term of each channel, and so part of the weights before it.
+    """A batch norm with known statistics is a factor and a term of each channel, and so part of the preceding
+    weights.
 
-    Legal: all of both are constants, and nothing else reads what is normalised.
+    Legal: weights and statistics are constants, and no other op reads the batch norm's operand.
     """
 
     ROOTS = (popart.BatchNormOp,)
@@ -72,9 +73,9 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
 
 
 class FactorIntoConv(Pattern[popart.MulOp | popart.DivOp]):
-    """A constant factor of each channel (or its reciprocal) behind a convolution or product is part of its weights.
+    """A constant factor of each channel (or its reciprocal) after a convolution or product is part of its weights.
 
-    Legal: weights and bias are constants, the result has no other reader and keeps its shape.
+    Legal: weights and bias are constants, and the result has no other use and keeps its shape.
     """
 
     ROOTS = (popart.MulOp, popart.DivOp)
@@ -90,9 +91,9 @@ class FactorIntoConv(Pattern[popart.MulOp | popart.DivOp]):
 
 
 class TermIntoConv(Pattern[popart.AddOp | popart.SubOp]):
-    """A constant term of each channel behind a convolution or Gemm is part of its bias.
+    """A constant term of each channel after a convolution or Gemm is part of its bias.
 
-    Legal: the bias there is, if any, is a constant; the result has no other reader and keeps its shape.
+    Legal: a bias, if any, is constant, and the result has no other use and keeps its shape.
     """
 
     ROOTS = (popart.AddOp, popart.SubOp)
@@ -108,7 +109,9 @@ class TermIntoConv(Pattern[popart.AddOp | popart.SubOp]):
 
 
 class FactorIntoBatchNorm(Pattern[popart.MulOp | popart.DivOp]):
-    """A constant factor of each channel behind a batch norm is part of its scale and bias. Legal: as `FactorIntoConv`."""
+    """A constant factor of each channel after a batch norm is part of its scale and bias. Legal: as
+    `FactorIntoConv`.
+    """
 
     ROOTS = (popart.MulOp, popart.DivOp)
     EXACT = False
@@ -124,7 +127,7 @@ class FactorIntoBatchNorm(Pattern[popart.MulOp | popart.DivOp]):
 
 
 class TermIntoBatchNorm(Pattern[popart.AddOp | popart.SubOp]):
-    """A constant term of each channel behind a batch norm is part of its bias. Legal: as `TermIntoConv`."""
+    """A constant term of each channel after a batch norm is part of its bias. Legal: as `TermIntoConv`."""
 
     ROOTS = (popart.AddOp, popart.SubOp)
     EXACT = False
@@ -148,23 +151,25 @@ def _terms(op: popart.AddOp | popart.SubOp) -> list[tuple[SSAValue, SSAValue]]:
 
 def _linear(x: SSAValue, beside: Operation) -> Linear | None:
     for kind in LINEAR:
-        if (found := made_by(x, kind, beside)) is not None and read_once(x):
-            return found
+        if (producer := made_by(x, kind, beside)) is not None and read_once(x):
+            return producer
     return None
 
 
 def _norm(x: SSAValue, beside: Operation) -> popart.BatchNormOp | None:
-    found = made_by(x, popart.BatchNormOp, beside)
-    return found if found is not None and read_once(x) else None
+    producer = made_by(x, popart.BatchNormOp, beside)
+    return producer if producer is not None and read_once(x) else None
 
 
 def _stays(op: Binary, made: Operation) -> bool:
-    """Whether the element-wise op leaves shape and element type as they are."""
+    """Tells whether the element-wise op preserves shape and element type."""
     return op.results[0].type == made.results[0].type
 
 
 def _channels(value: SSAValue, linear: Linear, op: Binary) -> Vector | None:
-    """What `op` multiplies with, or adds, for each channel of `linear`; None where that cannot be said, or is not finite."""
+    """Returns the factor or term of `op` for each output channel of `linear`; None if it varies otherwise, or is not
+    finite.
+    """
     values = per_channel(value, linear)
     if values is None or not _stays(op, linear):
         return None

@@ -1,4 +1,4 @@
-"""The formula that element-wise ops compute together, as a normal form over the values that they start from."""
+"""Formula of connected element-wise ops, as a normal form over their common operands."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from populus.dialects.popart import ElementwiseOp
 from populus.lowering.popart.patterns.normal_form import NoNormalForm, Polynomial, leaf, normal_form, number
 from populus.lowering.popart.rewriting import made_by, scalar
 
-DEEPEST = 16  # element-wise ops: an exporter's spelling of an activation or norm has fewer
+DEEPEST = 16  # element-wise ops: an exporter's decomposition of an activation or norm has fewer
 
 
 class Formulas:
-    """Normal forms of values, with some values as the operands.
+    """Normal forms of values in terms of leaves.
 
-    `leaves`: the values that are operands, by number. What is not made element by element becomes one too when it is met.
+    `leaves`: the values that are operands, by number. A value that no element-wise op produces becomes a leaf
+    when visited.
     """
 
     def __init__(self, root: Operation, *leaves: SSAValue):
@@ -27,7 +28,7 @@ class Formulas:
         self.begun = 0
 
     def of(self, value: SSAValue) -> Polynomial:
-        """Raises NoNormalForm."""
+        """Computes the normal form of a value. Raises NoNormalForm."""
         if value not in self.known:
             self.known[value] = self._found(value)
         return self.known[value]
@@ -39,7 +40,7 @@ class Formulas:
         if op is None:
             self.leaves.append(value)
             return leaf(len(self.leaves) - 1)
-        if self.begun >= DEEPEST:  # counted on the way in: a chain has no end before
+        if self.begun >= DEEPEST:  # counted before the recursion: a chain may be long
             raise NoNormalForm
         self.begun += 1
         operands = {i: self.of(o) for i, o in enumerate(op.operands, 1)}
@@ -48,7 +49,7 @@ class Formulas:
 
 
 def sources(root: ElementwiseOp) -> Iterator[SSAValue]:
-    """The values of the root's type from which element-wise ops come to it, the nearest first."""
+    """Yields the values of the root's type on which it depends through element-wise ops, the nearest first."""
     seen: dict[SSAValue, None] = dict.fromkeys(root.operands)
     waiting = list(seen)
     while waiting and len(seen) <= DEEPEST:
@@ -63,6 +64,6 @@ def sources(root: ElementwiseOp) -> Iterator[SSAValue]:
 
 
 def private(ops: Iterable[Operation], root: Operation) -> bool:
-    """Whether the results of all these ops but the root are read by them alone."""
+    """Tells whether the results of all these ops, except the root, have no uses outside them."""
     inside = set(ops)
     return all(use.operation in inside for op in inside if op is not root for r in op.results for use in r.uses)

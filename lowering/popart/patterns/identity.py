@@ -1,4 +1,4 @@
-"""Ops that change nothing."""
+"""Identities: ops that change nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, scala
 class OpToIdentity(Pattern[PopartOp]):
     """An op whose result is an operand, bit for bit, is that operand.
 
-    Legal: a rearrangement to the same shape that moves nothing, a cast to the same type, a concatenation of one part that has elements, a
-    reduction over nothing, a pool of single elements, `x 1`, `x / 1`, `x - 0`, `x + -0`, `x^1`. Not `x + 0`: it makes 0 of -0.
+    Legal: a rearrangement to the same shape that moves nothing, a cast to the same type, a concatenation of one
+    part. Also a reduction over no dimension, a pool of single elements, `x 1`, `x / 1`, `x - 0`, `x + -0`, `x^1`.
+    Not `x + 0`: it turns -0 into 0.
     """
 
     ROOTS = (PopartOp,)
@@ -32,10 +33,10 @@ class OpToIdentity(Pattern[PopartOp]):
 
 
 class CastOfWiderCast(Pattern[popart.CastOp]):
-    """A cast to a type that holds every value of x, and back or on from there, is one cast.
+    """A cast to a type that holds every value of x, followed by another cast, is one cast.
 
-    Legal: floats into wider floats, integers into wider ones of the same sign, integers into floats that have their digits. (A cast down in
-    between rounds, and stays.)
+    Legal: floats into wider floats, integers into wider ones of the same sign, integers into floats with enough
+    digits. (An intermediate narrower type rounds, so it stays.)
     """
 
     ROOTS = (popart.CastOp,)
@@ -49,12 +50,12 @@ class CastOfWiderCast(Pattern[popart.CastOp]):
         return [r.insert(popart.CastOp(inner.x, to=op.to))]
 
 
-# Digits of the significand, and bits of the exponent.
+# Significand digits and exponent bits.
 _DIGITS: dict[Attribute, tuple[int, int]] = {f16: (11, 5), bf16: (8, 8), f32: (24, 8), f64: (53, 11)}
 
 
 def _holds(narrow: Attribute, wide: Attribute) -> bool:
-    """Whether each value of one type is one of the other."""
+    """Tells whether one type holds each value of the other."""
     if narrow in _DIGITS and wide in _DIGITS:
         return all(n <= w for n, w in zip(_DIGITS[narrow], _DIGITS[wide]))
     if not is_integer(narrow) or is_packed(narrow) or is_packed(wide):
@@ -104,13 +105,13 @@ def _power(op: popart.PowOp) -> SSAValue | None:
 
 
 def _neutral(right: float, left: float | None = None) -> Callable[[Any], SSAValue | None]:
-    """a where b is `right`, b where a is `left`; 0 and -0 differ."""
+    """Builds a rule: a where b is `right`, b where a is `left`; 0 and -0 differ."""
 
     def rule(op: Any) -> SSAValue | None:
         for value, neutral, other in ((op.b, right, op.a), (op.a, left, op.b)):
-            if neutral is None or (found := scalar(value)) is None or found != neutral:
+            if neutral is None or (number := scalar(value)) is None or number != neutral:
                 continue
-            if not is_float(calls.element(value)) or math.copysign(1, found) == math.copysign(1, neutral):
+            if not is_float(calls.element(value)) or math.copysign(1, number) == math.copysign(1, neutral):
                 return other
         return None
 
@@ -128,7 +129,7 @@ _SAME: dict[type[Operation], Callable[[Any], SSAValue | None]] = {
     popart.MulOp: _neutral(1.0, 1.0),
     popart.PadOp: _pad,
     popart.PowOp: _power,
-    popart.ReduceMaxOp: _reduce,  # not a sum, which starts from 0 and makes 0 of -0
+    popart.ReduceMaxOp: _reduce,  # not a sum, which starts from 0 and turns -0 into 0
     popart.ReduceMinOp: _reduce,
     popart.ReduceProdOp: _reduce,
     popart.ReshapeOp: _if_types_agree,

@@ -1,4 +1,4 @@
-"""Ops that are linear in constant weights: how a factor or a term of each output channel becomes part of them."""
+"""Linear ops with constant weights: a factor or term of each output channel becomes part of the weights."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ LINEAR = (popart.ConvOp, popart.ConvTransposeOp, popart.GemmOp, popart.MatMulOp)
 
 
 def channel_axis(op: TensorOp) -> int:
-    """The dimension of the result that the output channels are."""
+    """Returns the dimension of the result that has the output channels."""
     return 1 if isinstance(op, popart.ConvOp | popart.ConvTransposeOp | popart.BatchNormOp) else len(calls.shape(op.results[0])) - 1
 
 
 def per_channel(value: SSAValue, op: TensorOp) -> Vector | None:
-    """A constant operand of an element-wise op on the result of `op` as one number for each output channel, in f64.
+    """Returns a constant operand, of an element-wise op on the result of `op`, as one f64 number for each output
+    channel.
 
-    None where it is no constant, not of floats, or not the same beside the channels.
+    Returns None if it is not constant, not of floats, or varies along another dimension.
     """
     array, shape = array_of(value), calls.shape(op.results[0])
     if array is None or array.dtype.kind in "biu" or array.ndim > len(shape):
@@ -41,7 +42,7 @@ def per_channel(value: SSAValue, op: TensorOp) -> Vector | None:
 
 
 def rounded(r: Rewriting, array: NDArray[Any], like: SSAValue) -> SSAValue:
-    """A constant of the element type and with the name of another, which it is made of."""
+    """Inserts a constant with the element type and name of `like`, from which it is computed."""
     return r.constant(array.astype(dtype_of(calls.element(like)), copy=False), like)
 
 
@@ -50,9 +51,9 @@ def _bias(r: Rewriting, array: NDArray[Any], op: Linear, added: SSAValue | None)
 
 
 def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
-    """The op with weights that make its result `factor` times as large.
+    """Inserts the op with weights that multiply its result by `factor`.
 
-    None if its weights are no constants, a vector, or not all finite then.
+    Returns None if the weights are not constant, are a vector, or become infinite.
     """
     weights = op.operands[1]
     array, added = array_of(weights), _added(op)
@@ -68,7 +69,9 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
 
 
 def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
-    """The op with a bias that adds `term` to its result; None if it takes none, or has one that is no constant."""
+    """Inserts the op with a bias that adds `term` to its result; None if it takes no bias, or its bias is not
+    constant.
+    """
     added = _added(op)
     if isinstance(op, popart.MatMulOp) or (added is not None and array_of(added) is None):
         return None
@@ -80,12 +83,12 @@ def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
 
 
 def _added(op: Linear) -> SSAValue | None:
-    """What the op adds to its product."""
+    """Returns the op's addend, its bias; None if it has none."""
     return op.operands[2] if len(op.operands) > 2 else None
 
 
 def _again(r: Rewriting, op: Linear, weights: SSAValue, added: SSAValue | None) -> SSAValue:
-    """The same op with other weights."""
+    """Inserts the same op with other weights."""
     x, properties = op.operands[0], {n: v for n, v in op.properties.items() if n != "operandSegmentSizes"}
     if isinstance(op, popart.MatMulOp):
         return r.insert(popart.MatMulOp(x, weights))
@@ -93,7 +96,7 @@ def _again(r: Rewriting, op: Linear, weights: SSAValue, added: SSAValue | None) 
 
 
 def _scaled(op: Linear, w: NDArray[Any], factor: Vector) -> NDArray[Any]:
-    """The weights with each output channel multiplied."""
+    """Multiplies each output channel of the weights by its factor."""
     match op:
         case popart.ConvOp():
             return _times(w, factor.reshape(-1, *(1,) * (w.ndim - 1)))
@@ -108,7 +111,9 @@ def _scaled(op: Linear, w: NDArray[Any], factor: Vector) -> NDArray[Any]:
 
 
 def _times(array: NDArray[Any], factor: Vector) -> NDArray[Any]:
-    """`array * factor` in f64, rounded to the array's type: in one walk, as doubles of all weights would take longer than their sums."""
+    """Computes `array * factor` in f64 and rounds to the array's type, blockwise: f64 copies of all weights cost
+    more time.
+    """
     product = np.empty(np.broadcast_shapes(array.shape, factor.shape), array.dtype)
     with np.errstate(over="ignore"):
         return np.multiply(array, factor, out=product, dtype=np.float64, casting="unsafe")

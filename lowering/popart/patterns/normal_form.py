@@ -1,8 +1,9 @@
-"""Normal forms of formulas: what different spellings of one function have in common.
+"""Normal forms of formulas: equal for different spellings of one function.
 
 A formula is a polynomial of atoms: operands, and functions of polynomials. `x/2 (1 + tanh(c (x + d x^3)))` and
-`0.5 x + 0.5 x tanh(c x (1 + d x^2))` have one normal form; `alike` compares two up to the rounding of their literals. As in real
-arithmetic: sums and products may be regrouped, so equal normal forms are equal functions to rounding.
+`0.5 x + 0.5 x tanh(c x (1 + d x^2))` have one normal form. `alike` compares two up to the rounding of their
+literals. Sums and products are regrouped as in real arithmetic, so equal normal forms are equal functions up to
+rounding.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from xdsl.ir import Attribute
 
 from populus.dialects.expr import Arg, Call, Cast, Const, Expr
 
-MOST_TERMS = 24  # of a polynomial: an activation has fewer
-ROUNDINGS = 8  # of a literal: it may be a product of several
+MOST_TERMS = 24  # terms of a polynomial: an activation has fewer
+ROUNDINGS = 8  # relative difference of literals: one may be a product of several
 
 
 class NoNormalForm(Exception):
-    """The formula is not one that is looked for: too large, or with something that is no function of numbers."""
+    """The formula has no normal form here: it is too large, or is not a function of numbers."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,24 @@ class Function:
 
 Atom: TypeAlias = "Leaf | Function"
 Powers: TypeAlias = "frozenset[tuple[Atom, int]]"
-Polynomial: TypeAlias = "tuple[tuple[Powers, float], ...]"  # products of powers with their factors, sorted
+Polynomial: TypeAlias = "tuple[tuple[Powers, float], ...]"  # products of powers with their coefficients, sorted
 
 ONE: Powers = frozenset()
 EPSILON: Mapping[Attribute, float] = {f16: 2.0**-10, bf16: 2.0**-7, f32: 2.0**-23, f64: 2.0**-52}
 
 
 def leaf(index: int) -> Polynomial:
+    """Makes the polynomial of operand number `index`."""
     return ((frozenset({(Leaf(index), 1)}), 1.0),)
 
 
 def number(value: float) -> Polynomial:
+    """Makes a constant polynomial."""
     return ((ONE, value),) if value else ()
 
 
 def normal_form(e: Expr, operands: Mapping[int, Polynomial]) -> Polynomial:
-    """The normal form of an expression whose operands have these. Raises NoNormalForm."""
+    """Computes the normal form of an expression over operands with these normal forms. Raises NoNormalForm."""
     match e:
         case Arg(index):
             return operands[index]
@@ -76,7 +79,7 @@ def normal_form(e: Expr, operands: Mapping[int, Polynomial]) -> Polynomial:
 
 
 def alike(a: Polynomial, b: Polynomial, element: Attribute) -> bool:
-    """Whether two normal forms are of one function, as far as literals of this element type can say."""
+    """Tells whether two normal forms are one function, up to the rounding of literals of this element type."""
     return _alike(a, b, ROUNDINGS * EPSILON[element])
 
 
@@ -111,12 +114,12 @@ def _alike_atoms(a: Atom, b: Atom, tolerance: float) -> bool:
 
 
 def leaves_of(p: Polynomial) -> set[int]:
-    """The operands that a normal form reads."""
-    found: set[int] = set()
+    """Collects the numbers of the operands in a normal form."""
+    leaves: set[int] = set()
     for powers, _ in p:
         for atom, _ in powers:
-            found |= {atom.index} if isinstance(atom, Leaf) else set[int]().union(*map(leaves_of, atom.args))
-    return found
+            leaves |= {atom.index} if isinstance(atom, Leaf) else set[int]().union(*map(leaves_of, atom.args))
+    return leaves
 
 
 # -- arithmetic ------------------------------------------------------------------------------------------------------
@@ -128,15 +131,17 @@ def _collected(terms: Sequence[tuple[Powers, float]]) -> Polynomial:
         total[powers] = total.get(powers, 0.0) + factor
     if len(total) > MOST_TERMS:
         raise NoNormalForm
-    kept = [(p, f) for p, f in total.items() if f]
-    return tuple(sorted(kept, key=lambda term: (len(term[0]), sorted(map(repr, term[0])))))
+    nonzero = [(p, f) for p, f in total.items() if f]
+    return tuple(sorted(nonzero, key=lambda term: (len(term[0]), sorted(map(repr, term[0])))))
 
 
 def add(a: Polynomial, b: Polynomial) -> Polynomial:
+    """Adds two polynomials."""
     return _collected((*a, *b))
 
 
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    """Multiplies two polynomials. Raises NoNormalForm if the product is too large."""
     return _collected([(_joined(p, q), f * g) for p, f in a for q, g in b])
 
 
@@ -148,11 +153,12 @@ def _joined(a: Powers, b: Powers) -> Powers:
 
 
 def scaled(a: Polynomial, factor: float) -> Polynomial:
+    """Multiplies a polynomial by a number."""
     return _collected([(p, f * factor) for p, f in a])
 
 
 def power(a: Polynomial, exponent: int) -> Polynomial:
-    """A whole power; that of a sum is the function `inv` where it is negative."""
+    """Raises a polynomial to a whole power; a negative power of a sum is the function `inv`."""
     if exponent < 0:
         return inverse(power(a, -exponent))
     result = number(1.0)
@@ -162,6 +168,7 @@ def power(a: Polynomial, exponent: int) -> Polynomial:
 
 
 def inverse(a: Polynomial) -> Polynomial:
+    """Inverts a polynomial. Raises NoNormalForm for zero."""
     if not a:
         raise NoNormalForm
     if len(a) == 1:
@@ -172,6 +179,7 @@ def inverse(a: Polynomial) -> Polynomial:
 
 
 def applied(name: str, *args: Polynomial) -> Polynomial:
+    """Makes the polynomial of a function call."""
     return ((frozenset({(Function(name, args), 1)}), 1.0),)
 
 
@@ -180,7 +188,7 @@ def _root(a: Polynomial) -> Polynomial:
 
 
 def _value(a: Polynomial) -> float | None:
-    """The number that a polynomial is, if it is one."""
+    """Returns the value of a constant polynomial; None for another."""
     if not a:
         return 0.0
     return a[0][1] if len(a) == 1 and a[0][0] == ONE else None
@@ -198,7 +206,9 @@ def _pow(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 def _extreme(name: str) -> Callable[[Polynomial, Polynomial], Polynomial]:
-    """`max(c p + d, e)` as `c max(p + d / c, e / c)` where c, the first factor that is not the constant term's, is positive."""
+    """Builds `max(c p + d, e)` as `c max(p + d / c, e / c)`, where c > 0 is the first coefficient of a term with
+    operands.
+    """
 
     def build(a: Polynomial, b: Polynomial) -> Polynomial:
         if _value(a) is not None:

@@ -1,4 +1,4 @@
-"""Slices and concatenations that meet."""
+"""Slices of concatenations, and concatenations of slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class SliceOfSlice(Pattern[popart.SliceOp]):
 
 
 class SliceOfConcat(Pattern[popart.SliceOp]):
-    """A slice that lies within one part of a concatenation is a slice of that part. Legal: forwards along the axis, with elements."""
+    """A slice within one part of a concatenation is a slice of that part. Legal: forwards along the axis, with
+    elements.
+    """
 
     ROOTS = (popart.SliceOp,)
 
@@ -75,7 +77,7 @@ class ConcatOfSlices(Pattern[popart.ConcatOp]):
 
 
 class ConcatOfConcat(Pattern[popart.ConcatOp]):
-    """A concatenation that only another one along the same axis reads is part of it. Always legal."""
+    """A concatenation whose only user concatenates along the same axis is part of that one. Always legal."""
 
     ROOTS = (popart.ConcatOp,)
 
@@ -89,7 +91,7 @@ class ConcatOfConcat(Pattern[popart.ConcatOp]):
 
 
 def _sliced(r: Rewriting, x: SSAValue, bounds: Bounds) -> SSAValue:
-    """A slice, or x itself where it is all of x."""
+    """Inserts a slice, or returns x if the slice is all of x."""
     if all(bound == (0, n, 1) for n, bound in zip(calls.shape(x), bounds)):
         return x
     begins, ends, steps = zip(*bounds)
@@ -98,7 +100,7 @@ def _sliced(r: Rewriting, x: SSAValue, bounds: Bounds) -> SSAValue:
 
 @dataclass(frozen=True)
 class _Part:
-    """An operand of a concatenation (None: several, merged), and the slice of x that it is; no bounds where it is none."""
+    """An operand of a concatenation (None: several, merged), and its slice of x; no bounds if it is no slice."""
 
     value: SSAValue | None
     x: SSAValue

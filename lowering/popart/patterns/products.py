@@ -1,4 +1,4 @@
-"""Products that share an operand, and factors on the way to one."""
+"""Products that share an operand, and constant factors that products absorb."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ Build = Callable[[Rewriting], SSAValue]
 
 
 class MergeMatMuls(Pattern[popart.MatMulOp]):
-    """Products of one operand with several constant matrices are one product with the matrices side by side, cut in pieces.
+    """Products of one operand with several constant matrices are one product with the concatenated matrix, then
+    slices.
 
-    Legal: in one block, of one element type. If each product has no reader but the addition of a constant row, these are one too.
+    Legal: all are in one block and have one element type. If each product's only user adds a constant row, these
+    additions are merged too.
     """
 
     ROOTS = (popart.MatMulOp,)
@@ -55,7 +57,7 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
             piece = popart.SliceOp(y, begins=begins, ends=ends, steps=[1] * len(shape))
             r.also(old, [r.insert(piece)])
             at += width
-        return []  # said already
+        return []  # `also` has recorded the replacements
 
 
 def _is_matrix(value: SSAValue) -> bool:
@@ -63,7 +65,7 @@ def _is_matrix(value: SSAValue) -> bool:
 
 
 def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
-    """The addition of a constant row that alone reads a product, and the row."""
+    """Returns the addition of a constant row that is a product's only user, and the row."""
     reader = op.y.get_user_of_unique_use()
     if not isinstance(reader, popart.AddOp) or reader.parent is not op.parent:
         return None
@@ -72,10 +74,12 @@ def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
 
 
 class FactorIntoWeights(Pattern[popart.MulOp | popart.DivOp]):
-    """A constant number that multiplies (or divides) what comes from a product with constant weights is part of the weights.
+    """A constant number that multiplies (or divides) a result of a product with constant weights is part of the
+    weights.
 
-    Legal: between are only reshapes, transposes, sums with constants and further products, whose values have no other reader, and the
-    weights stay finite. So the scale of attention's scores is gone where queries or keys are a linear layer's.
+    Legal: only reshapes, transposes, sums with constants and further products are in between, and none has
+    another use. The weights stay finite. Thus the scale of attention scores disappears if a linear layer computes
+    queries or keys.
     """
 
     ROOTS = (popart.MulOp, popart.DivOp)
@@ -94,7 +98,7 @@ class FactorIntoWeights(Pattern[popart.MulOp | popart.DivOp]):
 
 
 def scaled(x: SSAValue, factor: float, beside: Operation) -> Build | None:
-    """What makes `factor x` by scaling the weights that x comes from; None if it comes from none, or is read elsewhere too."""
+    """Returns a builder of `factor x` that scales the weights of x; None if there are none, or x has another use."""
     op = x.owner
     if not isinstance(op, Operation) or op.parent is not beside.parent or not read_once(x):
         return None
@@ -120,7 +124,7 @@ def scaled(x: SSAValue, factor: float, beside: Operation) -> Build | None:
 
 
 def _term(value: SSAValue, factor: float, beside: Operation) -> Build | None:
-    """What makes an operand of a sum, scaled."""
+    """Returns a builder of a scaled addend."""
     array = array_of(value)
     if array is None:
         return scaled(value, factor, beside)
@@ -128,7 +132,7 @@ def _term(value: SSAValue, factor: float, beside: Operation) -> Build | None:
 
 
 def _again(r: Rewriting, op: Operation, values: dict[SSAValue, SSAValue]) -> SSAValue:
-    """The op on other operands."""
+    """Inserts the op with other operands."""
     return r.insert(op.clone(values))
 
 
@@ -138,7 +142,7 @@ def _is_finite(array: NDArray[Any], factor: float) -> bool:
 
 
 def _stays_finite(op: Linear, factor: float) -> bool:
-    """Whether weights and what is added are constants that can be scaled."""
+    """Tells whether weights and bias are constants that stay finite when scaled."""
     arrays = [array_of(o) for o in op.operands[1:]]
     return all(a is not None and _is_finite(a, factor) for a in arrays) and len(calls.shape(op.operands[1])) > 1
 

@@ -1,4 +1,4 @@
-"""Softmax and norms of rows in the spellings of exporters."""
+"""Softmax and norms of rows that exporters decompose."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_
 class Softmax(Pattern[popart.DivOp]):
     """`e^(x - max x) / sum of e^(x - max x)`, or without the maxima, is a softmax.
 
-    Legal: both along the same one dimension, and nothing else reads what is between. Where `e^x` overflows without the maxima, the
-    softmax has the numbers that were meant.
+    Legal: both are along the same single dimension, and no other op reads a value in between. Where `e^x`
+    overflows without the maxima, the softmax stays finite.
     """
 
     ROOTS = (popart.DivOp,)
@@ -58,7 +58,9 @@ class Softmax(Pattern[popart.DivOp]):
 
 
 class LogOfSoftmax(Pattern[popart.LogOp]):
-    """The logarithm of a softmax is one op. Legal: nothing else reads the softmax. Where it underflows, the result is finite now."""
+    """The logarithm of a softmax is one op. Legal: the softmax has no other use. Where it underflows, the result is
+    now finite.
+    """
 
     ROOTS = (popart.LogOp,)
     EXACT = False
@@ -71,8 +73,9 @@ class LogOfSoftmax(Pattern[popart.LogOp]):
 class LayerNorm(Pattern[ElementwiseOp]):
     """`(x - m) / sqrt(v + epsilon) scale + bias`, with m the mean of x and v that of `(x - m)^2`, is a layer norm.
 
-    Legal: both means are over the same dimensions, which are x's last; scale and bias, if any, stretch to x; nothing else reads what is
-    between. Every spelling with this normal form is found: v as the mean of squares less the square of the mean, a reciprocal, a power.
+    Legal: both means are over the same last dimensions of x; scale and bias, if any, broadcast to x; no other op
+    reads a value in between. Every spelling of this normal form matches. For example, v may be the mean of
+    squares less the square of the mean, and the root a reciprocal or a power.
     """
 
     ROOTS = (popart.DivOp, popart.MulOp, popart.SubOp, popart.AddOp)
@@ -80,10 +83,10 @@ class LayerNorm(Pattern[ElementwiseOp]):
 
     def rewrite(self, op: ElementwiseOp, r: Rewriting) -> Sequence[SSAValue] | None:
         for mean in _means(op):
-            found = _normalised(op, mean.x, mean)
-            if found is not None:
-                scale = found.scale or _ones(r, mean.x, found.axis)
-                return [r.insert(popart.LayerNormOp(mean.x, scale, found.bias, axis=found.axis, epsilon=found.epsilon))]
+            norm = _normalised(op, mean.x, mean)
+            if norm is not None:
+                scale = norm.scale or _ones(r, mean.x, norm.axis)
+                return [r.insert(popart.LayerNormOp(mean.x, scale, norm.bias, axis=norm.axis, epsilon=norm.epsilon))]
         return None
 
 
@@ -96,17 +99,17 @@ class RmsNorm(Pattern[ElementwiseOp]):
     def rewrite(self, op: ElementwiseOp, r: Rewriting) -> Sequence[SSAValue] | None:
         for mean in _means(op):
             for x in _squared(mean):
-                found = _normalised(op, x, None)
-                if found is not None and found.bias is None:
-                    scale = found.scale or _ones(r, x, found.axis)
-                    return [r.insert(popart.RmsNormOp(x, scale, axis=found.axis, epsilon=found.epsilon))]
+                norm = _normalised(op, x, None)
+                if norm is not None and norm.bias is None:
+                    scale = norm.scale or _ones(r, x, norm.axis)
+                    return [r.insert(popart.RmsNormOp(x, scale, axis=norm.axis, epsilon=norm.epsilon))]
         return None
 
 
 class NormScale(Pattern[popart.MulOp]):
-    """A factor behind a layer or RMS norm without one is its scale.
+    """A factor after a layer or RMS norm without scale is its scale.
 
-    Legal: the norm has scale 1 and no bias, the factor stretches to its result, nothing else reads that.
+    Legal: the norm has scale 1 and no bias, its result has no other use, and the factor broadcasts to it.
     """
 
     ROOTS = (popart.MulOp,)
@@ -119,7 +122,9 @@ class NormScale(Pattern[popart.MulOp]):
 
 
 class NormBias(Pattern[popart.AddOp]):
-    """A term behind a layer norm without one is its bias. Legal: it stretches to the norm's result, nothing else reads that."""
+    """A term after a layer norm without bias is its bias. Legal: it broadcasts to the norm's result, which has no
+    other use.
+    """
 
     ROOTS = (popart.AddOp,)
 
@@ -132,7 +137,7 @@ class NormBias(Pattern[popart.AddOp]):
 
 @dataclass(frozen=True)
 class _Norm:
-    """What is known of a norm beside its x: the first of the dimensions that it is over, and so on."""
+    """Parameters of a norm, besides x: its first normalised dimension, epsilon, scale and bias."""
 
     axis: int
     epsilon: float
@@ -141,8 +146,8 @@ class _Norm:
 
 
 def _means(op: ElementwiseOp) -> list[popart.ReduceMeanOp]:
-    """The means of last dimensions, kept as 1, from which element-wise ops come to `op`."""
-    found: dict[popart.ReduceMeanOp, None] = {}
+    """Lists the means over last dimensions, which stay as 1, on which `op` depends through element-wise ops."""
+    means: dict[popart.ReduceMeanOp, None] = {}
     seen: set[SSAValue] = set()
     waiting = list(op.operands)
     while waiting and len(seen) <= 2 * DEEPEST:
@@ -152,10 +157,10 @@ def _means(op: ElementwiseOp) -> list[popart.ReduceMeanOp]:
         seen.add(value)
         mean = made_by(value, popart.ReduceMeanOp, op)
         if mean is not None and _is_last(mean):
-            found[mean] = None
+            means[mean] = None
         elif (inner := made_by(value, ElementwiseOp, op)) is not None:
             waiting.extend(inner.operands)
-    return list(found)
+    return list(means)
 
 
 def _is_last(mean: ReduceOp) -> bool:
@@ -164,13 +169,13 @@ def _is_last(mean: ReduceOp) -> bool:
 
 
 def _squared(mean: popart.ReduceMeanOp) -> list[SSAValue]:
-    """The values whose squares a mean may be of."""
+    """Lists the values whose squares a mean may average."""
     owner = mean.x.owner
     return list(dict.fromkeys(o for o in owner.operands if o.type == mean.x.type)) if isinstance(owner, ElementwiseOp) else []
 
 
 def _normalised(op: ElementwiseOp, x: SSAValue, mean: popart.ReduceMeanOp | None) -> _Norm | None:
-    """How `op` normalises x, less its `mean` if there is one; None if it does not."""
+    """Matches `op` as a norm of x, less its `mean` if there is one; None if it is none."""
     if op.y.type != x.type:
         return None
     known = [x] if mean is None else [x, mean.y]
@@ -185,11 +190,11 @@ def _normalised(op: ElementwiseOp, x: SSAValue, mean: popart.ReduceMeanOp | None
         variance = _variance(root.args[0], formulas, squares, mean)
     except NoNormalForm:
         return None
-    found = None if variance is None else _factors(terms, root, formulas, mean is not None)
-    if variance is None or found is None:
+    scale_and_bias = None if variance is None else _factors(terms, root, formulas, mean is not None)
+    if variance is None or scale_and_bias is None:
         return None
     second, epsilon = variance
-    scale, bias = found
+    scale, bias = scale_and_bias
     dims = second.dims()
     if (mean is not None and mean.dims() != dims) or not _is_last(second) or calls.shape(second.x) != calls.shape(x):
         return None
@@ -203,7 +208,7 @@ def _normalised(op: ElementwiseOp, x: SSAValue, mean: popart.ReduceMeanOp | None
 def _variance(
     p: Polynomial, formulas: Formulas, squares: Formulas, mean: popart.ReduceMeanOp | None
 ) -> tuple[popart.ReduceMeanOp, float] | None:
-    """The mean of squares in `v + epsilon` (or, with a mean, in `v - mean^2 + epsilon`), and epsilon."""
+    """Matches `v + epsilon` (or, with a mean, `v - mean^2 + epsilon`); returns the mean of squares and epsilon."""
     x = leaf(0)
     deviation = x if mean is None else add(x, scaled(leaf(1), -1))
     element = calls.element(formulas.leaves[0])
@@ -223,7 +228,7 @@ def _variance(
 
 
 def _factors(terms: Polynomial, root: Function, formulas: Formulas, centred: bool) -> tuple[SSAValue | None, SSAValue | None] | None:
-    """Scale and bias in `scale x / root - scale mean / root + bias`; None if it is not that."""
+    """Matches `scale x / root - scale mean / root + bias`; returns scale and bias, or None."""
     by_power = dict(terms)
     candidates: list[int | None] = [None, *range(2 if centred else 1, len(formulas.leaves))]
     for index in candidates:
@@ -245,17 +250,17 @@ def _factors(terms: Polynomial, root: Function, formulas: Formulas, centred: boo
 
 
 def _norms(op: popart.MulOp | popart.AddOp) -> list[tuple[popart.LayerNormOp | popart.RmsNormOp, SSAValue]]:
-    """The norms that `op` alone reads, each with the other operand."""
-    found: list[tuple[popart.LayerNormOp | popart.RmsNormOp, SSAValue]] = []
+    """Lists the norms whose only user is `op`, each with the other operand."""
+    norms: list[tuple[popart.LayerNormOp | popart.RmsNormOp, SSAValue]] = []
     for x, other in ((op.a, op.b), (op.b, op.a)):
         norm = made_by(x, popart.LayerNormOp, op) or made_by(x, popart.RmsNormOp, op)
         if norm is not None and read_once(x) and _stretches(other, calls.shape(norm.x)[norm.axis :]):
-            found.append((norm, other))
-    return found
+            norms.append((norm, other))
+    return norms
 
 
 def _stretches(value: SSAValue, row: Sequence[int]) -> bool:
-    """Whether a value has the shape of a row, or one that stretches to it."""
+    """Tells whether a value broadcasts to the shape of a row."""
     shape = calls.shape(value)
     return len(shape) <= len(row) and all(n in (1, m) for n, m in zip(shape[::-1], row[::-1]))
 
@@ -265,7 +270,7 @@ def _ones(r: Rewriting, x: SSAValue, axis: int) -> SSAValue:
 
 
 def _along(value: SSAValue, kind: type[ReduceOp], beside: Operation) -> ReduceOp | None:
-    """The reduction of this class along one dimension, kept as 1, that makes a value."""
+    """Returns a value's producer if it is a reduction of this class along one dimension, which stays as 1."""
     op = made_by(value, kind, beside)
     return op if op is not None and op.keep and len(op.dims()) == 1 else None
 

@@ -1,4 +1,4 @@
-"""Reshapes, transposes and expansions that meet: merged, cancelled, moved behind what is done element by element."""
+"""Reshapes, transposes and expansions: merged, cancelled, or moved past element-wise ops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from populus.dialects.support import shapes
 from populus.dialects.support.element_types import tensor
 from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by, read_once
 
-LARGEST_CONE = 16  # element-wise ops that a transpose is moved through at once
+LARGEST_CONE = 16  # the most element-wise ops through which a transpose moves at once
 
 
 class ViewSimplify(Pattern[popart.ReshapeOp]):
@@ -41,10 +41,10 @@ class TransposeToIdentityOrReshape(Pattern[popart.TransposeOp]):
 
 
 class TransposeThroughElementwise(Pattern[popart.TransposeOp]):
-    """Transposes before and behind element-wise ops cancel.
+    """Transposes before and after element-wise ops cancel.
 
-    Legal: every operand of these ops is a transpose, a constant, or a scalar; their values have no other reader. Fires where at least one
-    transpose is undone by the one behind.
+    Legal: every operand of these ops is a transpose, a constant, or a scalar; the ops have no other users. Fires
+    if at least one transpose is undone by the later one.
     """
 
     ROOTS = (popart.TransposeOp,)
@@ -81,8 +81,8 @@ class TransposeThroughElementwise(Pattern[popart.TransposeOp]):
 class ExpandCast(Pattern[ElementwiseOp]):
     """An element-wise op on an expanded operand works on the operand itself.
 
-    Legal: the other operands give the result its shape; or there is no other than scalars, the expansion has no other reader, and the
-    result is expanded instead. In PopART for casts alone.
+    Legal: the other operands already have the result's shape. Otherwise, the other operands are scalars, the
+    expansion has no other use, and the result is expanded instead. PopART does this for casts alone.
     """
 
     ROOTS = (ElementwiseOp,)
@@ -108,7 +108,7 @@ def _with_operand(r: Rewriting, op: ElementwiseOp, position: int, value: SSAValu
 
 
 def _composed(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that is `first`, then `second`."""
+    """Composes the permutations `first`, then `second`."""
     return tuple(first[d] for d in second)
 
 
@@ -117,7 +117,7 @@ def _transposed(r: Rewriting, x: SSAValue, permutation: Sequence[int]) -> SSAVal
 
 
 def _permuted_operand(r: Rewriting, value: SSAValue, permutation: Sequence[int]) -> SSAValue:
-    """An operand of an element-wise op as one whose result is permuted wants it."""
+    """Permutes an operand of an element-wise op whose result is permuted."""
     shape = calls.shape(value)
     if not shape:
         return value
@@ -129,16 +129,20 @@ def _permuted_operand(r: Rewriting, value: SSAValue, permutation: Sequence[int])
 
 
 def _cone(value: SSAValue, beside: Operation) -> list[ElementwiseOp]:
-    """The element-wise ops that make a value of its own shape and are read by nobody else, definitions first; none if they are many."""
-    found: list[ElementwiseOp] = []
+    """Collects the element-wise ops that produce a value, definitions first, whose results have its shape and no
+    other use.
+
+    Returns [] if there are too many.
+    """
+    cone: list[ElementwiseOp] = []
 
     def visit(v: SSAValue) -> None:
         op = made_by(v, ElementwiseOp, beside)
-        if op is None or not read_once(v) or calls.shape(v) != calls.shape(value) or len(found) > LARGEST_CONE:
+        if op is None or not read_once(v) or calls.shape(v) != calls.shape(value) or len(cone) > LARGEST_CONE:
             return
         for operand in op.operands:
             visit(operand)
-        found.append(op)
+        cone.append(op)
 
     visit(value)
-    return found if len(found) <= LARGEST_CONE else []
+    return cone if len(cone) <= LARGEST_CONE else []
