@@ -50,7 +50,7 @@ class TensorAttr(ParametrizedAttribute):
 
 
 def tensor_attribute(array: NDArray[Any]) -> Attribute:
-    """The property for a tensor attribute of a node."""
+    """Makes the property of a node's tensor attribute."""
     if array.dtype == object:
         return TensorAttr(ArrayAttr([StringAttr(_decoded(v)) for v in array.reshape(-1)]), TensorType(string, list(array.shape)))
     value = array_attribute(array)
@@ -60,7 +60,7 @@ def tensor_attribute(array: NDArray[Any]) -> Attribute:
 
 
 def numbers(value: Attribute) -> list[Any]:
-    """The elements of an `array<..>` property."""
+    """Returns the elements of an `array<..>` property."""
     return list(cast("DenseArrayBase[Any]", value).get_values())
 
 
@@ -69,7 +69,7 @@ def floats(values: Sequence[float]) -> Attribute:
 
 
 def read_attribute(proto: AttributeProto) -> Attribute:
-    """The property of a node's attribute that is not a graph. Raises PopulusError for sparse tensors and lists of tensors."""
+    """Converts a node's attribute, other than a graph, to a property. Raises PopulusError for sparse tensors and lists of tensors."""
     from onnx import AttributeProto as A
     from onnx import numpy_helper
 
@@ -109,7 +109,7 @@ def _decoded(value: Any) -> str:
 
 
 def _tensor_array(value: TensorAttr) -> NDArray[Any]:
-    """The elements of a tensor attribute that is not dense; strings are objects."""
+    """Returns the elements of a tensor attribute that is not dense; strings are objects."""
     if not isinstance(value.value, ArrayAttr):
         return attribute_array(value.value, value.type)
     import numpy as np
@@ -157,7 +157,7 @@ def write_attribute(node: NodeProto, name: str, value: Attribute) -> None:
 
 
 def plain(value: Attribute) -> Any:
-    """A property as a Python value: int, float, str, list of them, or array; a type stays what it is."""
+    """Converts a property to a Python value: int, float, str, list of them, or array; a type stays an attribute."""
     match value:
         case IntegerAttr():
             return value.value.data

@@ -36,7 +36,7 @@ INFERENCE_ELEMENTS = 1024  # a constant of more elements is no shape, and is not
 
 
 def to_node(op: OnnxOp) -> NodeProto:
-    """The NodeProto of an op without subgraphs; input i is called `i0`, `i1`, .., output i `o0`, `o1`, .."""
+    """Makes the NodeProto of an op without subgraphs; input i is named `i0`, `i1`, .., output i `o0`, `o1`, .."""
     from onnx import NodeProto
 
     node = NodeProto(op_type=op.OP_TYPE, domain=op.DOMAIN)
@@ -53,9 +53,9 @@ def input_protos(op: OnnxOp) -> dict[str, TypeProto]:
 
 
 def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[Attribute]:
-    """The types of an op's results as ONNX infers them, `unknown` where it does not. `known`: the values of operands, if any.
+    """Infers the types of an op's results with ONNX; `unknown` where ONNX infers none. `known`: known values of operands.
 
-    Raises PopulusError with ONNX's reason and the types of the operands if they do not fit.
+    Raises PopulusError with ONNX's reason and the operands' types if they do not fit.
     """
     from onnx import checker, helper, numpy_helper, shape_inference
 
@@ -78,7 +78,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
 
 
 def _like_operands(op: OnnxOp) -> list[Attribute] | None:
-    """The types of the results where ONNX has no inference of its own; None where it has."""
+    """Returns the result types of ops that ONNX has no inference for; None for other ops."""
     if op.DOMAIN:
         return None
     if (op.OP_TYPE, op.VERSION) in LIKE_FIRST:
@@ -91,7 +91,7 @@ def _like_operands(op: OnnxOp) -> list[Attribute] | None:
 
 
 def function_body(op: OnnxOp) -> FunctionProto | None:
-    """The function that ONNX states an op to be, in terms of other ops; None if it states none.
+    """Returns ONNX's definition of an op as a function of other ops; None if there is none.
 
     Its inputs and outputs have the schema's names.
     """
@@ -114,20 +114,20 @@ def function_body(op: OnnxOp) -> FunctionProto | None:
 
 
 def has_function(op: OnnxOp) -> bool:
-    """Whether ONNX states the op as a function of others, for some inputs at least."""
+    """Tells whether ONNX defines the op as a function of others, at least for some inputs."""
     schema: Any = op.schema()
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def newest_opset() -> int:
-    """The newest version of ONNX's own domain that the installed package knows."""
+    """Returns the newest version of ONNX's own domain that the installed package has."""
     from onnx import defs
 
     return defs.onnx_opset_version()
 
 
 def function_attributes(op: OnnxOp) -> dict[str, AttributeProto]:
-    """The attributes of an op and its defaults, as its function body refers to them."""
+    """Returns the attributes of an op and its defaults, as its function body refers to them."""
     from onnx import NodeProto
 
     node = NodeProto()

@@ -100,9 +100,9 @@ class OnnxOp(IRDLOperation, ABC):
         properties: Mapping[str, Attribute] = {},
         regions: Mapping[str, Region] = {},
     ) -> Self:
-        """An op from its inputs and the types of its outputs; None for those that are left out.
+        """Makes an op from its inputs and the types of its outputs; None stands for an omitted one.
 
-        Raises PopulusError for a wrong number of them.
+        Raises PopulusError if their number is wrong.
         """
         values, operand_sizes = _segments(cls, "input", cls.INPUTS, inputs)
         types, result_sizes = _segments(cls, "output", cls.OUTPUTS, outputs)
@@ -123,17 +123,17 @@ class OnnxOp(IRDLOperation, ABC):
         return _positions(self.OUTPUTS, list(self.results), self.properties.get(SEGMENTS[1]))
 
     def input(self, i: int) -> SSAValue | None:
-        """Input i, or None if it is left out."""
+        """Returns input i, or None if it is omitted."""
         inputs = self.inputs
         return inputs[i] if i < len(inputs) else None
 
     def output(self, i: int) -> OpResult | None:
-        """Output i, or None if it is left out."""
+        """Returns output i, or None if it is omitted."""
         outputs = self.outputs
         return outputs[i] if i < len(outputs) else None
 
     def property(self, name: str) -> Any:
-        """A property (or its default) as a Python value; None if it is absent."""
+        """Returns a property or its default as a Python value; None if it is absent."""
         value = self.properties.get(name, self.DEFAULTS.get(name))
         return None if value is None else plain(value)
 
@@ -148,7 +148,7 @@ class OnnxOp(IRDLOperation, ABC):
 
     @classmethod
     def title(cls) -> str:
-        """`Conv-11`, or `ai.onnx.ml.Scaler-1`: how ONNX's documentation names a version of an op."""
+        """Names a version of an op as ONNX's documentation does: `Conv-11`, or `ai.onnx.ml.Scaler-1`."""
         return f"{cls.DOMAIN}.{cls.OP_TYPE}-{cls.VERSION}".removeprefix(".")
 
     def verify_(self) -> None:
@@ -223,7 +223,7 @@ def _i32s(values: Sequence[int]) -> DenseArrayBase[Any]:
 
 
 def _segments(cls: type[OnnxOp], what: str, parameters: Sequence[Parameter], given: Sequence[T | None]) -> tuple[list[T], list[int]]:
-    """What is present, and how many for each parameter. Raises PopulusError for too many or too few."""
+    """Returns the present values and their number per parameter. Raises PopulusError for too many or too few."""
     flat: list[T] = []
     sizes: list[int] = []
     rest = list(given)
@@ -264,14 +264,14 @@ def _positions(parameters: Sequence[Parameter], flat: list[T], sizes: Attribute 
 
 
 def op_name(domain: str, op_type: str, version: int) -> str:
-    """`onnx.Conv_11`, `onnx.ai_onnx_ml_Scaler_1`."""
+    """Makes the name of an op: `onnx.Conv_11`, `onnx.ai_onnx_ml_Scaler_1`."""
     prefix = f"{domain.replace('.', '_')}_" if domain else ""
     return f"onnx.{prefix}{op_type}_{version}"
 
 
 @once
 def op_class(domain: str, op_type: str, opset: int) -> type[OnnxOp]:
-    """The op class of `op_type` as opset `opset` of `domain` means it.
+    """Returns the op class that opset `opset` of `domain` defines for `op_type`.
 
     Raises PopulusError if there is none, or if it was withdrawn by then.
     """
@@ -350,7 +350,7 @@ def _make(domain: str, op_type: str, version: int) -> type[OnnxOp]:
 
 
 def field_name(name: str, taken: Iterable[str]) -> str:
-    """The Python attribute of a parameter or property: its own name, with `_` behind where that is taken."""
+    """Names the Python attribute of a parameter or property: its own name, with `_` appended if that is taken."""
     result = re.sub(r"\W", "_", name)
     while result in taken or hasattr(OnnxOp, result):
         result += "_"
@@ -377,7 +377,7 @@ def _constraint(type: str) -> AttrConstraint[Attribute]:
 
 
 def all_classes() -> list[type[OnnxOp]]:
-    """Every op of every version, each domain's newest last. About 0.1 s the first time."""
+    """Lists every version of every op, each domain's newest last. The first call takes about 0.1 s."""
     import onnx.defs
 
     schemas = [s for s in onnx.defs.get_all_schemas_with_history() if not s.deprecated]
@@ -385,5 +385,5 @@ def all_classes() -> list[type[OnnxOp]]:
 
 
 def is_onnx(op: Operation) -> bool:
-    """Whether an op belongs to this level."""
+    """Tells whether an op belongs to this level."""
     return op.name.startswith("onnx.")

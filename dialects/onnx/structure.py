@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """What a subgraph gives to its If, Loop or Scan."""
+    """The terminator of a subgraph: passes its outputs to the If, Loop or Scan."""
 
     name = "onnx.yield"
     values = var_operand_def()
@@ -50,12 +50,12 @@ class StringsOp(IRDLOperation):
 
     @staticmethod
     def of(array: NDArray[Any]) -> StringsOp:
-        """From an array of strings."""
+        """Makes the constant of an array of strings."""
         values = ArrayAttr([StringAttr(str(v)) for v in array.reshape(-1)])
         return StringsOp.create(properties={"value": values}, result_types=[TensorType(string, list(array.shape))])
 
     def array(self) -> NDArray[Any]:
-        """The strings as objects."""
+        """Returns the strings as an array of objects."""
         import numpy as np
 
         found = np.empty(len(self.value), object)
@@ -70,7 +70,7 @@ class CustomOp(IRDLOperation):
         %y = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}}
                : (tensor<2xf32>) -> !onnx.unknown
 
-    What it means is told by a popart op class that states `ONNX = ("my.domain", "Twice", 1)`.
+    A popart op class with `ONNX = ("my.domain", "Twice", 1)` defines its meaning.
     """
 
     name = "onnx.custom"

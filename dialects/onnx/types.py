@@ -116,23 +116,23 @@ _NAME = {element: name for name, _, element in _ELEMENTS}
 
 
 def as_tensor(type: Attribute) -> TensorType[Attribute] | None:
-    """A ranked tensor type as one; None for any other."""
+    """Narrows a type to a ranked tensor type; None for any other."""
     return cast("TensorType[Attribute]", type) if isinstance(type, TensorType) else None
 
 
 def element_numbered(number: int) -> Attribute | None:
-    """The element type of a TensorProto.DataType; None for an unknown number."""
+    """Returns the element type of a TensorProto.DataType; None for an unknown number."""
     return _BY_NUMBER.get(number)
 
 
 def number_of(element: Attribute) -> int:
-    """The TensorProto.DataType of an element type."""
+    """Returns the TensorProto.DataType of an element type."""
     assert element in _NUMBER, element
     return _NUMBER[element]
 
 
 def spelled(type: Attribute) -> str:
-    """A type as ONNX's schemas spell it, without its shape: `tensor(float)`, `seq(tensor(int64))`."""
+    """Names a type as ONNX's schemas do, without its shape: `tensor(float)`, `seq(tensor(int64))`."""
     match type:
         case TensorType() | UnrankedTensorType():
             return f"tensor({_NAME.get(type.element_type, str(type.element_type))})"
@@ -145,19 +145,19 @@ def spelled(type: Attribute) -> str:
 
 
 def dimension_name(dimension: TensorShapeProto.Dimension) -> str:
-    """The name of an open dimension; "" where it has none, as "?" is what some exporters write for any."""
+    """Returns the name of an open dimension; "" if it has none. Some exporters write "?" for any dimension, which is no name."""
     return "" if dimension.dim_param == "?" else dimension.dim_param
 
 
 def is_open(dimension: TensorShapeProto.Dimension) -> bool:
-    """Whether a dimension has no size; exporters state -1 for that, too."""
+    """Tells whether a dimension has no size; exporters also write -1 for that."""
     return not dimension.HasField("dim_value") or dimension.dim_value < 0
 
 
 def from_proto(type: TypeProto, dimension: Callable[[str], int] = lambda name: -1) -> Attribute:
-    """The attribute of a TypeProto; `unknown` where the file says nothing, or of a map.
+    """Converts a TypeProto to an attribute; `unknown` if the file states no type, or for a map.
 
-    `dimension` gives the size of a symbolic dimension by its name, -1 while that is open.
+    `dimension` maps the name of a symbolic dimension to its size, -1 while that is open.
     """
     match type.WhichOneof("value"):
         case "tensor_type":
@@ -180,7 +180,7 @@ def from_proto(type: TypeProto, dimension: Callable[[str], int] = lambda name: -
 
 
 def to_proto(type: Attribute) -> TypeProto:
-    """The TypeProto of an attribute; an empty one for `unknown`."""
+    """Converts an attribute to a TypeProto; an empty one for `unknown`."""
     from onnx import TypeProto
 
     proto = TypeProto()
@@ -205,7 +205,7 @@ def to_proto(type: Attribute) -> TypeProto:
 
 
 def is_static(type: Attribute) -> bool:
-    """Whether everything of a type is known, through sequences and optionals."""
+    """Tells whether a type is fully known, including the elements of sequences and optionals."""
     match type:
         case TensorType():
             return all(n >= 0 for n in type.get_shape())
