@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Hashable
 from functools import update_wrapper
+from importlib import import_module
 from typing import Generic, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
@@ -43,8 +46,22 @@ def _free() -> None:
             guard.lock = threading.RLock()
 
 
+def _wait_for_imports() -> None:
+    """Waits, before a fork, until no other thread imports a module of this package.
+
+    Python locks a module while a thread imports it. A child has no such thread, so it would wait for that lock for ever.
+    """
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name.startswith(f"{_PACKAGE}.") and getattr(spec, "_initializing", False):
+            with contextlib.suppress(Exception):  # the importing thread reports a failure
+                import_module(name)  # returns once the other thread has finished
+
+
+_PACKAGE = __name__.partition(".")[0]
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free)
+    os.register_at_fork(before=_wait_for_imports, after_in_child=_free)
 
 
 class Once(Generic[*Ts, R]):

@@ -498,3 +498,29 @@ for engine in ("numpy", "native"):
     print(same(session.run(inputs), expected))
 """)
     assert outcome.split() == ["interrupted", "True"] * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_that_is_forked_while_a_thread_imports_a_module_of_ours_imports_it_too(tmp_path):
+    (tmp_path / "slow.py").write_text("import builtins, time\nbuiltins.importing.set()\ntime.sleep(0.5)\nvalue = 7\n")
+    outcome = in_a_process(f"""
+import builtins, importlib, os, threading, warnings
+import populus
+import populus.dialects.support.guard
+warnings.simplefilter("ignore")
+builtins.importing = threading.Event()
+populus.__path__.append({str(tmp_path)!r})
+other = threading.Thread(target=importlib.import_module, args=("populus.slow",))
+other.start()
+builtins.importing.wait(60)
+if (child := os.fork()) == 0:
+    signal.alarm(20)  # ends a child that waits for a lock whose owner it does not have
+    right = False
+    try:
+        right = importlib.import_module("populus.slow").value == 7
+    finally:
+        os._exit(0 if right else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+other.join()
+""")
+    assert outcome.split() == ["0"]
