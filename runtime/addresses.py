@@ -1,4 +1,4 @@
-"""Whether the memory of a program's variables is theirs for as long as they need it."""
+"""The check of addresses against live ranges: variables that are live at the same time share no bytes of a tile."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from populus.runtime.memory import Tenant, tenants
 
 
 def check_addresses(graph: GraphOp) -> None:
-    """Raises PopulusError for two variables of which one lies over the other, on some tile, while both are needed.
+    """Raises PopulusError if two variables overlap on a tile at a step at which both are live.
 
-    Variables without an address are looked at by nobody: they share nothing.
+    Variables without an address are not checked.
     """
     if all(op.address is None for op in graph.walk() if isinstance(op, StorageOp)):
         return
-    found = [t for t in tenants(graph)[0] if isinstance(t.op, StorageOp) and t.op.address is not None]
-    placed = sorted(((_address(t), t) for t in found), key=lambda p: p[0])
-    open: list[tuple[int, Tenant]] = []
+    addressed = [t for t in tenants(graph)[0] if isinstance(t.op, StorageOp) and t.op.address is not None]
+    placed = sorted(((_address(t), t) for t in addressed), key=lambda p: p[0])
+    reaching: list[tuple[int, Tenant]] = []  # (end, tenant) of those that extend past the current address
     for at, tenant in placed:
-        open = [(end, other) for end, other in open if end > at]
-        for _, other in open:
+        reaching = [(end, other) for end, other in reaching if end > at]
+        for _, other in reaching:
             if (step := _both_needed(tenant, other)) is not None and _share_bytes(tenant, other, graph.machine.tiles):
                 raise PopulusError(
                     f"'{tenant.label}' and '{other.label}' have bytes of a tile in common at step {step}, when both are needed; "
                     f"allocate the program again (poplar-allocate)"
                 )
-        open.append((at + tenant.largest, tenant))
+        reaching.append((at + tenant.largest, tenant))
 
 
 def _address(t: Tenant) -> int:
@@ -37,7 +37,7 @@ def _address(t: Tenant) -> int:
 
 
 def _both_needed(a: Tenant, b: Tenant) -> int | None:
-    """The first step at which both are."""
+    """Gives the first step at which both are live, or None."""
     meet = [max(p, r) for (p, q), (r, s) in itertools.product(a.spans, b.spans) if max(p, r) <= min(q, s)]
     return min(meet, default=None)
 

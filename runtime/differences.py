@@ -1,4 +1,4 @@
-"""How far two arrays are from each other: what `--expect` and `--check-levels` go by."""
+"""The distance of two arrays, which `--expect` and `--check-levels` compare with a tolerance."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RTOL = 1e-3  # of an array's largest element
-TINY = 1e-7  # what is smaller has no size of its own
+RTOL = 1e-3  # relative to an array's largest element
+TINY = 1e-7  # the smallest size that differences are relative to
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far two arrays of one shape are from each other: the largest difference, and where it is.
+    """The largest difference of two arrays of one shape, and its index.
 
-    `absolute`: infinite where one element is NaN or infinite and the other is not the same. `size`: the largest finite element that was
-    expected. `relative`: of that, so that rounding of large elements is no mistake in small ones; of integers, which do not round, 0
-    or infinite.
+    `absolute`: infinite if one element is NaN or infinite and the other differs. `size`: the largest finite expected
+    magnitude. `relative`: absolute / size, so that the rounding of large elements does not count as an error of small
+    ones. For integers, which do not round, it is 0 or infinite.
     """
 
     absolute: float
@@ -27,17 +27,17 @@ class Difference:
     index: tuple[int, ...]
 
 
-def largest_difference(found: NDArray[Any], expected: NDArray[Any]) -> Difference:
-    """The Difference of two arrays of one shape; strings and objects differ by 1 or not at all. NaN is near NaN."""
+def largest_difference(actual: NDArray[Any], expected: NDArray[Any]) -> Difference:
+    """Computes the Difference of two arrays of one shape. Strings and objects differ by 1 or 0; NaN equals NaN."""
     import numpy as np
 
-    kinds = found.dtype.kind + expected.dtype.kind
+    kinds = actual.dtype.kind + expected.dtype.kind
     exact = all(kind in "iubO" for kind in kinds)
-    wide = np.dtype(object) if exact and max(found.dtype.itemsize, expected.dtype.itemsize) == 8 else np.dtype(np.float64)
-    # Flat, since NumPy makes Python numbers of what it computes from an object array without dimensions.
-    a, b = found.reshape(-1).astype(wide), expected.reshape(-1).astype(wide)
+    wide = np.dtype(object) if exact and max(actual.dtype.itemsize, expected.dtype.itemsize) == 8 else np.dtype(np.float64)
+    # Flat, because NumPy returns Python numbers from operations on object arrays without dimensions.
+    a, b = actual.reshape(-1).astype(wide), expected.reshape(-1).astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
-        same = ((a == b) | ((a != a) & (b != b))).astype(np.bool_)  # what differs from itself is NaN
+        same = ((a == b) | ((a != a) & (b != b))).astype(np.bool_)  # only NaN differs from itself
         far = same.astype(np.float64) - 1 if "O" in kinds else np.where(same, 0, a - b).astype(np.float64)
     far = np.where(np.isfinite(far), np.abs(far), np.inf)
     if not far.size:
@@ -48,4 +48,4 @@ def largest_difference(found: NDArray[Any], expected: NDArray[Any]) -> Differenc
         size = float(numbers[np.isfinite(numbers)].max(initial=0))
     absolute = float(far[at])
     relative = (float("inf") if absolute else 0.0) if exact else absolute / max(size, TINY)
-    return Difference(absolute, size, relative, tuple(int(i) for i in np.unravel_index(at, found.shape)))
+    return Difference(absolute, size, relative, tuple(int(i) for i in np.unravel_index(at, actual.shape)))

@@ -58,7 +58,9 @@ def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]
 
 
 def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
-    """(sizes, byte strides of each array), of arrays of one shape, neighbouring dimensions merged where all of them allow it."""
+    """(sizes, byte strides of each array), of arrays of one shape, neighbouring dimensions merged where all of them
+    allow it.
+    """
     shape: list[int] = []
     strides: list[list[int]] = [[] for _ in arrays]
     for d in reversed(range(arrays[0].ndim)):
@@ -170,7 +172,8 @@ def _bound(step: Step, args: list[Array], out: Array) -> Bound:
 def _allocate(tape: Tape, scratch_result: bool) -> tuple[list[DType], list[int | None]]:
     """Scratch buffers (their element types), and for each step the one that it writes; None: the output itself.
 
-    With `scratch_result`, the output holds an operand too: only a last step that reads before it writes goes there directly.
+    With `scratch_result`, the output holds an operand too: only a last step that reads before it writes goes there
+    directly.
     """
     first_step = len(tape.operands) + len(tape.literals)
     last_read = {i: n for n, step in enumerate(tape.steps) for i in step.args}

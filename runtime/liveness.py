@@ -1,4 +1,4 @@
-"""When the memory of each variable holds something that is still needed: from which steps of the program to which."""
+"""Live ranges: the steps of the program between which each variable holds a value that is still needed."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ Span: TypeAlias = tuple[int, int]  # first and last step
 
 @dataclass
 class Liveness:
-    """The steps of a program in order, calls expanded and loops once; and for each variable the spans of steps in which it is needed.
+    """The steps of a program in order, with calls expanded and loops once, and each variable's live ranges as spans.
 
-    A call that has arguments is a step before its function's, which brings them in, and one behind them, which brings results
-    back. A function's own variable has a span for each call, unless it keeps something from one to the next.
-    A variable is held through a loop that reads it before it writes it, or that may leave it as it was for a reader behind
-    the loop. What the program reads before writing, and constants, are held from the first step to the last. A variable
-    that no step touches has no entry.
+    - A call with arguments is a step before its function's steps, which copies arguments in, and one after them, which
+      copies results back.
+    - A variable of a function has a span for each call, unless it carries a value from one call to the next.
+    - A variable is live throughout a loop that reads it before writing it. So is one that the loop may leave unwritten
+      for a reader after the loop.
+    - Constants, and variables that the program reads before writing, are live from the first step to the last.
+    - A variable that no step accesses has no entry.
     """
 
     steps: list[Operation] = field(default_factory=list[Operation])
@@ -52,10 +54,11 @@ class Liveness:
 
 
 def liveness(graph: GraphOp, shared: bool = False) -> Liveness:
-    """`shared`: functions use arguments where they are, as engines do; parameters have no entry then, and arguments are
-    held while the function runs. Otherwise parameters are memory of the function's own.
+    """Computes the live ranges of all variables of a graph.
 
-    Raises VerifyException for a call of a function that the graph does not have.
+    `shared`: functions access arguments in place, as engines do. Then parameters have no entry, and arguments are
+    live while the function runs. Otherwise parameters have memory of their own. Raises VerifyException for a call of
+    a function that the graph does not have.
     """
     walk = LivenessWalk(shared, {})
     whole = walk.block(graph.body.block)
@@ -69,7 +72,11 @@ def liveness(graph: GraphOp, shared: bool = False) -> Liveness:
 
 @dataclass
 class _Flow:
-    """What a part of the program does to variables: reads before it has written them; writes entirely, whichever way it goes."""
+    """The dataflow of a part of the program.
+
+    `needs`: variables that it reads before it has written them. `written`: those that it writes entirely on every path.
+    `pieces`: disjoint views written so far, by variable. `touched`: all variables that it accesses.
+    """
 
     needs: set[StorageOp] = field(default_factory=set[StorageOp])
     written: set[StorageOp] = field(default_factory=set[StorageOp])
@@ -77,12 +84,13 @@ class _Flow:
     touched: dict[StorageOp, None] = field(default_factory=dict[StorageOp, None])
 
     def read(self, variable: StorageOp) -> None:
+        """Records a read."""
         self.touched[variable] = None
         if variable not in self.written:
             self.needs.add(variable)
 
     def write(self, variable: StorageOp, view: View, whole: bool) -> None:
-        """`whole`: every element of the view is written. Pieces that share nothing add up to the variable."""
+        """Records a write. `whole`: every element of the view is written. Disjoint pieces add up to the variable."""
         self.touched[variable] = None
         if not whole or variable in self.written:
             return
@@ -93,7 +101,7 @@ class _Flow:
             self.written.add(variable)
 
     def then(self, other: _Flow, surely: bool = True) -> None:
-        """What follows; `surely`: it runs at least once."""
+        """Appends the flow of the part that follows. `surely`: that part runs at least once."""
         self.needs |= other.needs - self.written
         self.touched |= other.touched
         if surely:
@@ -103,7 +111,7 @@ class _Flow:
                     self.write(variable, view, True)
 
     def without(self, left_out: Mapping[StorageOp, object]) -> _Flow:
-        """The same of other variables."""
+        """Gives the same flow without these variables."""
         return _Flow(
             {v for v in self.needs if v not in left_out},
             {v for v in self.written if v not in left_out},
@@ -114,9 +122,9 @@ class _Flow:
 
 @dataclass
 class _Function:
-    """A function's steps, walked once for all calls: numbers of steps count from its first.
+    """The steps of a function, walked once for all calls; they are numbered from its first step.
 
-    `own`: what no other op than the function's touches. `flow`: of what outlives a call.
+    `own`: variables that only the function's ops access. `flow`: the dataflow of variables that outlive a call.
     """
 
     walk: LivenessWalk
@@ -125,6 +133,8 @@ class _Function:
 
 
 class LivenessWalk:
+    """The walk over a graph or function. `loops`: (first step, last step, flow) of each loop, inner loops first."""
+
     def __init__(self, shared: bool, functions: dict[FuncOp, _Function]):
         self.shared, self.functions = shared, functions
         self.steps: list[Operation] = []
@@ -132,14 +142,14 @@ class LivenessWalk:
         self.loops: list[tuple[int, int, _Flow]] = []
 
     def hold(self, own: Mapping[StorageOp, object] | None) -> None:
-        """Holds variables (all, or those of `own`) through the loops that need them to."""
-        for first, last, flow in self.loops:  # inner ones stand before outer ones
+        """Extends the spans of variables (all, or those of `own`) over the loops that carry their values."""
+        for first, last, flow in self.loops:
             for variable in flow.touched:
                 if own is not None and variable not in own:
                     continue
                 begin, end = self.spans[variable][0][0], self.spans[variable][-1][1]
-                read_behind = end > last or (own is not None and isinstance(variable, ParamOp) and variable.written)
-                if variable in flow.needs or (read_behind and variable not in flow.written):
+                read_after = end > last or (own is not None and isinstance(variable, ParamOp) and variable.written)
+                if variable in flow.needs or (read_after and variable not in flow.written):
                     self.spans[variable] = [(min(begin, first), max(end, last))]
 
     def block(self, block: Block) -> _Flow:
@@ -180,14 +190,14 @@ class LivenessWalk:
                 self.step(op, flow, [op.control], [])
                 self.branches(flow, [region.block for region in op.programs])
             case _:
-                pass  # variables, views and functions are no steps
+                pass  # variables, views and functions are not steps
 
     def step(self, op: Operation, flow: _Flow, reads: Iterable[SSAValue], writes: Iterable[tuple[SSAValue, bool]]) -> None:
         self.steps.append(op)
         self.touches(flow, reads, writes)
 
     def touches(self, flow: _Flow, reads: Iterable[SSAValue], writes: Iterable[tuple[SSAValue, bool]]) -> None:
-        """What the latest step reads, then writes."""
+        """Records the reads of the latest step, then its writes as (view, is the view written entirely)."""
         now = len(self.steps) - 1
         for value in reads:
             flow.read(self.touch(storage_of(value), now))
@@ -213,26 +223,25 @@ class LivenessWalk:
                 continue
             moved = [(first + at, last + at) for first, last in spans]
             known = self.spans.setdefault(variable, [])
-            if variable in function.own and variable not in function.flow.needs:
-                known += moved
-            else:
-                known[:] = [(min(first for first, _ in [*known, *moved]), max(last for _, last in [*known, *moved]))]
+            known += moved
+            if variable not in function.own or variable in function.flow.needs:
+                known[:] = [(min(first for first, _ in known), max(last for _, last in known))]
         self.loops += [(first + at, last + at, inner.without(function.own)) for first, last, inner in function.walk.loops]
         flow.then(function.flow)
         if bindings:
             self.step(op, flow, [], [(v, True) for p, v in bindings if p.written])
-        behind = len(self.steps) - 1
+        after = len(self.steps) - 1
         for parameter, value in bindings:
             if self.shared:
                 self.touch(storage_of(value), before)
-                self.touch(storage_of(value), behind)
+                self.touch(storage_of(value), after)
                 continue
             ((first, last),) = function.walk.spans.get(parameter, [(0, 0)])
-            begin, end = before if parameter.read else at + first, behind if parameter.written else at + last
+            begin, end = before if parameter.read else at + first, after if parameter.written else at + last
             self.spans.setdefault(parameter, []).append((begin, max(begin, end)))
 
     def function(self, op: FuncOp) -> _Function:
-        """Raises VerifyException as `CallOp.target` does."""
+        """Walks a function once. Raises VerifyException as `CallOp.target` does."""
         if op not in self.functions:
             walk = LivenessWalk(self.shared, self.functions)
             flow = walk.block(op.body.block)
@@ -245,7 +254,7 @@ class LivenessWalk:
         return self.functions[op]
 
     def loop(self, op: RepeatOp | WhileOp) -> _Flow:
-        """The flow of a loop. Of a while, only what runs before the predicate surely runs."""
+        """Gives the flow of a loop. Only the part of a while before its predicate is sure to run."""
         first = len(self.steps)
         if isinstance(op, RepeatOp):
             flow = self.block(op.body.block)
@@ -268,7 +277,10 @@ class LivenessWalk:
 
 
 def writes_all(family: FamilyOp, field: Field, value: SSAValue) -> bool:
-    """Whether a family writes every element of the view of an output. (Its accesses never meet, so sizes tell.)"""
+    """Tells if a family writes every element of an output's view.
+
+    Vertices never write the same element, so it is enough to compare the number of indices written in each dimension.
+    """
     space = family.space
     for access, n in zip(field.access, view_of(value).shape, strict=True):
         if access.whole:

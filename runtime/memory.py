@@ -1,7 +1,7 @@
-"""Bytes of tile memory: what lives where, when, and how full the fullest tile gets.
+"""Tile memory: the tenants of each tile with their live ranges, and the fullest tile's bytes at each step.
 
-Counted are variables, constants and what a compute set brings from other tiles. Not counted: vertex and exchange code, vertex
-state, stacks; the target's `reserved_bytes` stand for them.
+Variables, constants and the elements that a compute set fetches from other tiles are counted. Vertex code, exchange
+code, vertex state and stacks are not; the target's `reserved_bytes` stand for them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from populus.runtime.liveness import Span, liveness
 Bytes: TypeAlias = NDArray[np.int64]
 
 PEAK = "peak_tile_bytes"  # on an allocated graph: the bytes of a tile up to the highest address
-ALIGNMENT = 8  # of addresses and sizes: one data path
+ALIGNMENT = 8  # bytes, of addresses and sizes: the width of the data path
 
 
 @dataclass(frozen=True, eq=False)
 class Tenant:
-    """What takes memory of some tiles from one step to another, once or several times.
+    """An occupant of tile memory with its live ranges.
 
-    `bytes`: of tile `start` and those that follow it, round the end. `op`: the variable or constant; for temporaries, the
-    execute that needs them.
+    `bytes`: for tile `start` and the following tiles, cyclically. `op`: the variable or constant; for temporaries,
+    the execute that needs them. `spans`: the live ranges, as (first, last) steps in order.
     """
 
     label: str
@@ -45,32 +45,35 @@ class Tenant:
 
     @property
     def first(self) -> int:
+        """The first step at which it is live."""
         return self.spans[0][0]
 
     @property
     def last(self) -> int:
+        """The last step at which it is live."""
         return self.spans[-1][1]
 
     def at(self, step: int) -> bool:
-        """Whether it takes memory at a step."""
+        """Tells if it is live at a step."""
         return any(first <= step <= last for first, last in self.spans)
 
     @property
     def is_constant(self) -> bool:
+        """True for a constant."""
         return isinstance(self.op, ConstOp)
 
     @property
     def largest(self) -> int:
-        """Bytes on the tile where it has most."""
+        """The largest number of bytes that it takes on one tile."""
         return int(self.bytes.max(initial=0))
 
     def on(self, tile: int, tiles: int) -> int:
-        """Bytes on one tile."""
+        """Gives the bytes that it takes on one of `tiles` tiles."""
         i = (tile - self.start) % tiles
         return int(self.bytes[i]) if i < len(self.bytes) else 0
 
     def add_to(self, total: Bytes, sign: int = 1) -> None:
-        """Adds its bytes to those of each tile."""
+        """Adds its bytes, times `sign`, to the bytes of each tile: [tiles]."""
         begin, n = self.start % len(total), len(self.bytes)
         head = min(n, len(total) - begin)
         total[begin : begin + head] += sign * self.bytes[:head]
@@ -79,9 +82,9 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Usage:
-    """How full tiles get: the fullest tile at the fullest step.
+    """The peak memory use: the fullest tile at the fullest step.
 
-    `peak_bytes`: what is alive at once there, which no allocation can be below.
+    `peak_bytes`: bytes live at once on that tile, a lower bound for any allocation. `label`: the step's name.
     """
 
     peak_bytes: int
@@ -89,35 +92,37 @@ class Usage:
     step: int
     label: str
     largest: tuple[tuple[str, int], ...]
-    """(label, bytes) of what lies on that tile then, largest first."""
+    """(label, bytes) of each tenant on that tile at that step, largest first."""
     bytes_by_step: tuple[int, ...]
-    """Of the fullest tile, at each step of the program (calls expanded, loops once)."""
+    """Bytes on the fullest tile at each step of the program (calls expanded, loops once)."""
 
 
 def layout(op: StorageOp) -> Grid:
-    """The grid of a variable or constant. Raises PopulusError if it has none yet."""
+    """Gives the grid of a variable or constant. Raises PopulusError if it has no layout yet."""
     if op.layout is None:
         raise PopulusError(f"{where(op)}: '{op.label.data}' is on no tile; poplar-map gives every variable a layout")
     return op.layout
 
 
 def bytes_of(op: StorageOp) -> Bytes:
-    """Bytes in each cell of a variable's grid, aligned."""
+    """Gives the bytes in each cell of a variable's grid, rounded up to ALIGNMENT: [cells]."""
     return aligned(owned_elements(layout(op)) * size_in_bytes(op.type.element))
 
 
 def aligned(bytes: Any) -> Any:
-    """Rounded up to ALIGNMENT."""
+    """Rounds bytes up to ALIGNMENT."""
     return -(-bytes // ALIGNMENT) * ALIGNMENT
 
 
 def moved_by(family: FamilyOp, field: Field, value: SSAValue, tiles: int) -> Moved:
-    """What a field of a family moves. Raises PopulusError if its variable has no layout."""
+    """Counts the elements that a field of a family moves between tiles. Raises PopulusError if its variable has no
+    layout.
+    """
     return field_exchange(family.space, field.access, view_of(value), layout(storage_of(value)), tiles)
 
 
 def temporary_bytes(execute: ExecuteOp, tiles: int) -> Bytes:
-    """Bytes on each tile for the elements of others that the vertices of a compute set read or write."""
+    """Gives the bytes on each tile for other tiles' elements that the vertices of a compute set access: [tiles]."""
     total = np.zeros(tiles, np.int64)
     for family in execute.families():
         for field, value in family.connections():
@@ -126,10 +131,13 @@ def temporary_bytes(execute: ExecuteOp, tiles: int) -> Bytes:
 
 
 def tenants(graph: GraphOp) -> tuple[list[Tenant], list[Operation]]:
-    """All that takes memory, and the program's steps in order. Raises PopulusError for a variable without layout."""
+    """Lists the tenants of tile memory, and the program's steps in order. Raises PopulusError for a variable without
+    layout.
+    """
     tiles = graph.machine.tiles
     alive = liveness(graph)
-    found = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, s) for op, s in alive.spans.items() if op.outside is None]
+    on_tiles = ((op, spans) for op, spans in alive.spans.items() if op.outside is None)
+    occupants = [Tenant(op.label.data, op, bytes_of(op), layout(op).start % tiles, spans) for op, spans in on_tiles]
     executes: dict[ExecuteOp, list[Span]] = {}
     for i, step in enumerate(alive.steps):
         if isinstance(step, ExecuteOp):
@@ -137,20 +145,20 @@ def tenants(graph: GraphOp) -> tuple[list[Tenant], list[Operation]]:
     for step, spans in executes.items():
         temporary = temporary_bytes(step, tiles)
         if temporary.any():
-            found.append(Tenant(f"{step.label.data} (exchanged)", step, temporary, 0, tuple(spans)))
-    return found, alive.steps
+            occupants.append(Tenant(f"{step.label.data} (exchanged)", step, temporary, 0, tuple(spans)))
+    return occupants, alive.steps
 
 
 def summary(graph: GraphOp) -> Usage:
-    """How full the tiles get. Raises PopulusError for a variable without layout."""
+    """Computes the peak memory use of a graph. Raises PopulusError for a variable without layout."""
     return usage(*tenants(graph), graph.machine)
 
 
-def usage(found: Sequence[Tenant], steps: Sequence[Operation], target: Target) -> Usage:
-    """The same, of tenants: bytes are added up as they come and go. O(tenants x tiles)."""
+def usage(occupants: Sequence[Tenant], steps: Sequence[Operation], target: Target) -> Usage:
+    """Computes the peak memory use of tenants, by a running sum over their live ranges. O(tenants x tiles)."""
     coming: list[list[Tenant]] = [[] for _ in range(len(steps) + 1)]
     going: list[list[Tenant]] = [[] for _ in range(len(steps) + 1)]
-    for tenant in found:
+    for tenant in occupants:
         for first, last in tenant.spans:
             coming[first].append(tenant)
             going[min(last + 1, len(steps))].append(tenant)
@@ -166,12 +174,12 @@ def usage(found: Sequence[Tenant], steps: Sequence[Operation], target: Target) -
         peaks.append(int(now[fullest]))
         if peaks[-1] > peak:
             peak, tile, step = peaks[-1], fullest, i
-    there = [(t.label, t.on(tile, target.tiles)) for t in found if t.at(step)]
+    there = [(t.label, t.on(tile, target.tiles)) for t in occupants if t.at(step)]
     largest = sorted((pair for pair in there if pair[1]), key=lambda pair: -pair[1])
     return Usage(peak, tile, step, label_of(steps[step]) if steps else "", tuple(largest), tuple(peaks))
 
 
 def label_of(step: Operation) -> str:
-    """What a step is called in reports."""
+    """Names a step in reports: its label, stream or function, else the op's name."""
     label = next((step.properties[key] for key in ("label", "stream", "function", "callee") if key in step.properties), None)
     return str(getattr(label, "data", None) or step.name.removeprefix("poplar."))

@@ -1,10 +1,11 @@
-"""The value of every node of an ONNX model by ONNX's own reference: an oracle to compare with, never what a program computes.
+"""The value of every node of an ONNX model by ONNX's own reference: an oracle to compare with, never what a program
+computes.
 
-`onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14, Softmax,
-LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its formula. A Loop without
-a condition is one whose condition is true. It ignores the lengths of a recurrent op's sequences: there each sequence is run by itself;
-and a LogSoftmax is no logarithm of a softmax that underflows.
-What it gets wrong besides (`_WRONG`) counts as what it cannot run.
+`onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14,
+Softmax, LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its
+formula. A Loop without a condition is one whose condition is true. It ignores the lengths of a recurrent op's
+sequences: there each sequence is run by itself; and a LogSoftmax is no logarithm of a softmax that underflows. What
+it gets wrong besides (`_WRONG`) counts as what it cannot run.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ LENGTHS = 4  # which input of a recurrent op says how long each sequence is
 
 
 def _sequences(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
-    """A recurrent op, each sequence by itself and as long as it is: behind its end the result is zero. Source: ONNX LSTM-14."""
+    """A recurrent op, each sequence by itself and as long as it is: behind its end the result is zero. Source: ONNX
+    LSTM-14.
+    """
     from onnx import NodeProto
 
     batch_first = bool(_attribute(node, "layout", 0))
@@ -127,7 +130,9 @@ TRUE = "populus.true"  # no name of a model
 
 
 def _with_conditions(node: NodeProto) -> NodeProto:
-    """The node with a condition for each Loop that has none, its own subgraphs included: the reference takes none for false."""
+    """The node with a condition for each Loop that has none, its own subgraphs included: the reference takes none for
+    false.
+    """
     from onnx import NodeProto
 
     new = NodeProto()

@@ -1,4 +1,4 @@
-"""How a view lies in its variable: which of its dimensions run along which, and which parts of a grid they meet."""
+"""The placement of a view in its variable: the dimensions that its own dimensions index, and the grid parts they reach."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ Counts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Dim:
-    """A dimension of the variable: its split, its place in the grid's order, and the view's dimensions that run along it.
+    """A dimension of the variable: its split, its rank in the grid's order (-1: none), and the view's dimensions along
+    it.
 
-    Index `offset` + sum of step x i over (dimension i of the view, step).
+    `shown`: pairs (view dimension, step). Index i_v of each view dimension v reaches index `offset` + sum of step x
+    i_v.
     """
 
     split: Split
@@ -31,10 +33,11 @@ class Dim:
 
 
 @dataclass(frozen=True)
-class Span:
-    """Dimension `index` of a view that runs along several of the variable, each of which nothing else runs along.
+class SpanningDim:
+    """Dimension `index` of a view, which spans several dimensions of the variable; no other view dimension indexes
+    these.
 
-    `pieces`: (number of the variable's dimension, divisor, n); index i of the view is index (i // divisor) % n there.
+    `pieces`: (variable dimension, divisor, n). Index i of the view is index (i // divisor) % n of that dimension.
     """
 
     index: int
@@ -43,15 +46,17 @@ class Span:
 
 @dataclass(frozen=True)
 class Placement:
-    """How a view lies in its variable, by the variable's dimensions and by those of the view that span several."""
+    """The placement of a view: the variable's dimensions, and the view's dimensions that span several of them."""
 
     dims: tuple[Dim, ...]
-    spans: tuple[Span, ...] = ()
+    spans: tuple[SpanningDim, ...] = ()
 
 
 @lru_cache(2048)
 def placement(view: View, grid: Grid) -> Placement | None:
-    """How a view without negative strides lies in its variable; None where we cannot say."""
+    """Places a view without negative strides in a variable with the layout `grid`; None if its strides fit no
+    dimensions.
+    """
     for base, splits, order in _forms(view.base, grid):
         same = View(base, view.offset, view.shape, view.strides)
         dims = _dimensions(same, splits, order)
@@ -73,22 +78,25 @@ def _dimensions(view: View, splits: Sequence[Split], order: Sequence[int]) -> tu
 
 
 def _refined(view: View) -> tuple[View, list[tuple[int, int]]]:
-    """The view with each dimension that runs over the ends of the variable's cut there; and of each piece, (dimension, divisor)."""
+    """Splits each view dimension that spans several dimensions of the variable.
+
+    Returns the new view, and the (original dimension, divisor) of each of its dimensions.
+    """
     strides = row_major(view.base)
     shape: list[int] = []
     steps: list[int] = []
     pieces: list[tuple[int, int]] = []
     for index, (n, step) in enumerate(zip(view.shape, view.strides)):
-        found: list[tuple[int, int, int]] = []
+        factors: list[tuple[int, int, int]] = []  # (size, step, divisor), innermost first
         divisor = 1
         while n > 1 and step:
             at = next((d for d, s in enumerate(strides) if s <= step and view.base[d] > 1 and step % s == 0), None)
             inner = 0 if at is None else view.base[at] // (step // strides[at])
             if at is None or inner < 2 or n <= inner or n % inner or inner * step != view.base[at] * strides[at]:
                 break
-            found.append((inner, step, divisor))
+            factors.append((inner, step, divisor))
             n, step, divisor = n // inner, step * inner, divisor * inner
-        for size, stride, below in reversed([*found, (n, step, divisor)]):
+        for size, stride, below in reversed([*factors, (n, step, divisor)]):
             shape.append(size)
             steps.append(stride)
             pieces.append((index, below))
@@ -96,13 +104,13 @@ def _refined(view: View) -> tuple[View, list[tuple[int, int]]]:
 
 
 def _with_spans(dims: Sequence[Dim], pieces: Sequence[tuple[int, int]], shape: Sequence[int]) -> Placement | None:
-    """Dimensions whose `shown` are pieces, in terms of the view's own dimensions."""
+    """Expresses `dims`, which refer to pieces of view dimensions, by the view's own dimensions; None if that fails."""
     runs_along: dict[int, list[tuple[int, int, int]]] = {}
     for d, dim in enumerate(dims):
         for piece, _ in dim.shown:
             index, divisor = pieces[piece]
             runs_along.setdefault(index, []).append((d, divisor, shape[piece]))
-    spans = [Span(index, tuple(found)) for index, found in runs_along.items() if len(found) > 1]
+    spans = [SpanningDim(index, tuple(along_it)) for index, along_it in runs_along.items() if len(along_it) > 1]
     spanned = {d for span in spans for d, _, _ in span.pieces}
     if any(len(dims[d].shown) > 1 for d in spanned):
         return None
@@ -114,7 +122,7 @@ def _with_spans(dims: Sequence[Dim], pieces: Sequence[tuple[int, int]], shape: S
 
 
 def _forms(base: tuple[int, ...], grid: Grid) -> list[tuple[tuple[int, ...], tuple[Split, ...], tuple[int, ...]]]:
-    """(shape, splits, order) of a variable: as it is, and with each dimension that is not cut merged into the one before."""
+    """Gives (shape, splits, order) of a variable as it is, and with each unsplit dimension merged into the one before."""
     runs: list[list[int]] = []
     for d in range(len(base)):
         if runs and grid.splits[d].parts == 1:
@@ -132,12 +140,15 @@ def _forms(base: tuple[int, ...], grid: Grid) -> list[tuple[tuple[int, ...], tup
 
 
 def cell_bounds(dim: Dim, dims: Sequence[Dim], rank: Counts) -> tuple[Counts, Counts]:
-    """(first, end) of each tile's cell along a dimension of the variable; empty where it owns nothing."""
+    """Gives (first, end) of each tile's cell along a dimension of the variable; empty if the tile owns no cell.
+
+    `rank`: the cell of each tile in the grid's order, -1 for none.
+    """
     part = part_of(dim, dims, np.maximum(rank, 0))
     bounds = np.asarray(dim.split.bounds())
     return bounds[part], np.where(rank >= 0, bounds[part + 1], bounds[part])
 
 
 def part_of(dim: Dim, dims: Sequence[Dim], rank: Counts) -> Counts:
-    """The part of a dimension that the cell of each rank has."""
+    """Gives the part of a dimension that the cell of each rank has."""
     return rank // math.prod(other.split.parts for other in dims if other.rank > dim.rank) % dim.split.parts

@@ -1,6 +1,6 @@
-"""Random numbers by counter: element i of stream s under a key is the same wherever and whenever it is computed.
+"""A counter-based random number generator: element i of stream s under a key is the same on any tile and in any order.
 
-Philox4x32-10 makes four words of 32 bits from a counter of four and a key of two.
+Philox4x32-10 maps a counter of four 32-bit words and a key of two to four random words.
 Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
@@ -20,13 +20,13 @@ from populus.dialects.support.element_types import dtype_of
 Array = NDArray[Any]
 Words = NDArray[np.uint32]
 
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # of the two halves of the counter
-WEYL = (0x9E3779B9, 0xBB67AE85)  # golden ratio and sqrt(3) - 1, added to the key each round
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # for the two halves of the counter
+WEYL = (0x9E3779B9, 0xBB67AE85)  # golden ratio and sqrt(3) - 1, added to the key in each round
 ROUNDS = 10
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
-    """Four words for each counter (four arrays of one shape)."""
+    """Computes four random words for each counter; counter and result are four arrays of one shape."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
@@ -40,12 +40,14 @@ def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> 
 
 
 def unit(words: Words) -> NDArray[np.float32]:
-    """In [0, 1), from the high 24 bits."""
+    """Converts words to floats in [0, 1), from their high 24 bits."""
     return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 
 def draw(seed: Words, distribution: str, a: float, b: float, stream: int, first: int, count: int) -> NDArray[np.float32]:
-    """Elements first .. first + count of `poprand.random`, before they are converted to its element type.
+    """Draws elements first .. first + count of `poprand.random`, before their conversion to its element type: [count].
+
+    `seed`: [2], the key. `stream`: 64 bits that tell random ops apart.
 
     `uniform`: a + (b - a) u. `normal`: a + b sqrt(-2 log(1 - u)) cos(2 pi v), from two words (Box and Muller).
     `bernoulli`: 1 where u < a.
@@ -58,7 +60,7 @@ def draw(seed: Words, distribution: str, a: float, b: float, stream: int, first:
     f = np.float32
     match distribution:
         case "uniform":
-            # Rounding may reach b, which is outside.
+            # Rounding may reach b, which is outside the interval.
             return (
                 np.where(u * (f(b) - f(a)) + f(a) < f(b), u * (f(b) - f(a)) + f(a), np.nextafter(f(b), f(a)))
                 if b > a

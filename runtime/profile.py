@@ -1,16 +1,16 @@
-"""What a tile program is predicted to cost: cycles, bytes between tiles, memory. The program is not run.
+"""The cost model: predicted cycles, exchanged bytes and memory of a tile program, which is not run.
 
-A compute set takes, one after the other (bulk-synchronous parallel):
+A compute set is a bulk-synchronous superstep. It takes
 
-    T = [sync + exchange in] + sync + compute + [sync + exchange out]        [..] only if it moves something
-    exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, however many want it;
-               tiles of one bus receive the same at twice the rate
-    compute = max over tiles of the sum of its vertices, each with what it takes to start one
+    T = [sync + exchange in] + sync + compute + [sync + exchange out]        [..] only if elements move
+    exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, to all its readers;
+               tiles of one bus receive the same elements at twice the rate
+    compute = max over tiles of the sum of its vertices' cycles, each with the cycles to start one
 
-Exchange phases of neighbouring steps are not merged, for an element that comes home in one may leave in the next. A repeat
-counts its body as often as it runs; a while as often as it may run, or one pass where that is open; of branches, the dearest
-counts. A call copies its arguments into the function's parameters, weights too, and results back, each on its tile where the
-layouts are the same. Transfers to and from the host take no cycles of the tiles; their bytes are in `host_bytes`.
+Exchange phases of neighbouring steps are not merged, because an element received in one may be sent in the next. A
+repeat counts its body times its count. A while counts its bound, or one iteration if it has none. Of branches, the
+most expensive counts. A call copies its arguments, weights too, into the function's parameters, and results back; the
+copy is local to each tile if the layouts are equal. Host transfers take no tile cycles; `host_bytes` has their bytes.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summ
 
 Cycles: TypeAlias = NDArray[np.int64]
 
-START_CYCLES, VERTEX_CYCLES = 20, 8  # to run a tile's vertices, and each of them: the run queue
-COPY_CYCLES = 20  # for each region that a tile copies
+START_CYCLES, VERTEX_CYCLES = 20, 8  # to start a tile's run queue, and each vertex in it
+COPY_CYCLES = 20  # for each region that a tile copies locally
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of the program, once; `count` is how often it runs.
+class ProfiledStep:
+    """The predicted cost of one run of a step, and the number of times that it runs (`count`).
 
-    `op`: the step itself. `place`: the op of the model that it came from. `bytes` are received from other tiles. `bounds`: fields
-    whose bytes are an upper bound. `vertices`: of all its families.
+    `op`: the step itself. `place`: the model's op that it came from. `compute`, `exchange`, `sync`: cycles. `bytes`:
+    received from other tiles. `bounds`: number of fields whose bytes are an upper bound. `vertices`: of all its
+    families.
     """
 
     op: Operation = field(repr=False, compare=False)
@@ -82,31 +83,31 @@ class Step:
 
     @property
     def cycles(self) -> int:
-        """Of one run."""
+        """The cycles of one run."""
         return self.compute + self.exchange + self.sync
 
 
 @dataclass
 class Profile:
-    """The predicted cost of a program. `summary` has the totals, `steps` the steps in the order in which they run."""
+    """The predicted cost of a program. `summary` has the totals; `steps` has the steps in program order."""
 
     target: Target
-    steps: list[Step]
+    steps: list[ProfiledStep]
     poplar_ops: int
     compute_sets: int
     memory: Usage
     tiles_used: int
     peak_tile_bytes: int
     branches: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """(place, cycles) of each branch that `cycles` leaves out, since a dearer one is counted."""
+    """(place, cycles) of each branch that `cycles` leaves out, because a more expensive one counts."""
 
     @cached_property
     def summary(self) -> dict[str, int | float | bool]:
         """The totals by name.
 
-        `peak_tile_bytes`: up to the highest address, where there are addresses; `liveness_bound`: most bytes that are alive at
-        once on a tile, below which it cannot be. `utilisation`: floating point operations, of those the matrix units could do
-        in as many cycles.
+        `peak_tile_bytes`: bytes up to the highest address, if the graph is allocated. `liveness_bound`: the most
+        bytes live at once on a tile, a lower bound for it. `utilisation`: floating point operations, relative to
+        those that the matrix units could do in the same cycles.
         """
 
         def total(name: str) -> int:
@@ -135,7 +136,7 @@ class Profile:
 
 
 def profile(graph: GraphOp) -> Profile:
-    """The predicted cost of a graph whose variables have layouts. Raises PopulusError for one that has none."""
+    """Predicts the cost of a graph. Raises PopulusError for a variable without layout."""
     walk = ProfileWalk(graph.machine)
     walk.block(graph.body.block, 1)
     inside = [op for op in graph.walk() if op is not graph]
@@ -148,15 +149,17 @@ def profile(graph: GraphOp) -> Profile:
 
 @lru_cache(2048)
 def _cost(vertex: Vertex) -> tuple[Cycles, int]:
-    """(tile cycles of each vertex by the parts of its cut axes, operations of all of them)."""
+    """Gives (cycles of each vertex, by the parts of its split axes; floating point operations of all vertices)."""
     return vertex_cycles(vertex), flops(vertex)
 
 
 class ProfileWalk:
+    """The walk over the control tree that collects the steps' costs."""
+
     def __init__(self, target: Target):
         self.target = target
-        self.steps: list[Step] = []
-        self.executes: dict[ExecuteOp, Step] = {}  # a function's, once for all calls
+        self.steps: list[ProfiledStep] = []
+        self.executes: dict[ExecuteOp, ProfiledStep] = {}  # costs, computed once for all calls of a function
         self.used: NDArray[np.bool_] = np.zeros(target.tiles, bool)
         self.left_out: list[tuple[str, int]] = []
 
@@ -193,21 +196,21 @@ class ProfileWalk:
                 case SwitchOp():
                     self.branches(op, [region.block for region in op.programs], count)
                 case _:
-                    pass  # variables, views and functions cost nothing where they stand
+                    pass  # definitions of variables, views and functions cost nothing
 
     def branches(self, op: Operation, blocks: Iterable[Block], count: int) -> None:
-        """The steps of the dearest branch."""
-        before, found = self.steps, list[list[Step]]()
+        """Adds the steps of the most expensive branch."""
+        before, branches = self.steps, list[list[ProfiledStep]]()
         for block in blocks:
             self.steps = []
             self.block(block, count)
-            found.append(self.steps)
-        costs = [sum(step.cycles * step.count for step in steps) for steps in found]
-        dearest = costs.index(max(costs))
-        self.steps = before + found[dearest]
-        self.left_out += [(where(op), cost) for i, cost in enumerate(costs) if i != dearest]
+            branches.append(self.steps)
+        costs = [sum(step.cycles * step.count for step in steps) for steps in branches]
+        largest = costs.index(max(costs))
+        self.steps = before + branches[largest]
+        self.left_out += [(where(op), cost) for i, cost in enumerate(costs) if i != largest]
 
-    def execute(self, op: ExecuteOp, count: int) -> Step:
+    def execute(self, op: ExecuteOp, count: int) -> ProfiledStep:
         target, tiles, families = self.target, self.target.tiles, op.families()
         busy, received_in, arrives_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(6))
         operations = bounds = 0
@@ -228,7 +231,7 @@ class ProfileWalk:
                     sent_out += moved.away * size
         self.used |= busy > 0
         phases = [self.transfer(arrives_in, sent_in), self.transfer(received_out, sent_out)]
-        return Step(
+        return ProfiledStep(
             op,
             op.label.data,
             where(op),
@@ -245,22 +248,29 @@ class ProfileWalk:
         )
 
     def neighbours(self, family: FamilyOp, field: Field) -> int:
-        """How many tiles of one bus receive the same for a field, together, in the time of one. Source: poplin's exchange estimates."""
+        """Counts the tiles of one bus that receive a field's elements together, in the time of one tile.
+
+        Source: poplin's exchange estimates.
+        """
         shared, bus = shared_by_neighbours(family.space, field.access), self.target.bus_tiles
         aligned = (shared % bus == 0 and family.space.start % bus == 0) or shared == family.space.vertices
         return bus if shared > 1 and aligned else 1
 
     def transfer(self, received: Cycles, sent: Cycles) -> int:
-        """Cycles of an exchange phase; none where nothing moves."""
+        """Gives the cycles of an exchange phase; 0 if no element moves."""
         most = int(max(received.max(), sent.max()))
         return self.target.exchange_setup_cycles - (-most // self.target.exchange_bytes) if most else 0
 
-    def copy(self, op: CopyOp, count: int) -> Step:
-        """One exchange; what stays on its tile is copied there, meanwhile others wait."""
+    def copy(self, op: CopyOp, count: int) -> ProfiledStep:
+        """Costs a copy: one exchange, and a local copy of the elements that stay on their tile, for which all tiles
+        wait.
+        """
         return self.copies(storage_of(op.dst).label.data, op, "copy", count, [(op.src, op.dst)])
 
-    def arguments(self, op: CallOp, count: int) -> tuple[list[Step], list[Step]]:
-        """What a call copies into its function's parameters, and back: each all in one exchange. No steps of a call without arguments."""
+    def arguments(self, op: CallOp, count: int) -> tuple[list[ProfiledStep], list[ProfiledStep]]:
+        """Gives the steps that copy a call's arguments in and its results back, each in one exchange; none without
+        arguments.
+        """
         if not op.arguments:
             return [], []
         arriving = [(value, parameter.result) for parameter, value in op.bindings() if parameter.read]
@@ -268,8 +278,8 @@ class ProfileWalk:
         name = op.callee.data
         return [self.copies(f"{name} (in)", op, "call", count, arriving)], [self.copies(f"{name} (out)", op, "call", count, leaving)]
 
-    def copies(self, label: str, op: Operation, kind: str, count: int, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> Step:
-        """Copies that are one exchange."""
+    def copies(self, label: str, op: Operation, kind: str, count: int, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> ProfiledStep:
+        """Costs copies that share one exchange."""
         tiles = self.target.tiles
         received, sent = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
         local = bytes = bounds = outside = 0
@@ -286,9 +296,9 @@ class ProfileWalk:
             bytes += int(moved.away.sum()) * size
             bounds += not moved.exact
         exchange = self.transfer(received, sent)
-        if outside:  # all tiles share the way out
+        if outside:  # all tiles share the bandwidth to streaming memory
             exchange += self.target.exchange_setup_cycles - (-outside // self.target.outside_bytes)
-        return Step(
+        return ProfiledStep(
             op,
             label,
             where(op),
@@ -302,11 +312,11 @@ class ProfileWalk:
             bounds=bounds,
         )
 
-    def host(self, op: Operation, count: int, views: Iterable[SSAValue]) -> Step:
-        """A transfer from or to the host: the tiles wait for it at a barrier."""
+    def host(self, op: Operation, count: int, views: Iterable[SSAValue]) -> ProfiledStep:
+        """Costs a transfer from or to the host, for which the tiles wait at a barrier."""
         bytes = sum(math.prod(v.type.shape) * size_in_bytes(v.type.element) for v in views if isinstance(v.type, TensorType))
         kind = op.name.removeprefix("poplar.")
-        return Step(op, label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
+        return ProfiledStep(op, label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
 
 
 @lru_cache(1024)
@@ -318,7 +328,7 @@ def _tiles_of_parts(parts: tuple[int, ...], order: tuple[int, ...], start: int, 
 
 
 def _tiles_of(family: FamilyOp, tiles: int) -> NDArray[np.int64]:
-    """The tile of each vertex, vertices in row-major order over the cut axes."""
+    """Gives the tile of each vertex, in row-major order over the split axes: [vertices]."""
     space = family.space
     cut = [(a, s.parts) for a, s in space.axes if s.parts > 1]
     names = [a for a, _ in cut]

@@ -24,7 +24,7 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True)
 class Options:
-    """How an engine runs a graph; see Session."""
+    """The options of an engine; see Session."""
 
     sample: int | None = None
     seed: int = 0
@@ -73,15 +73,20 @@ ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {"auto": _auto
 
 
 class Session:
-    """Runs the one `poplar.graph` of a module, as often as you like, from any threads: runs are one after the other.
+    """The one `poplar.graph` of a module, loaded to run any number of times. Threads may share it; their runs are
+    serialised.
 
-    `inputs`, `outputs`: shape and dtype of each stream by name. `engine`: `native`, which runs machine code; `numpy`; `strict`,
-    which runs vertex by vertex and checks each; or `auto`: native, but numpy for small programs and where no code can be made.
-    `sample`: run on the numpy engine, and check so many vertices of each family as `strict` would, in each execute; None or 0: no
-    sample. `seed`: of the order of vertices and of the sample. `threads`: how many the native engine runs on; without it
-    POPULUS_THREADS, else as many as there are CPUs for this process. Results do not depend on it. `views`: outputs are views of
-    the program's memory, which the next run overwrites, rather than new arrays (not on `strict`); such a session is for one thread.
-    Raises PopulusError for an engine or an op that there is not.
+    - `engine`: `native`, which runs machine code; `numpy`; `strict`, which runs vertex by vertex and checks each; or `auto`.
+      `auto` is native, except for small programs and without a compiler, where it is numpy.
+    - `sample`: run on the numpy engine, and check this many vertices of each family in each execute by the rules of `strict`.
+      None or 0: no checks.
+    - `seed`: determines the order of vertices on `strict`, and the sample.
+    - `threads`: number of threads of the native engine. The default is POPULUS_THREADS, else the number of CPUs of this
+      process. Results do not depend on it.
+    - `views`: outputs are views of the program's memory, which the next run overwrites, instead of new arrays (not on
+      `strict`). Only one thread may use such a session.
+
+    The engine's modules are imported at construction. Raises PopulusError for an unknown engine or op.
     """
 
     def __init__(
@@ -99,41 +104,46 @@ class Session:
         self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views))
         self._running = Guard()
         self._views = views
-        self._owner: Thread | None = None  # of the views that it gives
+        self._owner: Thread | None = None  # the thread that reads its views
 
     @property
     def engine(self) -> str:
-        """The engine that runs it."""
+        """The name of the engine that runs the program."""
         return self._program.name
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each input by name."""
         return self._program.inputs
 
     @property
     def outputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each output by name."""
         return self._program.outputs
 
     @property
     def fallbacks(self) -> dict[str, int]:
-        """How many families of each codelet the native engine leaves to NumPy; nothing on other engines."""
+        """The number of families, by codelet, that the native engine runs on NumPy's kernel; empty on other engines."""
         return dict(self._program.fallbacks)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
-        """The outputs by name, as new arrays unless the session gives views; inputs are left as they are.
+        """Runs the program and returns the outputs by name, as new arrays unless the session gives views.
 
-        Threads that call it at the same time wait for each other. Inputs are read until it returns.
-        `observe(step, written)` is called after each execute, copy, stream in and host call with [(view, copy of its content)].
-        Raises PopulusError for inputs that are missing, unknown, or of another shape or dtype, and for what a step refuses; also
-        where an observer runs the session that it observes, and where a second thread runs a session of views.
+        Concurrent calls run one after the other. Inputs are read until `run` returns, and are never written.
+        `observe(step, written)` is called after each execute, copy, stream in and host call with [(view, copy of its
+        content)]. Raises PopulusError
+
+        - for inputs that are missing, unknown, or of another shape or dtype;
+        - for an operand that a step refuses;
+        - if an observer runs the session that it observes, or a second thread runs a session of views.
         """
-        given = {name: self._input(name, inputs) for name in self._known(inputs)}
+        arrays = {name: self._input(name, inputs) for name in self._known(inputs)}
         if self._running.mine:
             raise PopulusError("the program is in a run that this thread has not finished; run it after that, or load another session")
         with self._running.lock:
             if self._views:
                 self._claim()
-            return self._program.run(given, observe)
+            return self._program.run(arrays, observe)
 
     def _claim(self) -> None:
         """Raises PopulusError if another thread has views of this memory."""
@@ -145,7 +155,7 @@ class Session:
             )
 
     def profile(self) -> Profile:
-        """Tiles, bytes and cycles of the program, by the machine's cost model."""
+        """Predicts tiles, bytes and cycles of the program by the machine's cost model."""
         from populus.runtime.profile import profile
 
         return profile(self.graph)

@@ -1,7 +1,7 @@
-"""What a program's sums would give in other orders than the one that it states.
+"""The spread of a program's results over random orders of summation.
 
-A program is deterministic: partial sums and their order are in the IR, so any order of vertices gives the same bits. A machine
-that adds in another order would be as right; how far its results could be is what this tells.
+A program is deterministic: the IR states partial sums and their order, so any order of vertices gives the same bits.
+A machine that adds in another order is equally correct. The spread estimates the distance of its results.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Array = NDArray[Any]
 
 
 def results_in_orders(module: ModuleOp, inputs: Mapping[str, Array], names: list[str], seeds: range) -> Iterator[dict[str, Array]]:
-    """The results of `@main` at the popops level, once for each seed, with the elements of every reduction in another order.
+    """Runs `@main` at the popops level once for each seed, with the elements of every reduction in a random order.
 
-    `inputs` in the order of `@main`'s arguments; `names`: of its results. Raises PopulusError for a call: functions are not looked into.
+    `inputs` are in the order of `@main`'s arguments; `names` are those of its results. Gives the results by name for
+    each seed. Raises PopulusError for a call, because functions are not entered.
     """
     main = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
     for seed in seeds:
@@ -46,10 +47,13 @@ def results_in_orders(module: ModuleOp, inputs: Mapping[str, Array], names: list
 
 
 def spread(results: list[dict[str, Array]]) -> dict[str, float]:
-    """For each result the largest difference of an element between any two, relative to the largest element; 0 if all are bitwise equal."""
-    found: dict[str, float] = {}
+    """Computes, for each result, the largest range of an element over all runs, relative to the largest element.
+
+    It is 0 if all runs are equal bit for bit.
+    """
+    spreads: dict[str, float] = {}
     for name in results[0]:
         arrays = np.stack([r[name].astype(np.float64) for r in results])
         largest = float(np.abs(arrays).max(initial=0)) or 1.0
-        found[name] = float((arrays.max(0) - arrays.min(0)).max(initial=0)) / largest
-    return found
+        spreads[name] = float((arrays.max(0) - arrays.min(0)).max(initial=0)) / largest
+    return spreads

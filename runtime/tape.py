@@ -2,9 +2,9 @@
 
     tape = tape_of(select(x, 0.01 * x, x >= 0), (np.dtype("float32"),))
 
-Equal subexpressions are one step, steps on literals alone are done here. A function that NumPy lacks becomes several steps.
-Floats of 8 and 16 bits are computed in float32 and rounded after each function; all else stays in its type. Engines that
-run the steps in any blocking get the same bits.
+Equal subexpressions are one step, steps on literals alone are done here. A function that NumPy lacks becomes several
+steps. Floats of 8 and 16 bits are computed in float32 and rounded after each function; all else stays in its type.
+Engines that run the steps in any blocking get the same bits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _convert(x: Array, out: Array) -> None:
 
 
 def _saturate(x: Array, out: Array) -> None:
-    """To a float of 8 or 4 bits: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate = 1."""
+    """To a float of 8 or 4 bits: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate
+    = 1.
+    """
     import ml_dtypes
 
     largest = float(ml_dtypes.finfo(out.dtype).max)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -113,7 +115,8 @@ EXACT: dict[str, Primitive] = {
     "shift_left": np.left_shift, "shift_right": np.right_shift, "signum": np.sign, "sqrt": np.sqrt, "sub": np.subtract,
     "trunc": np.trunc,
 }  # fmt: skip
-# Steps for which NumPy has vector loops that may differ in the last bit from the scalar ones it takes for strided arrays.
+# Steps for which NumPy has vector loops that may differ in the last bit from the scalar ones it takes for strided
+# arrays.
 ROUNDED: dict[str, Primitive] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2,
     "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
@@ -139,7 +142,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Tape:
-    """Values are numbered: the operands, then `literals` (scalars), then the result of each step. `result` is one of them."""
+    """Values are numbered: the operands, then `literals` (scalars), then the result of each step. `result` is one of
+    them.
+    """
 
     operands: tuple[DType, ...]
     literals: tuple[Array, ...]
@@ -334,7 +339,8 @@ def _polynomial(t: _Builder, x: _Value, coefficients: list[float]) -> _Value:
     return value
 
 
-# erf(x) / x over x^2, for |x| < 4 (erf is 1 in f32 from 3.92 on): least squares of the relative error, 2e-8; as computed, 4e-7.
+# erf(x) / x over x^2, for |x| < 4 (erf is 1 in f32 from 3.92 on): least squares of the relative error, 2e-8; as
+# computed, 4e-7.
 _ERF_P = [1.12837911, 0.190781921, 0.0527900271, 0.0037795247, 0.000284806272, 2.04198068e-06]
 _ERF_Q = [1.0, 0.502408803, 0.114256725, 0.01499727, 0.00116519129, 3.80040547e-05]
 # erf(x) / x over x^2 for |x| < 1 in f64: Taylor, 2/sqrt(pi) (-1)^n / (n! (2n + 1)).

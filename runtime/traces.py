@@ -1,8 +1,8 @@
 """What a level computed at each place: the values that ops of other places read of it, by the ONNX name of the place.
 
-A node becomes several ops, which all keep its name; what only they read is their own matter, and may differ from level to level. What
-others read of it is the node's result, whatever op of it makes that. Ops that run several times, in loops and in functions that are
-called again, have a result for each time.
+A node becomes several ops, which all keep its name; what only they read is their own matter, and may differ from
+level to level. What others read of it is the node's result, whatever op of it makes that. Ops that run several times,
+in loops and in functions that are called again, have a result for each time.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class _Memory:
 class TileTrace:
     """What a tile program computes: variables as their readers see them, through the views that lie between.
 
-    A reader's own views are its own matter. The value that they look at is the result of the place that made it; of one that a step
-    has worked on in place, the result of that step.
+    A reader's own views are its own matter. The value that they look at is the result of the place that made it; of
+    one that a step has worked on in place, the result of that step.
     """
 
     def __init__(self, graph: GraphOp):
@@ -127,7 +127,9 @@ class TileTrace:
 
     @property
     def found(self) -> Trace:
-        """What others read of each place; of one that nobody reads as it is, what it has written, its dimensions in any order."""
+        """What others read of each place; of one that nobody reads as it is, what it has written, its dimensions in any
+        order.
+        """
         seen = {key: values for key, values in self._written.items() if key not in self._unseen}
         written = {key: [turned for v in values.values() for turned in _turned(v)] for key, values in seen.items()}
         read = {key: list(values.values()) for key, values in self._read.items() if values}
@@ -226,7 +228,8 @@ def _beyond(at: str | None, value: SSAValue) -> SSAValue:
 
 
 def _results(memory: _Memory, value: SSAValue, write: _Write) -> list[tuple[str, SSAValue]]:
-    """The results that a reader of a value looks at: its own, and those that it is a view of, down to what was written last.
+    """The results that a reader of a value looks at: its own, and those that it is a view of, down to what was written
+    last.
 
     None where that was done in place, through a view that the reader does not look through: what lies below is no more.
     """

@@ -24,7 +24,7 @@ from populus.tools.report.ir import ir_by_place, places
 
 if TYPE_CHECKING:
     from populus.program import Program
-    from populus.runtime.profile import Profile, Step
+    from populus.runtime.profile import Profile, ProfiledStep
 
 Record: TypeAlias = dict[str, Any]
 
@@ -139,7 +139,7 @@ def runs(bytes: Bytes) -> list[list[int]]:
     return [[int(bytes[start]), int(n)] for start, n in zip(starts, lengths)]
 
 
-def _ops(steps: Sequence[Step]) -> list[Record]:
+def _ops(steps: Sequence[ProfiledStep]) -> list[Record]:
     """The steps of each op of the model added up, the dearest first."""
     ops: dict[str, Record] = {}
     for number, step in enumerate(steps):
@@ -154,7 +154,7 @@ def _ops(steps: Sequence[Step]) -> list[Record]:
 SUMS = ("cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops", "vertices")
 
 
-def _steps(steps: Sequence[Step], live: Sequence[Operation], curve: Sequence[Record]) -> list[Record]:
+def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequence[Record]) -> list[Record]:
     """The steps in the order in which they run. `live`: which entry of the memory curve is a step's."""
     at: dict[Operation, deque[int]] = {}
     for i, op in enumerate(live):
@@ -195,7 +195,7 @@ def _variable(tenant: Tenant, tiles: int) -> Record:
     return entry
 
 
-def _tree(graph: GraphOp, steps: Sequence[Step]) -> list[Record]:
+def _tree(graph: GraphOp, steps: Sequence[ProfiledStep]) -> list[Record]:
     """The control tree: blocks of steps, each step by its number. Variables and views are no part of it."""
     at: dict[Operation, int] = {}
     for i, step in enumerate(steps):

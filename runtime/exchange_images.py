@@ -1,0 +1,135 @@
+"""Images along one dimension: how many indices each vertex accesses, how many of them are local, and how many only it
+reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.dialects.poplar.view import View
+from populus.runtime.exchange_boxes import Boxes, indices_within
+from populus.runtime.placement import Counts, Dim, SpanningDim, part_of
+
+MEMBERS = 1 << 22
+"""Largest table of (interval, index), or of owners by element, that is written out. Above it, an upper bound is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class DimImage:
+    """The indices that vertices access along one dimension of the variable, counted.
+
+    For each vertex: `size`, all indices; `local`, those in the cell of its tile; `mine`, local ones that no other
+    vertex accesses along this dimension. For each tile: `read`, indices of its cell that any vertex accesses.
+    """
+
+    size: Counts
+    local: Counts
+    mine: Counts
+    read: Counts
+
+
+def dim_image(boxes: Boxes, dim: Dim, view: View, cell_first: Counts, cell_end: Counts) -> DimImage | None:
+    """Counts the indices accessed along `dim`; None if they are neither an interval nor few enough to list.
+
+    `cell_first`, `cell_end`: the bounds of each tile's cell, [tiles].
+    """
+    if len(dim.shown) <= 1:
+        (index, step) = dim.shown[0] if dim.shown else (-1, 1)
+        size = view.shape[index] if dim.shown else 1
+        zero = np.zeros([1] * boxes.tile.ndim, np.int64)
+        first, end = boxes.intervals[index] if dim.shown else (zero, zero + 1)
+        return _interval_image(first, end, size, boxes.tile, *indices_within(cell_first, cell_end, dim.offset, step, size))
+    spans = [(step, *boxes.intervals[index]) for index, step in sorted(dim.shown, key=lambda t: t[1])]
+    reach, gapless = 1, True
+    low = high = np.full([1] * boxes.tile.ndim, dim.offset)
+    some = np.ones([1] * boxes.tile.ndim, bool)
+    for step, first, end in spans:
+        gapless &= bool(((end - first <= 1) | (step <= reach)).all())
+        reach = reach + step * np.maximum(end - first - 1, 0)
+        low, high = low + step * first, high + step * (end - 1)
+        some = some & (end > first)
+    if gapless:
+        return _interval_image(low, np.where(some, high + 1, low), dim.split.n, boxes.tile, cell_first, cell_end)
+    shape = np.broadcast_shapes(*(first.shape for _, first, _ in spans))
+    if math.prod(shape) * dim.split.n > MEMBERS:
+        return None
+    touched = np.ones((*shape, 1), bool)  # offsets reached by the steps so far, finest first
+    for step, first, end in spans:
+        wider = np.zeros((*shape, touched.shape[-1] + step * (view_size := int(end.max()))), bool)
+        for i in range(view_size):
+            inside = (first <= i) & (i < end)
+            wider[..., step * i : step * i + touched.shape[-1]] |= touched & inside[..., None]
+        touched = wider
+    member = np.zeros((*shape, dim.split.n), bool)
+    count = min(touched.shape[-1], dim.split.n - dim.offset)
+    member[..., dim.offset : dim.offset + count] = touched[..., :count]
+    return _listed_image(member, boxes.tile, cell_first, cell_end)
+
+
+def spanning_image(boxes: Boxes, span: SpanningDim, dims: Sequence[Dim], view: View, rank: Counts) -> DimImage:
+    """Counts the indices accessed along a view dimension that spans several dimensions of the variable.
+
+    Each index belongs to one part of each of those dimensions; together they are its label, which names its cells.
+    Sorted by (label, index), the indices of one label within an interval are contiguous.
+    """
+    n = view.shape[span.index]
+    index = np.arange(n)
+    labels, own = np.zeros(n, np.int64), np.zeros_like(rank)
+    for d, divisor, size in span.pieces:
+        dim = dims[d]
+        at = dim.offset + (dim.shown[0][1] if dim.shown else 0) * (index // divisor % size)
+        labels = labels * dim.split.parts + np.searchsorted(np.asarray(dim.split.bounds()), at, "right") - 1
+        own = own * dim.split.parts + part_of(dim, dims, np.maximum(rank, 0))
+    own = np.where(rank >= 0, own, -1)
+    first, end = boxes.intervals[span.index]
+    step = np.zeros(n + 1, np.int64)
+    np.add.at(step, first.ravel(), 1)
+    np.add.at(step, end.ravel(), -1)
+    readers = np.cumsum(step[:-1])
+    keys = labels * (n + 1) + index
+    order = np.argsort(keys)
+    keys, readers = keys[order], readers[order]
+    some, one = _prefix(readers >= 1), _prefix(readers == 1)
+    label = own[boxes.tile] * (n + 1)
+    a, b = np.searchsorted(keys, label + first), np.searchsorted(keys, label + end)
+    low, high = np.searchsorted(keys, own * (n + 1)), np.searchsorted(keys, own * (n + 1) + n)
+    return DimImage(end - first, b - a, one[b] - one[a], some[high] - some[low])
+
+
+def _interval_image(first: Counts, end: Counts, n: int, tile: Counts, cell_first: Counts, cell_end: Counts) -> DimImage:
+    step = np.zeros(n + 1, np.int64)
+    np.add.at(step, first.ravel(), 1)
+    np.add.at(step, end.ravel(), -1)
+    readers = np.cumsum(step[:-1])
+    a = np.maximum(first, cell_first[tile])
+    b = np.maximum(np.minimum(end, cell_end[tile]), a)
+    some, one = _prefix(readers >= 1), _prefix(readers == 1)
+    return DimImage(end - first, b - a, one[np.minimum(b, n)] - one[np.minimum(a, n)], some[cell_end] - some[cell_first])
+
+
+def _listed_image(member: NDArray[np.bool_], tile: Counts, cell_first: Counts, cell_end: Counts) -> DimImage:
+    shape, n = member.shape[:-1], member.shape[-1]
+    member = member.reshape(-1, n)
+    readers = member.sum(0)
+    which = np.arange(len(member)).reshape(shape)
+    inside, alone = _prefix(member), _prefix(member & (readers == 1))
+    a, b = cell_first[tile], cell_end[tile]
+    some = _prefix(readers >= 1)
+    return DimImage(
+        inside[which, n],
+        inside[which, b] - inside[which, a],
+        alone[which, b] - alone[which, a],
+        some[cell_end] - some[cell_first],
+    )
+
+
+def _prefix(marks: NDArray[np.bool_]) -> Counts:
+    """Counts the marks before each position along the last dimension, and before the end: [.., n + 1]."""
+    result = np.zeros((*marks.shape[:-1], marks.shape[-1] + 1), np.int64)
+    np.cumsum(marks, axis=-1, out=result[..., 1:])
+    return result
