@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _own_type(value: Attribute) -> Attribute | None:
-    """The type that the text of a dense attribute ends with; None for another."""
+    """Returns the type at the end of a dense attribute's text; None for another attribute."""
     return cast("DenseIntOrFPElementsAttr[Any]", value).type if isinstance(value, DenseIntOrFPElementsAttr) else None
 
 
@@ -77,7 +77,7 @@ class CloseOp(IRDLOperation):
             raise VerifyException(f"{self.expected} is neither dense nor stored")
 
     def expected_array(self) -> NDArray[Any]:
-        """What is expected, of the operand's shape and element type."""
+        """Returns the expected values, in the operand's shape and element type."""
         return attribute_array(self.expected, self.x.type)
 
 

@@ -48,10 +48,10 @@ class Content(NamedTuple):
 
 
 class Blob:
-    """Bytes outside the IR, equal when their content is.
+    """Bytes outside the IR; blobs are equal if their content is.
 
-    `bytes` is None while only the hash was read from a text. They may be a mapped file's, or have been let go by `release`.
-    What is let go by the program of one thread another may be reading: the content changes as one value.
+    `bytes` is None while only the hash was read from a text. They may be a mapped file's, or released by `release`.
+    One thread may release them while another reads: the content changes as one value.
     """
 
     __slots__ = ("__weakref__", "_content", "_key", "_sample")
@@ -88,7 +88,7 @@ class Blob:
 
     @property
     def is_gone(self) -> bool:
-        """Whether only the hash is there."""
+        """True if only the hash is known."""
         found = self._content
         return (found.bytes is None and found.restore is None) or (found.file is not None and found.file.changed)
 
@@ -120,7 +120,7 @@ class Blob:
 
 
 def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:
-    """Its size, and some bytes that are compared before all are."""
+    """Returns the size and some of the bytes, which are compared first."""
     return bytes.size, bytes[:: max(bytes.size // SAMPLES, 1)].tobytes()
 
 
@@ -132,7 +132,7 @@ _NAMING = Guard()
 
 
 def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
-    """The one blob of this key, with its bytes filled in if they were missing, or those of a file that has changed."""
+    """Returns the unique blob of this key; sets its bytes if they were missing or from a file that has changed."""
     with _NAMING.lock:
         blob = _BLOBS.get(key)
         if blob is None:
@@ -143,7 +143,7 @@ def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
 
 
 def store(array: NDArray[Any]) -> Blob:
-    """A blob of the array's content, C-contiguous; shares memory with `array` where that is contiguous already."""
+    """Makes a blob of the array's content, C-contiguous; shares memory with `array` if that is contiguous."""
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -151,7 +151,7 @@ def store(array: NDArray[Any]) -> Blob:
 
 
 def _key(bytes: NDArray[np.uint8], file: Mapped | None = None) -> str:
-    """The name of a content."""
+    """Hashes a content to its key."""
     if file is None:
         return hashlib.sha256(bytes.data).hexdigest()[:16]
     digest = hashlib.sha256()
@@ -179,14 +179,14 @@ class StoredAttr(Data[Blob]):
 
 
 def is_dense(value: Attribute) -> TypeGuard[Dense]:
-    """Whether the elements are in the attribute itself."""
+    """Tells whether the elements are in the attribute itself."""
     return isinstance(value, DenseIntOrFPElementsAttr)
 
 
 def print_value(printer: Printer, value: Attribute) -> None:
-    """A dense or stored attribute. Dense floats that are not finite are printed as their bytes.
+    """Prints a dense or stored attribute. Dense floats that are not finite are printed as their bytes.
 
-    xDSL prints those elements as hexadecimal numbers, which it then reads as integers: infinity would become 2139095040.0.
+    xDSL prints such elements as hexadecimal numbers and parses them as integers: infinity would become 2139095040.0.
     """
     import numpy as np
 
@@ -248,7 +248,7 @@ class ConstantOp(IRDLOperation):
             raise VerifyException(f"{self.value} is neither dense nor stored")
 
     def array(self) -> NDArray[Any]:
-        """The value, read-only; equal elements are one element with stride 0.
+        """Returns the value, read-only; equal elements are one element with stride 0.
 
         Raises PopulusError if only the hash of a stored constant is known.
         """
@@ -256,7 +256,7 @@ class ConstantOp(IRDLOperation):
 
 
 def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
-    """The elements of a dense or stored attribute of tensor type `type`, read-only."""
+    """Returns the elements of a dense or stored attribute of tensor type `type`, read-only."""
     import numpy as np
 
     dtype, shape = dtype_of(element_type_of(type)), shape_of(type)
@@ -289,7 +289,7 @@ def _booleans(value: Dense, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def array_attribute(array: NDArray[Any]) -> Attribute:
-    """The attribute for an array: dense for up to 64 elements or equal elements, else stored."""
+    """Makes the attribute for an array: dense for up to 64 elements or equal elements, else stored."""
     import numpy as np
 
     type: TensorType[Any] = TensorType(element_of(array.dtype), list(array.shape))
@@ -303,7 +303,7 @@ def array_attribute(array: NDArray[Any]) -> Attribute:
 
 
 def _all_equal(array: NDArray[Any]) -> bool:
-    """Bitwise, so that -0.0 and NaN payloads stay what they are. Looks at few elements before it looks at all."""
+    """Compares bitwise, so that -0.0 and NaN payloads are preserved; tries a few elements before all."""
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -312,7 +312,7 @@ def _all_equal(array: NDArray[Any]) -> bool:
 
 
 def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:
-    """A constant op that holds `array`. `name`: where it came from, kept as its location."""
+    """Makes a constant op that holds `array`. `name`: its origin, kept as its location."""
     op = ConstantOp.build(
         properties={"value": array_attribute(array)}, result_types=[TensorType(element_of(array.dtype), list(array.shape))]
     )
@@ -322,13 +322,13 @@ def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:
 
 
 def constant_value(value: object) -> NDArray[Any] | None:
-    """The array of an SSA value that a `data.constant` defines; None for any other value."""
+    """Returns the array of an SSA value that a `data.constant` defines; None for any other value."""
     owner = getattr(value, "owner", None)
     return owner.array() if isinstance(owner, ConstantOp) else None
 
 
 def blobs_of(module: ModuleOp) -> dict[str, Blob]:
-    """Every stored constant that a module refers to, by key."""
+    """Collects the stored constants of a module, by key."""
     return {
         attribute.data.key: attribute.data
         for op in module.walk()

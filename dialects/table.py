@@ -11,9 +11,9 @@ from xdsl.ir import Dialect
 
 
 def lazily(place: str) -> Callable[[], Any]:
-    """What gives the object at `"package.module:NAME"` when called, importing the module then.
+    """Makes a function that imports and returns the object at `"package.module:NAME"`.
 
-    Raises AttributeError or ModuleNotFoundError, when called, if there is none.
+    That function raises AttributeError or ModuleNotFoundError if there is none.
     """
     module, _, name = place.partition(":")
     return lambda: getattr(import_module(module), name)
@@ -46,7 +46,7 @@ SHARED_DIALECTS = {  # xDSL's, for functions, codelets and tests
 
 
 def context() -> Context:
-    """A context that knows our dialects and those of xDSL that our programs use. Each is loaded on first mention."""
+    """Makes a context with our dialects and those of xDSL that our programs use. Each is loaded on first mention."""
     ctx = Context()
     for name, dialect in (SHARED_DIALECTS | DIALECTS).items():
         ctx.register_dialect(name, dialect)

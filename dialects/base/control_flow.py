@@ -38,7 +38,7 @@ FLAG = tensor((), i1)  # of conditions
 
 
 class Yield(IRDLOperation):
-    """What a region gives to the op around it."""
+    """The terminator of a region: passes its results to the enclosing op."""
 
     values = var_operand_def(TensorType)
     traits = traits_def(IsTerminator(), Pure())
@@ -49,17 +49,17 @@ class Yield(IRDLOperation):
 
 
 class Control(TensorOp):
-    """What branches and loops share. Their constructors take regions, each of one block that ends in a Yield."""
+    """The base of branches and loops. Their constructors take regions, each of one block that ends in a Yield."""
 
     def yielded(self, region: Region) -> tuple[SSAValue, ...]:
-        """What a region gives. Raises VerifyException for one that does not end in a Yield."""
+        """Returns the results of a region. Raises VerifyException for one that does not end in a Yield."""
         last = region.blocks[0].last_op if region.blocks else None
         if not isinstance(last, Yield):
             raise VerifyException("a region has to end in a yield")
         return tuple(last.operands)
 
     def types(self, region: Region) -> list[TensorType[Attribute]]:
-        """The types of what a region gives."""
+        """Returns the types of a region's results."""
         return [tensor(shape_of(v.type), element_type_of(v.type)) for v in self.yielded(region)]
 
     def finish(self, operands: Sequence[SSAValue], properties: dict[str, Attribute], regions: Sequence[Region]) -> None:
@@ -93,13 +93,13 @@ class Branch(Control):
 
 
 class Loop(Control):
-    """A region run again and again. Its arguments: the iteration's number, the carried values, a row of each scanned operand.
+    """A region that runs repeatedly. Its arguments: the iteration's number, the carried values, a row of each scanned operand.
 
-    Operands: where `conditional`, whether to begin at all; the carried values before the first iteration; then `scanned` tensors
-    `[trips, ..]` of which iteration i gets row i. The region gives, where `conditional`, whether to go on; the carried values of the
-    next iteration; and any number of rows. Results: the carried values behind the last iteration; then the rows of all iterations,
-    `[trips, ..]`, zeros where none ran.
-    `trips`: how many iterations; where `conditional`, the most of them. Only a conditional loop without rows may leave it open.
+    Operands: if `conditional`, the condition of the first iteration; the initial carried values; then `scanned` tensors `[trips, ..]`,
+    of which iteration i gets row i. The region's results: if `conditional`, the condition of the next iteration; the next carried
+    values; and any number of rows. The op's results: the final carried values; then the rows of all iterations, `[trips, ..]`,
+    zeros for iterations that did not run.
+    `trips`: the number of iterations; if `conditional`, their maximum. Only a conditional loop without rows may omit it.
     """
 
     inputs = var_operand_def(TensorType)
@@ -125,7 +125,7 @@ class Loop(Control):
 
     @property
     def go(self) -> SSAValue | None:
-        """Whether to begin, of a conditional loop."""
+        """The condition of a conditional loop's first iteration; else None."""
         return self.operands[0] if self.conditional else None
 
     @property
@@ -155,7 +155,7 @@ class Loop(Control):
 
     @property
     def goes_on(self) -> SSAValue | None:
-        """Whether to go on, as the region of a conditional loop decides."""
+        """The condition of the next iteration, in a conditional loop's region; else None."""
         return self.yielded(self.body)[0] if self.conditional else None
 
     @property
@@ -200,7 +200,7 @@ def _texts(types: Sequence[Attribute]) -> str:
 
 
 def captures(op: Operation) -> list[SSAValue]:
-    """The values from outside that the regions of an op read, each once, in the order in which they are met."""
+    """Lists the values from outside that the regions of an op read, each once, in order of first use."""
     if not op.regions:
         return []
     inside: set[Block] = {block for inner in op.walk() for region in inner.regions for block in region.blocks}
@@ -215,12 +215,12 @@ def captures(op: Operation) -> list[SSAValue]:
 
 
 def read_by(op: Operation) -> list[SSAValue]:
-    """The operands of an op, and then what its regions read beside them."""
+    """Lists the operands of an op, then the other values that its regions read."""
     return [*op.operands, *captures(op)]
 
 
 def blocks_of(block: Block) -> Iterator[Block]:
-    """A block and all those inside its ops, outer ones first."""
+    """Lists a block and all blocks inside its ops, outer ones first."""
     yield block
     for op in block.ops:
         for region in op.regions:

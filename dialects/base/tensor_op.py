@@ -31,7 +31,7 @@ LOW_VALUE, HIGH_VALUE = 0.1, 1000.0  # Source: PopART's OutlineConsts
 
 
 def attribute(value: Plain) -> Attribute:
-    """A Python value as an attribute: bool i1, int i64, float f32 (as ONNX's), str, expression, sequence of ints or floats."""
+    """Converts a Python value to an attribute: bool i1, int i64, float f32 (as ONNX's), str, expression, sequence of ints or floats."""
     match value:
         case Attribute():
             return value
@@ -54,7 +54,7 @@ def attribute(value: Plain) -> Attribute:
 
 
 def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
-    """The integers of an `array<i64: ...>` property."""
+    """Returns the integers of an `array<i64: ...>` property."""
     return tuple(int(v) for v in array.get_values())
 
 
@@ -103,7 +103,7 @@ class TensorOp(IRDLOperation, metaclass=TypedAttributes):
         self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(self.inferred()))
 
     def inferred(self) -> Sequence[TensorType[Attribute]]:
-        """As `infer`. Raises VerifyException, with file and line, for what a user's shape rule does wrong."""
+        """Calls `infer`. Raises VerifyException, with file and line, for an error in a user's shape rule."""
         try:
             types = self.infer()
         except (DiagnosticException, VerifyException):
@@ -118,18 +118,18 @@ class TensorOp(IRDLOperation, metaclass=TypedAttributes):
 
     @abstractmethod
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        """The result types that follow from operands and properties: the op's shape rule.
+        """Computes the result types from operands and properties: the op's shape rule.
 
-        Raises ShapeError (or VerifyException) saying what disagrees, with both shapes.
+        Raises ShapeError (or VerifyException) that states both shapes that disagree.
         """
 
     def aliases(self) -> Sequence[tuple[int, int]]:
-        """(operand, result) pairs that may share memory: views, and what can be computed in place."""
+        """Lists (operand, result) pairs that may share memory: views, and results that can be computed in place."""
         return ()
 
     @property
     def is_view(self) -> bool:
-        """Whether the op only shows memory in another way: it shares some, and computes nothing."""
+        """True for a view: the result shares the operand's memory, and nothing is computed."""
         return False
 
     def verify_(self) -> None:

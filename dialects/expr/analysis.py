@@ -1,4 +1,4 @@
-"""What expressions say: their operands, functions, element type and derivatives; and substitution."""
+"""Analysis of expressions: operands, functions, element type, derivatives; and substitution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from populus.dialects.support.element_types import is_float, is_integer, is_pack
 
 
 def args_of(e: Expr) -> set[int]:
-    """The operand numbers that an expression reads."""
+    """Collects the operand numbers that an expression reads."""
     match e:
         case Arg(index):
             return {index}
@@ -26,7 +26,7 @@ def args_of(e: Expr) -> set[int]:
 
 
 def functions_of(e: Expr) -> list[str]:
-    """The functions that an expression calls, once for each call; a cast counts as `cast`."""
+    """Lists the functions that an expression calls, once for each call; a cast counts as `cast`."""
     match e:
         case Cast(x, _):
             return ["cast", *functions_of(x)]
@@ -37,7 +37,7 @@ def functions_of(e: Expr) -> list[str]:
 
 
 def substitute(e: Expr, values: Mapping[int, Expr]) -> Expr:
-    """`e` with operands replaced; operands not in `values` stay."""
+    """Replaces operands of `e`; operands not in `values` stay."""
     match e:
         case Arg(index):
             return values.get(index, e)
@@ -50,9 +50,9 @@ def substitute(e: Expr, values: Mapping[int, Expr]) -> Expr:
 
 
 def infer(e: Expr, operands: Sequence[Attribute]) -> Attribute:
-    """The element type of an expression over operands of these element types.
+    """Infers the element type of an expression over operands of these element types.
 
-    Raises VerifyException where a function does not take its arguments' type, types differ, or nothing fixes the type.
+    Raises VerifyException if a function does not accept its arguments' type, types differ, or the type is undetermined.
     """
     result = _infer(e, operands)
     if result is None:
@@ -106,9 +106,9 @@ def _takes(kind: str, type: Attribute) -> bool:
 
 
 def derivative(e: Expr, index: int, y: Expr | None = None) -> Expr | None:
-    """d e / d _index, simplified; None where `e` does not depend on it (or only through a step function).
+    """Derives `d e / d _index`, simplified; None if `e` does not depend on it, or only through a step function.
 
-    `y`: an expression for the value of `e` itself, which then appears where the derivative can be told from it.
+    `y`: an expression for the value of `e`, which the derivative uses where it can be computed from that value.
     Raises VerifyException naming a function that has no derivative.
     """
     match e:
@@ -141,7 +141,7 @@ def derivative(e: Expr, index: int, y: Expr | None = None) -> Expr | None:
 
 
 def times(a: Expr, b: Expr) -> Expr:
-    """a * b without multiplications by one and minus one; selects of zero and one are pulled outwards."""
+    """Multiplies a by b, without factors of one and minus one; selects of zero and one move outwards."""
     for x, other in ((a, b), (b, a)):
         match x:
             case Const(1):

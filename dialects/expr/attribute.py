@@ -13,7 +13,7 @@ from populus.dialects.expr.terms import FUNCTIONS, Arg, Call, Cast, Const, Expr,
 
 
 def parse(parser: AttrParser) -> Expr:
-    """The expression at the parser's position. Raises ParseError there."""
+    """Parses the expression at the parser's position. Raises ParseError there."""
     minus = parser.parse_optional_punctuation("-") is not None
     if parser.parse_optional_keyword("inf") is not None:
         return Const(-math.inf if minus else math.inf)

@@ -1,4 +1,4 @@
-"""What expressions are made of: operands, literals, calls, and the table of functions with their derivatives."""
+"""Terms of expressions: operands, literals, calls, and the table of functions with their derivatives."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ Derivative: TypeAlias = "Callable[[Expr, Expr], Slopes] | Callable[[Expr, Expr, 
 
 @dataclass(frozen=True)
 class Function:
-    """What an expression can call.
+    """A function that an expression can call.
 
     `derivative(y, *args)` gives dy/d(arg) for each argument (None: does not depend on it); absent where the function has
     none. `result`: `same` as the arguments, or `bool`. `takes`: the element types it is defined on. `flops`: floating point
@@ -135,7 +135,7 @@ class Function:
 
 
 def call(function: str, *args: Like) -> Call:
-    """`function` applied to expressions or literals. Raises KeyError for an unknown function (a mistake in an op's code)."""
+    """Applies `function` to expressions or literals. Raises KeyError for an unknown function (a mistake in an op's code)."""
     assert len(args) == FUNCTIONS[function].arity, (function, args)
     return Call(function, tuple(lift(a) for a in args))
 
@@ -146,7 +146,7 @@ def lift(x: Like) -> Expr:
 
 
 def select(a: Like, b: Like, condition: Like) -> Expr:
-    """`a` where `condition` holds, `b` elsewhere."""
+    """Builds `a` where `condition` holds, `b` elsewhere."""
     return call("select", a, b, condition)
 
 
@@ -155,7 +155,7 @@ def equal(a: Like, b: Like) -> Expr:
 
 
 def maximum(a: Like, b: Like) -> Expr:
-    """The larger; NaN if either is NaN."""
+    """Builds the larger of two; NaN if either is NaN."""
     return call("max", a, b)
 
 
@@ -172,7 +172,7 @@ def cast(x: Like, type: Attribute) -> Expr:
 
 
 def bits(x: Like, type: Attribute) -> Expr:
-    """The bits of x as an element of another type of the same size."""
+    """Takes the bits of x for an element of another type of the same size."""
     return Cast(lift(x), type, bits=True)
 
 
@@ -196,14 +196,14 @@ def _unary(name: str) -> Callable[[Like], Expr]:
 
 
 def _nothing(y: Expr, *args: Expr) -> Sequence[Like | None]:
-    """Constant almost everywhere (or not a number at all): no gradient flows."""
+    """Gives no slopes: the function is constant almost everywhere, or not numeric."""
     return [None] * len(args)
 
 
 def _power_slopes(y: Expr, a: Expr, b: Expr) -> Sequence[Like | None]:
-    """Of a^b: `b a^(b - 1)` and `a^b log a`; 0 where a^b is constant around the point: b is 0, or a is 0 and b at least 0.
+    """Derives a^b: `b a^(b - 1)` and `a^b log a`; 0 where a^b is locally constant: b is 0, or a is 0 and b at least 0.
 
-    Without that, a factor 0 would meet an infinite one. Source: PyTorch, `pow_backward_self` and `pow_backward_exponent`.
+    Otherwise 0 would be multiplied by infinity. Source: PyTorch, `pow_backward_self` and `pow_backward_exponent`.
     """
     if isinstance(b, Const):
         return [0.0 if b.value == 0 else b * call("pow", a, b - 1), None]
@@ -295,7 +295,7 @@ def _literal(value: Literal) -> str:
 
 
 def text_of(e: Expr) -> str:
-    """The text that `parse` reads."""
+    """Prints an expression as the text that `parse` reads."""
     match e:
         case Arg(index):
             return f"_{index}"

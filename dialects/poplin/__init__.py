@@ -47,7 +47,7 @@ class ConvolutionOp(TensorOp):
     `y[b, g oc, o..] = sum over ic, k.. of x[b, g ic, o stride + k dilation - pad ..] w[g oc, ic, k..]`
 
     x: [batch, groups * in, size..], w: [groups * out, in, kernel..], y: [batch, groups * out, windows..].
-    `pads`: those before each dimension, then those behind. What lies outside counts as 0.
+    `pads`: the lower pads of all dimensions, then the upper ones. Elements outside x count as 0.
     Source: poplin::convolution; ONNX Conv-22.
     """
 

@@ -9,7 +9,7 @@ from populus.dialects.base.control_flow import Branch, Loop, Yield
 
 @irdl_op_definition
 class YieldOp(Yield):
-    """What a region gives to its `popops.if` or `popops.loop`."""
+    """The terminator of a region of `popops.if` or `popops.loop`: passes the region's results to the op."""
 
     name = "popops.yield"
 

@@ -58,7 +58,7 @@ class TopKOp(TensorOp):
 
 
 def updated(table: Attribute, indices: Attribute, updates: Attribute, op: str) -> TensorType[Attribute]:
-    """The type of a table with rows combined with updates. Raises ShapeError or VerifyException for what does not fit."""
+    """Computes the type of a table with updated rows. Raises ShapeError or VerifyException for operands that do not fit."""
     if op not in UPDATES:
         raise VerifyException(f"'{op}' is not one of {', '.join(UPDATES)}")
     if not is_integer(element_type_of(indices)):
@@ -72,7 +72,7 @@ def updated(table: Attribute, indices: Attribute, updates: Attribute, op: str) -
 
 
 def ordered(x: Attribute, k: int) -> TensorType[Attribute]:
-    """The type of k positions in each row. Raises ShapeError where rows are shorter."""
+    """Computes the type of k positions in each row. Raises ShapeError if rows are shorter."""
     shape = shape_of(x)
     if not shape or not 0 <= k <= shape[-1]:
         raise ShapeError(f"{k} elements are asked of rows of {text(shape)}")

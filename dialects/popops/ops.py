@@ -218,10 +218,10 @@ class IotaOp(TensorOp):
 
 @irdl_op_definition
 class CodeletOp(TensorOp):
-    """What a codelet that was written in Python computes: `y` of `shape` and `element` from the operands and `params`, its scalars.
+    """The call of a codelet written in Python: `y` of `shape` and `element` from the operands and `params`, its scalars.
 
-    Vertices share the axes whose elements it computes apart: as an operand lies already, else evenly, or in `parts`, which gives
-    axes their numbers of parts and leaves the others whole. Source: poplar::Graph::addVertex, setTileMapping.
+    Axes whose elements are independent are split over vertices: as an operand is laid out, else evenly. `parts` overrides this: it
+    gives axes their numbers of parts and leaves the others whole. Source: poplar::Graph::addVertex, setTileMapping.
     """
 
     name = "popops.codelet"
@@ -236,7 +236,7 @@ class CodeletOp(TensorOp):
 
     @property
     def code(self) -> TileCode:
-        """What a vertex does. Raises VerifyException for an unknown codelet, or one of the machine's own."""
+        """Returns the code of a vertex. Raises VerifyException for an unknown codelet, or one of the machine's own."""
         found = CODELETS.get(self.codelet.data)
         if found is None or found.code is None:
             known = [name for name, c in CODELETS.items() if c.code is not None]
@@ -268,7 +268,7 @@ class CodeletOp(TensorOp):
         return [tensor(shape, self.element)]
 
     def cut_problem(self) -> str | None:
-        """Why the axes cannot be cut as `parts` says, or None."""
+        """Returns the reason why the axes cannot be split into `parts`; None if they can."""
         code = self.code
         sizes = dict(zip(code.axes[code.output], ints(self.shape)))
         for axis, n in self.cut.items():

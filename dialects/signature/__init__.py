@@ -39,7 +39,7 @@ def expose(function: FuncOp, names: Sequence[str]) -> None:
 
 
 def weights_of(function: FuncOp) -> dict[str, ConstantOp]:
-    """The constants of a function by the name that they came with; the first of each name."""
+    """Collects the constants of a function by their original name; the first of each name."""
     found: dict[str, ConstantOp] = {}
     for op in function.body.block.ops:
         if isinstance(op, ConstantOp) and isinstance(op.location, NameLoc):
@@ -48,7 +48,7 @@ def weights_of(function: FuncOp) -> dict[str, ConstantOp]:
 
 
 def main_of(module: ModuleOp) -> FuncOp:
-    """`@main`. Raises PopulusError if there is none."""
+    """Returns `@main`. Raises PopulusError if there is none."""
     for op in module.body.block.ops:
         if isinstance(op, FuncOp) and op.sym_name.data == "main" and op.body.blocks:
             return op
@@ -88,7 +88,7 @@ def return_of(function: FuncOp) -> ReturnOp:
 
 
 def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSAValue:
-    """A further argument called `name`; `hint`: what a text calls it."""
+    """Adds an argument named `name`. `hint`: its SSA name in texts."""
     block = function.body.block
     inputs = input_names(function)
     argument = block.insert_arg(type, len(block.args))
@@ -99,7 +99,7 @@ def add_argument(function: FuncOp, name: str, type: Attribute, hint: str) -> SSA
 
 
 def add_results(function: FuncOp, results: Mapping[str, SSAValue]) -> None:
-    """Further results by name."""
+    """Adds results by name."""
     replace_results(function, {**dict(zip(output_names(function), return_of(function).operands)), **results})
 
 

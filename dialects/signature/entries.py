@@ -10,12 +10,12 @@ from xdsl.ir import Attribute, Operation
 
 
 def add_record(op: Operation, key: str, entry: Mapping[str, Attribute]) -> None:
-    """One more entry under `key`."""
+    """Adds an entry under `key`."""
     op.attributes[key] = ArrayAttr([*records(op, key), DictionaryAttr(dict(entry))])
 
 
 def records(op: Operation, key: str) -> list[DictionaryAttr]:
-    """The entries under `key`."""
+    """Returns the entries under `key`."""
     found = op.attributes.get(key)
     entries = list(cast("ArrayAttr[Attribute]", found)) if isinstance(found, ArrayAttr) else []
     return [entry for entry in entries if isinstance(entry, DictionaryAttr)]

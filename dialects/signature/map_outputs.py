@@ -27,7 +27,7 @@ class Map:
     keys: tuple[int | str, ...]
 
     def rows(self, values: NDArray[Any]) -> list[dict[int | str, float]]:
-        """A map for each row of the values; a vector is one row."""
+        """Makes a map from each row of the values; a vector is one row."""
         return [dict(zip(self.keys, row)) for row in values.reshape(-1, len(self.keys)).tolist()]
 
 

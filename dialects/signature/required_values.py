@@ -47,7 +47,7 @@ class Required:
             raise PopulusError(f"input '{name}' is {values}, which gives {found}; {made}")
 
     def result(self, values: list[int]) -> tuple[int, ...]:
-        """The shape that the op gives for these values of the input. Raises PopulusError or ValueError if they do not fit x."""
+        """Computes the op's result shape for these values of the input. Raises PopulusError or ValueError if they do not fit x."""
         match self.op:
             case "Expand":
                 return shapes.broadcast(self.x, tuple(values))
@@ -64,7 +64,7 @@ class Required:
                 raise AssertionError(self.op)
 
     def _sizes(self, values: list[int]) -> list[int]:
-        """A Reshape's shape with 0 as x's size in that dimension."""
+        """Replaces 0 in a Reshape's shape by x's size in that dimension."""
         if self.zero:
             return values
         if any(v == 0 and d >= len(self.x) for d, v in enumerate(values)):
@@ -85,7 +85,7 @@ def require(op: Operation, required: Required) -> None:
 
 
 def required(op: Operation) -> list[Required]:
-    """What is recorded on a function or graph."""
+    """Returns the required values recorded on a function or graph."""
     return [_read(entry) for entry in records(op, KEY)]
 
 

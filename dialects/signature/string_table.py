@@ -3,7 +3,7 @@
     func.func @main(%x: tensor<2xi32>) attributes {texts = {table = ["", "a", "b"], inputs = ["x"], outputs = ["y"]}}
 
 Equal strings have equal handles, so that they are moved, compared and looked up like integers. The empty string is handle 0.
-The table of a function has the strings of its constants; those that arrive when it runs are numbered behind them.
+The table of a function has the strings of its constants; strings that arrive at run time get the next numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Texts:
     outputs: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether strings go in or out."""
+        """Tells whether any input or output has strings."""
         return bool(self.inputs or self.outputs)
 
 
@@ -36,7 +36,7 @@ NO_TEXTS = Texts()
 
 
 def texts(op: Operation) -> Texts:
-    """What is recorded on a function; nothing of all if it has no strings."""
+    """Returns the string table of a function; an empty one if it has no strings."""
     found = op.attributes.get(KEY)
     if not isinstance(found, DictionaryAttr):
         return NO_TEXTS
@@ -50,7 +50,7 @@ def set_texts(op: Operation, value: Texts) -> None:
 
 
 def handles(op: Operation, strings: Iterable[str]) -> list[int]:
-    """The handles of strings in the table of a function; those that are new there are added."""
+    """Returns the handles of strings in a function's table; adds the new ones."""
     found = texts(op)
     numbers = {text: i for i, text in enumerate(found.table or ("",))}
     result = [numbers.setdefault(text, len(numbers)) for text in strings]

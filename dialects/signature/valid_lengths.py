@@ -42,7 +42,7 @@ def bound(op: Operation, entry: Bounded) -> None:
 
 
 def bounded(op: Operation) -> list[Bounded]:
-    """What is recorded on a function."""
+    """Returns the partly valid outputs recorded on a function."""
     return [_read(entry) for entry in records(op, KEY)]
 
 
@@ -55,7 +55,7 @@ def _read(entry: DictionaryAttr) -> Bounded:
 
 
 def trimmed(found: Mapping[str, NDArray[Any]], entries: tuple[Bounded, ...]) -> dict[str, NDArray[Any]]:
-    """The outputs without counts, and of what is bounded the valid part."""
+    """Drops the counts from the outputs, and trims partly valid ones to their valid part."""
     arrays = dict(found)
     for entry in entries:
         if entry.output in arrays and entry.count in found:

@@ -1,4 +1,4 @@
-"""How large a tensor may be: what states more, by mistake or to do harm, is refused before anything is planned or computed for it."""
+"""Limits on tensor sizes: a larger tensor, stated by mistake or to do harm, is refused before any planning or computation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST_CONSTANT = 1 << 28
 
 
 def elements(shape: Sequence[int]) -> int:
-    """The product of dimensions, as exact as Python's integers. One that is open, which is negative, counts as 1."""
+    """Multiplies dimensions exactly, in Python's integers. An open dimension, which is negative, counts as 1."""
     return math.prod(n for n in shape if n >= 0)
 
 
@@ -38,7 +38,7 @@ def check_constant(count: int, what: str) -> None:
 
 
 def check_types(types: Iterable[Attribute], what: str) -> int:
-    """The elements of these types together; those that are no tensors have none. Raises PopulusError as `check_shape`."""
+    """Counts the elements of these types together; types that are no tensors have none. Raises PopulusError as `check_shape` does."""
     total = 0
     for type in types:
         if isinstance(type, TensorType):

@@ -170,5 +170,5 @@ def choice(choices: Sequence[str], default: str | None = None) -> str:
 
 
 def tensors(name: str, *elements: Attribute) -> VarConstraint[TensorType[Attribute]]:
-    """A type variable: operands and results of it have one and the same tensor type, of one of these element types."""
+    """Declares a type variable: its operands and results have the same tensor type, of one of these element types."""
     return VarConstraint(name, TensorOf(elements))

@@ -1,4 +1,4 @@
-"""What went wrong and where: user errors in one line, locations that survive rewriting, and the checks xDSL leaves out."""
+"""Diagnostics: user errors in one line, locations that survive rewriting, and checks that xDSL leaves out."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class PopulusError(DiagnosticException):
 
 
 class PopulusWarning(UserWarning):
-    """What a user should know of what was nevertheless done, in one line."""
+    """A condition that a user should know about but that stops nothing, in one line."""
 
 
 def named(name: str) -> NameLoc:
-    """The location of what came from the ONNX node (or tensor) `name`."""
+    """Makes the location of ops that come from the ONNX node (or tensor) `name`."""
     return NameLoc(StringAttr(name), NoneAttr())
 
 
 def place(location: LocationAttr) -> str | None:
-    """`'stem/conv'`, `leaky.mlir:3:1`, or the places of a fusion joined by ` + `; None where nothing is known."""
+    """Formats a location: `'stem/conv'`, `leaky.mlir:3:1`, or the parts of a fusion joined by ` + `; None if it is unknown."""
     match location:
         case NameLoc():
             return f"'{location.desc.data}'"
@@ -56,7 +56,7 @@ def place(location: LocationAttr) -> str | None:
 
 
 def where(op: Operation | None) -> str:
-    """The place of `op`, or that of its nearest parent that has one."""
+    """Formats the location of `op`, or of its nearest parent that has one."""
     while op is not None:
         if (found := place(op.location)) is not None:
             return found
@@ -65,7 +65,7 @@ def where(op: Operation | None) -> str:
 
 
 def fused(*locations: LocationAttr) -> LocationAttr:
-    """One location for an op made of several: the distinct known ones, flattened. The last is that whose result the op's is."""
+    """Fuses the locations of several ops: the distinct known ones, flattened. The last is that of the op whose result is kept."""
     flat: dict[LocationAttr, None] = {}
     for location in reversed(locations):
         parts = parts_of(location) if isinstance(location, FusedLoc) else [location]
@@ -80,7 +80,7 @@ def fused(*locations: LocationAttr) -> LocationAttr:
 
 
 def between(block: Block, before: Operation | None, end: Operation | None) -> list[Operation]:
-    """The ops of a block behind `before` (from its start where that is None) and in front of `end`: what was inserted meanwhile."""
+    """Lists the ops of a block after `before` (from its start if that is None) and before `end`: those inserted meanwhile."""
     found: list[Operation] = []
     op = block.first_op if before is None else before.next_op
     while op is not None and op is not end:
@@ -98,13 +98,13 @@ def locate(ops: Iterable[Operation], location: LocationAttr) -> None:
 
 
 def parts_of(location: FusedLoc) -> list[LocationAttr]:
-    """The locations that a fusion is made of, in order."""
+    """Lists the locations in a fusion, in order."""
     locations = cast("ArrayAttr[Attribute]", location.locations)
     return [part for part in locations if isinstance(part, LocationAttr)]
 
 
 def printable(text: str) -> str:
-    """A text that every stream takes: a byte of a path that is not UTF-8, which Python has as half a character, is `\\udce9`."""
+    """Escapes surrogates, so that every stream accepts the text: a byte of a path that is not UTF-8 becomes `\\udce9`."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -118,7 +118,7 @@ class LocatingParser(Parser):
         self._parser_state = ParserState(Lexer(Input(input, name)))
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """The module. Raises ParseError, also where brackets or regions are nested deeper than Python's stack."""
+        """Parses a module. Raises ParseError, also if brackets or regions are nested deeper than Python's stack."""
         try:
             return super().parse_module(allow_implicit_module)
         except RecursionError:
@@ -149,7 +149,7 @@ class LocatingParser(Parser):
 
 
 def verify(module: ModuleOp) -> None:
-    """`module.verify()` and definition before use; the error names the op and its place.
+    """Verifies a module, and that values are defined before use; the error names the op and its location.
 
     Raises PopulusError.
     """
@@ -168,7 +168,7 @@ def verify(module: ModuleOp) -> None:
 
 
 def check_order(module: ModuleOp) -> None:
-    """Each value is defined before it is used (regions of one block). xDSL's `verify` does not look.
+    """Checks that each value is defined before it is used (regions of one block), which xDSL's `verify` does not.
 
     Raises PopulusError naming the op.
     """
@@ -189,7 +189,7 @@ def check_order(module: ModuleOp) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of a message about an unknown name: `; did you mean 'relu'?`, or the names that there are."""
+    """Makes the end of a message about an unknown name: `; did you mean 'relu'?`, or the list of known names."""
     known = sorted(names)
     if near := get_close_matches(name, known, 1):
         return f"; did you mean '{near[0]}'?"

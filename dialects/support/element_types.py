@@ -92,12 +92,12 @@ def is_float(element: Attribute) -> bool:
 
 
 def is_integer(element: Attribute) -> bool:
-    """An integer type, booleans not counted."""
+    """Tells whether a type is an integer type other than boolean."""
     return isinstance(element, IntegerType) and element != i1
 
 
 def is_packed(element: Attribute) -> bool:
-    """An integer type of less than a byte: kept, moved and converted, never computed in."""
+    """Tells whether a type is an integer of less than a byte: stored, moved and converted, never computed in."""
     return isinstance(element, IntegerType) and cast("IntegerType[int, Signedness]", element).width.data in (2, 4)
 
 
@@ -106,13 +106,13 @@ def is_unsigned(element: Attribute) -> bool:
 
 
 def is_known(element: Attribute) -> bool:
-    """Whether tiles and engines can hold this element type at all."""
+    """Tells whether tiles and engines can hold this element type."""
     return element in _DTYPES
 
 
 @lru_cache(None)
 def dtype_of(element: Attribute) -> np.dtype[Any]:
-    """The NumPy dtype of an element type. Raises TypeError for one that no engine holds (strings)."""
+    """Returns the NumPy dtype of an element type. Raises TypeError for one that no engine holds (strings)."""
     import numpy as np
 
     if element not in _DTYPES:
@@ -131,7 +131,7 @@ def _elements_by_dtype() -> dict[str, Attribute]:
 
 
 def element_of(dtype: np.dtype[Any]) -> Attribute:
-    """The element type of a NumPy dtype. Raises TypeError for one that no engine holds."""
+    """Returns the element type of a NumPy dtype. Raises TypeError for one that no engine holds."""
     if dtype.name not in _elements_by_dtype():
         raise TypeError(f"dtype {dtype} has no element type")
     return _elements_by_dtype()[dtype.name]
@@ -142,7 +142,7 @@ def size_in_bytes(element: Attribute) -> int:
 
 
 def shape_of(type: Attribute) -> tuple[int, ...]:
-    """The shape of a tensor type; -1 where a dimension is dynamic."""
+    """Returns the shape of a tensor type; -1 for a dynamic dimension."""
     assert isinstance(type, TensorType), type
     return type.get_shape()
 

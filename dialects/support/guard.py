@@ -32,7 +32,7 @@ class Guard:
 
     @property
     def mine(self) -> bool:
-        """Whether this thread has it."""
+        """True if this thread holds it."""
         return self.lock._is_owned()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -65,7 +65,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Once(Generic[*Ts, R]):
-    """What `once` gives."""
+    """A cached function, as `once` returns it."""
 
     def __init__(self, make: Callable[[*Ts], R]):
         self._make = make
@@ -87,5 +87,5 @@ class Once(Generic[*Ts, R]):
 
 
 def once(make: Callable[[*Ts], R]) -> Once[*Ts, R]:
-    """As `functools.cache`, for results that have to be one object: it makes two of what two threads ask for at the same time."""
+    """Keeps results as `functools.cache` does, but makes each result once even if two threads ask at the same time."""
     return Once(make)

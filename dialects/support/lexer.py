@@ -16,7 +16,7 @@ class Lexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
     def lex(self) -> MLIRToken:
-        """The next token. Raises ParseError where there is none."""
+        """Reads the next token. Raises ParseError if there is none."""
         token = super().lex()
         # xDSL lets a name begin with a letter of any script and a number with any numeral, which `int` then refuses.
         first = self.input.at(token.span.start)

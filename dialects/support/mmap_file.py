@@ -17,7 +17,7 @@ RESIDENT = 8 << 20  # bytes read from mapped files after which their pages are g
 
 
 class Mapped:
-    """The file behind an array that `np.memmap` made."""
+    """The file that an array of `np.memmap` maps."""
 
     __slots__ = ("__weakref__", "_map", "_path", "_stamp")
 
@@ -28,7 +28,7 @@ class Mapped:
             _MAPPED.add(self)
 
     def touch(self, bytes: int) -> None:
-        """To be said before so many bytes are read. Raises PopulusError if the file is not what it was."""
+        """Prepares a read of so many bytes. Raises PopulusError if the file has changed."""
         if self.changed:
             raise PopulusError(f"{self._path}: the file has changed since it was read; compile the model again")
         _read[0] += bytes
@@ -38,11 +38,11 @@ class Mapped:
 
     @property
     def changed(self) -> bool:
-        """Whether the file is another one, or has been written."""
+        """True if the file was replaced or written."""
         return _stamp(self._path) != self._stamp
 
     def fetch(self) -> None:
-        """Has the system read the file ahead, for who reads it in another order: a disk gives pages one by one a thousand times slower."""
+        """Asks the system to read the file ahead, for reads out of order: single pages from a disk are a thousand times slower."""
         if hasattr(mmap, "MADV_WILLNEED"):
             self._map.madvise(mmap.MADV_WILLNEED)
 
@@ -65,7 +65,7 @@ def release() -> None:
 
 
 def mapped(array: NDArray[Any]) -> Mapped | None:
-    """The file that an array's memory is; None if it is none."""
+    """Returns the file that an array maps; None if it maps none."""
     import numpy as np
 
     path: str | None = None

@@ -19,7 +19,7 @@ class ShapeError(VerifyException):
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape:
-    """The common shape of several, as NumPy and ONNX broadcast: right-aligned, 1 stretches.
+    """Broadcasts shapes as NumPy and ONNX do: right-aligned, 1 stretches.
 
     Raises ShapeError naming the shapes.
     """
@@ -34,12 +34,12 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
 
 
 def text(shape: Sequence[int]) -> str:
-    """`2x3x4`, or `scalar`."""
+    """Formats a shape: `2x3x4`, or `scalar`."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def axis(index: int, rank: int) -> int:
-    """A dimension counted from the end made one from the front. Raises ShapeError if there is no such dimension."""
+    """Converts a dimension counted from the end to one from the front. Raises ShapeError if there is no such dimension."""
     if not -rank <= index < rank:
         raise ShapeError(f"there is no dimension {index} of {rank}")
     return index % rank
@@ -52,7 +52,7 @@ def front(index: int, rank: int) -> None:
 
 
 def axes(indices: Sequence[int], rank: int) -> Shape:
-    """Several of them, sorted. Raises ShapeError for one out of range or named twice."""
+    """Converts dimensions as `axis` does, and sorts them. Raises ShapeError for one out of range or named twice."""
     result = sorted(axis(i, rank) for i in indices)
     if len(set(result)) < len(result):
         raise ShapeError(f"a dimension is named twice in {list(indices)}")
@@ -60,19 +60,19 @@ def axes(indices: Sequence[int], rank: int) -> Shape:
 
 
 def reduced(shape: Sequence[int], dims: Sequence[int], keep: bool) -> Shape:
-    """`shape` without `dims`, or with 1 in their place."""
+    """Removes `dims` from `shape`, or sets them to 1."""
     return tuple(1 if d in dims else n for d, n in enumerate(shape) if keep or d not in dims)
 
 
 def permuted(shape: Sequence[int], permutation: Sequence[int]) -> Shape:
-    """Dimension i of the result is dimension permutation[i]. Raises ShapeError if it is not a permutation."""
+    """Permutes a shape: dimension i of the result is dimension permutation[i]. Raises ShapeError if it is not a permutation."""
     if sorted(permutation) != list(range(len(shape))):
         raise ShapeError(f"{list(permutation)} is not a permutation of the {len(shape)} dimensions of {text(shape)}")
     return tuple(shape[d] for d in permutation)
 
 
 def reshape(shape: Sequence[int], new: Sequence[int]) -> Shape:
-    """`new` with its -1 worked out. Raises ShapeError if the numbers of elements differ."""
+    """Computes the -1 of `new`. Raises ShapeError if the numbers of elements differ."""
     elements = math.prod(shape)
     if -1 in new:
         rest = -math.prod(new)
@@ -85,11 +85,11 @@ def reshape(shape: Sequence[int], new: Sequence[int]) -> Shape:
 
 
 def window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil: bool = False) -> int:
-    """How many windows fit: (size + before + after - ((kernel - 1) dilation + 1)) / stride + 1, rounded down.
+    """Counts the windows that fit: (size + before + after - ((kernel - 1) dilation + 1)) / stride + 1, rounded down.
 
-    `ceil`: rounded up, less windows that would start in the padding behind (ONNX, PyTorch). Then a kernel may be larger than the
-    padded input, as long as it hangs over it by less than a stride.
-    Raises ShapeError where no window fits.
+    `ceil`: rounded up, less windows that would start in the upper padding (ONNX, PyTorch). Then a kernel may exceed the
+    padded input by less than a stride.
+    Raises ShapeError if no window fits.
     Source: ONNX Conv-22, MaxPool-22.
     """
     reach = (kernel - 1) * dilation + 1
@@ -111,7 +111,7 @@ def windows(
     ceil: bool = False,
     crops: bool = False,
 ) -> Shape:
-    """How many windows there are in each spatial dimension of x: [batch, channels, size..]; `pads`: those before, then those behind.
+    """Counts the windows in each spatial dimension of x: [batch, channels, size..]; `pads`: the lower ones, then the upper ones.
 
     Raises ShapeError for lists of other lengths, and for numbers below 1 (pads: below 0, unless negative ones crop).
     """
@@ -130,7 +130,7 @@ def windows(
 
 
 def transposed_window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, output_padding: int) -> int:
-    """The output size of a transposed convolution: stride (size - 1) + (kernel - 1) dilation + 1 + output_padding - pads.
+    """Computes the output size of a transposed convolution: stride (size - 1) + (kernel - 1) dilation + 1 + output_padding - pads.
 
     Source: ONNX ConvTranspose-22.
     """
@@ -138,7 +138,7 @@ def transposed_window(size: int, kernel: int, stride: int, dilation: int, before
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int, upper: bool) -> tuple[int, int]:
-    """(before, after) such that the output has ceil(size / stride) windows; the odd one behind where `upper`.
+    """Computes pads (before, after) such that the output has ceil(size / stride) windows; the odd one is after if `upper`.
 
     Source: ONNX auto_pad SAME_UPPER, SAME_LOWER.
     """
@@ -149,12 +149,12 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int, upper: bool
 
 
 def count(begin: int, end: int, step: int) -> int:
-    """The number of elements from `begin` to before `end` by `step`, bounds already clamped."""
+    """Counts the elements from `begin` to before `end` by `step`, bounds already clamped."""
     return max(0, -(-(end - begin) // step))
 
 
 def sliced(shape: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> Shape:
-    """The shape of `x[begins : ends : steps]`, bounds already clamped. Raises ShapeError where they leave a dimension."""
+    """Computes the shape of `x[begins : ends : steps]`, bounds already clamped. Raises ShapeError if they leave a dimension."""
     if any(len(given) != len(shape) for given in (begins, ends, steps)):
         found = f"{len(begins)} begins, {len(ends)} ends and {len(steps)} steps"
         raise ShapeError(f"{found} for the {len(shape)} dimensions of {text(shape)}")
@@ -168,7 +168,7 @@ def sliced(shape: Sequence[int], begins: Sequence[int], ends: Sequence[int], ste
 
 
 def concatenated(parts: Sequence[Sequence[int]], dim: int) -> Shape:
-    """The shape of parts one after the other along `dim`, counted from the front. Raises ShapeError where they differ beside it."""
+    """Computes the shape of parts concatenated along `dim`, counted from the front. Raises ShapeError if other dimensions differ."""
     if not parts:
         raise ShapeError("needs an operand")
     first = parts[0]

@@ -1,4 +1,4 @@
-"""What is wrong in the class of a user's op, said with its file and line."""
+"""Errors in the class of a user's op, with its file and line."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from populus.dialects.support.diagnostics import PopulusError
 
 
 def is_ours(kind: type[Operation]) -> bool:
-    """Whether a class is of this project, whose faults are not a user's."""
+    """Tells whether a class is of this project, so that its errors are not a user's."""
     return kind.__module__.partition(".")[0] == "populus"
 
 
 def file_of(kind: type[Operation]) -> str:
-    """The file that a class is in; its module where that is all that is known."""
+    """Returns the file of a class; its module if the file is unknown."""
     try:
         return inspect.getsourcefile(kind) or kind.__module__
     except (OSError, TypeError):
@@ -30,7 +30,7 @@ def file_of(kind: type[Operation]) -> str:
 
 
 def at(op: Operation, method: str) -> str:
-    """` (own.py:30)`, where a user's class states a method, for the end of a message; nothing for ours."""
+    """Formats the line of a method in a user's class for the end of a message, ` (own.py:30)`; empty for ours."""
     kind = type(op)
     if is_ours(kind):
         return ""
@@ -40,7 +40,7 @@ def at(op: Operation, method: str) -> str:
 
 
 def fault(op: Operation, method: str, error: Exception) -> str:
-    """``its `lower` raises KeyError: 'w' (own.py:33)``: the line is the last of the user's file on the way to the error."""
+    """Formats an error: ``its `lower` raises KeyError: 'w' (own.py:33)``. The line is the innermost of the user's file."""
     lines = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if f.filename == file_of(type(op))]
     said = " ".join(str(error).split())
     return f"its `{method}` raises {type(error).__name__}{f': {said}' if said else ''}{f' ({lines[-1]})' if lines else at(op, method)}"
@@ -48,7 +48,7 @@ def fault(op: Operation, method: str, error: Exception) -> str:
 
 @contextmanager
 def asked(op: Operation, method: str, title: Callable[[], str]) -> Generator[None, None, None]:
-    """What a user's method raises, beside errors that say what is wrong already, becomes a PopulusError behind `title`."""
+    """Turns an error of a user's method into a PopulusError that begins with `title`, unless it is a diagnostic already."""
     try:
         yield
     except (DiagnosticException, VerifyException):
@@ -60,7 +60,7 @@ def asked(op: Operation, method: str, title: Callable[[], str]) -> Generator[Non
 
 
 def values(op: Operation, method: str, found: object, title: Callable[[], str], none: bool = False) -> Sequence[Any]:
-    """What a method gives, which is to be a sequence of values (`none`: or None for some). Raises PopulusError if it is not."""
+    """Checks the result of a method: a sequence of values (`none`: or None for some). Raises PopulusError if it is not."""
     if (strange := _strange(found, SSAValue, none)) is None:
         return cast("Sequence[Any]", found)
     wanted = "a list of values" + (", or None," if none else "")
@@ -78,13 +78,13 @@ def check_types(op: IRDLOperation, found: object) -> None:
 
 
 def operand_name(op: Operation, i: int) -> str:
-    """The name of operand i in the op's class, or its number where one name has several."""
+    """Returns the name of operand i in the op's class, or its number if several share the name."""
     names = [n for n, _ in type(op).get_irdl_definition().operands] if isinstance(op, IRDLOperation) else []
     return f"'{names[i]}'" if len(names) == len(op.operands) else str(i)
 
 
 def _strange(found: object, kind: type, none: bool) -> str | None:
-    """What is wrong with a list of things of one kind; None if nothing is."""
+    """Returns the fault of a list that should have items of one kind; None if it has none."""
     if not isinstance(found, Sequence):
         return _said(found)
     wrong = [v for v in cast("Sequence[object]", found) if not isinstance(v, kind) and not (none and v is None)]

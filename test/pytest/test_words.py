@@ -40,6 +40,7 @@ ROOMS = (
     "tools",
 )
 DONE = {
+    "dialects",
     "dialects/onnx",
     "dialects/popart",
     "lowering/driver",
