@@ -45,6 +45,7 @@ DONE = {
     "dialects/popart",
     "lowering/driver",
     "lowering/popart",
+    "lowering/onnx/to_popart",
     "populus",
     "runtime/engine",
 }

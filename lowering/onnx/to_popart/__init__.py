@@ -1,7 +1,7 @@
-"""`onnx-to-popart`: every op of the `onnx` level becomes `popart` ops; afterwards none is left.
+"""The pass `onnx-to-popart`: every op of the `onnx` level becomes `popart` ops, and none is left.
 
-`RULES` has what each op becomes, by ONNX's categories in files of their names. An op without a rule that ONNX states as a
-function of other ops is written out as that function.
+`RULES` maps an op type to its conversion; the files follow ONNX's categories. An op without a rule that ONNX defines as
+a function of other ops is expanded to that function.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True)
 class OnnxToPopartPass(ModulePass):
-    """ONNX's ops of all opsets as the few general ones of `popart`. Every shape is static before."""
+    """Converts ONNX's ops of all opsets to the smaller set of `popart`. Every shape has to be static."""
 
     name = "onnx-to-popart"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Converts every function of the module that has a body."""
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 erase_unused(function.body.block)
@@ -93,15 +94,19 @@ class OnnxToPopartPass(ModulePass):
 
 
 class Converter:
-    """One walk over a function, in which each op is replaced by what its rule gives."""
+    """One walk over a function that replaces each op by the result of its conversion."""
 
     def __init__(self, customs: Customs, write_out: int = WRITE_OUT):
         self.customs = customs
         self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out)
         self.converted: list[Operation] = []
-        self.bounds: dict[SSAValue, Bound] = {}  # of values that are valid in part
+        self.bounds: dict[SSAValue, Bound] = {}  # of values with a valid length
 
     def function(self, function: FuncOp) -> None:
+        """Converts all ops of a function, and adds the valid lengths of its outputs as results.
+
+        Raises PopulusError for an argument that is no tensor, or whose element type tiles cannot hold.
+        """
         block = function.body.block
         for argument in block.args:
             type = as_tensor(argument.type)
@@ -117,14 +122,18 @@ class Converter:
         function.update_function_type()
 
     def finish(self) -> None:
-        """Erases the ops that were converted."""
+        """Erases the converted ops."""
         self.inference.finish()
         for op in reversed(self.converted):
             op.detach()
             op.erase()
 
     def operation(self, op: Operation, typed: bool = True) -> None:
-        """Converts an op. `typed`: its results have their types already, which those of what it becomes have to be."""
+        """Converts one op.
+
+        `typed`: the op's results have types already, which the types of its replacement have to equal.
+        Raises PopulusError, with the op's location, if the op cannot be converted.
+        """
         if not isinstance(op, OnnxOp | CustomOp) or op in self.inference.resolved:
             return
         try:
@@ -134,6 +143,7 @@ class Converter:
             raise placed(op, error) from error
 
     def replace(self, op: Operation, outputs: list[Output], typed: bool = True) -> None:
+        """Replaces the results of an op by `outputs`. Raises PopulusError if a type differs and `typed` is set."""
         results: list[SSAValue | None] = list(op.outputs) if isinstance(op, OnnxOp) else list(op.results)
         assert len(outputs) >= len(results), (op.name, len(outputs))
         for result, output in zip(results, outputs):
@@ -141,12 +151,13 @@ class Converter:
                 assert result is None or not result.uses, op.name
             else:
                 if typed and output.type != result.type:
-                    raise PopulusError(f"its result is {result.type} by ONNX's inference, and {output.type} by what computes it")
+                    raise PopulusError(f"its result is {result.type} by ONNX's inference, and {output.type} by its conversion")
                 output.name_hint = output.name_hint or result.name_hint
                 result.replace_all_uses_with(output)
         self.converted.append(op)
 
     def custom(self, op: CustomOp) -> list[Output]:
+        """Builds the op of a user's class in place of a custom node, and gives its results."""
         built = build_custom(op, self.customs)
         built.location = op.location
         assert op.parent is not None
@@ -154,7 +165,7 @@ class Converter:
         return list(built.results)
 
     def outputs(self, op: OnnxOp) -> list[Output]:
-        """What replaces the outputs of an op: constants, what its rule gives, or what the function that it is gives."""
+        """Gives the replacements of an op's outputs: constants, the result of its rule, or of its function."""
         c = Conversion(op, Builder(InsertPoint.before(op)), self.bounds)
         bounds = {i: self.bounds[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounds}
         if bounds:
@@ -164,7 +175,7 @@ class Converter:
         return outputs
 
     def partly_valid(self, c: Conversion, bounds: Mapping[int, Bound]) -> list[Output]:
-        """The same, of an op that reads what is valid in part."""
+        """Converts an op that has an input with a valid length; like `outputs` otherwise."""
         passed = passed_on(c.op, bounds, constant_value)
         if c.op.OP_TYPE in MEASURES:
             return [bounded.measured(c, bounds[0])]
@@ -175,7 +186,7 @@ class Converter:
         return outputs
 
     def converted_to(self, c: Conversion) -> list[Output]:
-        """What replaces the outputs of an op, whatever of its inputs is valid."""
+        """Converts an op without regard to the valid lengths of its inputs."""
         op = c.op
         if is_control(op):
             return control_flow.RULES[op.OP_TYPE](c, self.block)
@@ -194,7 +205,10 @@ class Converter:
         return self.expanded(op)
 
     def expanded(self, op: OnnxOp) -> list[Output]:
-        """The op as the function of other ops that ONNX states it to be."""
+        """Expands an op to the function by which ONNX defines it, and converts that.
+
+        Raises PopulusError if ONNX defines no function for the op.
+        """
         body = function_body(op)
         if body is None:
             raise PopulusError(f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet")
@@ -215,7 +229,7 @@ class Converter:
         return [None if o is None else values.pop(0) for o in op.outputs]
 
     def inline(self, block: Block, before: Operation, end: YieldOp) -> list[SSAValue]:
-        """Moves a block's ops in front of an op, converts them there, and gives what the block yields."""
+        """Moves a block's ops in front of `before`, converts them there, and gives the values that `end` yields."""
         assert before.parent is not None
         moved = [op for op in block.ops if op is not end]
         for op in moved:
@@ -225,11 +239,11 @@ class Converter:
             self.operation(op)
         values = list(end.operands)
         end.detach()
-        end.erase()  # it would count as a use of them
+        end.erase()  # else it counts as a use of the values
         return values
 
     def block(self, block: Block) -> list[SSAValue]:
-        """Converts the ops of a region where they stand; what it gives, without the op that gives it."""
+        """Converts the ops of a region in place. Erases its terminator, and gives the values that it yielded."""
         end = block.last_op
         assert isinstance(end, YieldOp), end
         for op in list(block.ops):

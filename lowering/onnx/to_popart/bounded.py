@@ -1,4 +1,7 @@
-"""Ops whose result is as large as the data says: NonZero, Compress, Unique, NonMaxSuppression. Their results are bounded buffers."""
+"""Conversions of NonZero, Compress, Unique and NonMaxSuppression, whose result size depends on the data.
+
+Each result is a tensor of the largest possible size, with a valid length along one axis.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,28 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules
 from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.tensor import element_positions, gathered, sliced
 
-MOST_ROWS = 4096  # that Unique compares with each other
-MOST_COLUMNS = 64  # of such a row, one comparison each
-MOST_BOXES = 512  # of a class that NonMaxSuppression goes through one after the other
+MOST_ROWS = 4096  # rows that Unique compares pairwise
+MOST_COLUMNS = 64  # columns of such a row, one comparison each
+MOST_BOXES = 512  # boxes of a class, each a step of NonMaxSuppression
 
 
 def counted(c: Conversion, i: int, axis: int, count: SSAValue) -> None:
-    """Output i is valid up to `count` (a scalar) along `axis`."""
+    """Records `count` (an i64 scalar) as the valid length of output `i` along `axis`."""
     if c.used(i):
         c.counts[i] = Bound(axis, count)
 
 
 def count_of(bound: Bound) -> SSAValue:
-    """How much is valid, i64."""
+    """Gives the valid length of a bound: an i64 scalar."""
     assert isinstance(bound.count, SSAValue), bound
     return cast("SSAValue", bound.count)
 
 
 def give_counts(function: FuncOp, bounds: Mapping[SSAValue, Bound]) -> None:
-    """What a function returns and is valid in part has its count returned too."""
+    """Appends the valid lengths of a function's results to its results, named `NAME.count`.
+
+    `bounds`: the bound of each value with a valid length.
+    """
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
     names = output_names(function)
@@ -54,7 +60,10 @@ def give_counts(function: FuncOp, bounds: Mapping[SSAValue, Bound]) -> None:
 
 
 def filled(c: Conversion, x: SSAValue, bound: Bound, fill: str) -> SSAValue:
-    """x with zero, one, the lowest or the highest value behind what is valid."""
+    """Replaces the elements of `x` beyond its valid length.
+
+    `fill`: `zero`, `one`, `lowest` or `highest`, the last two by the element type. Shapes: x: [..], result: the same.
+    """
     import numpy as np
 
     size = shape(x)
@@ -67,6 +76,7 @@ def filled(c: Conversion, x: SSAValue, bound: Bound, fill: str) -> SSAValue:
 
 
 def _limits(dtype: Any) -> tuple[int, int]:
+    """Gives the smallest and the largest value of an integer dtype."""
     import numpy as np
 
     info = np.iinfo(dtype)
@@ -74,7 +84,7 @@ def _limits(dtype: Any) -> tuple[int, int]:
 
 
 def measured(c: Conversion, bound: Bound) -> SSAValue:
-    """Shape or Size of what is valid in part."""
+    """Computes Shape ([rank], i64) or Size (i64) of an input with a valid length, counting valid elements only."""
     import numpy as np
 
     size = list(shape(c.input(0)))
@@ -87,7 +97,7 @@ def measured(c: Conversion, bound: Bound) -> SSAValue:
 
 
 def running(c: Conversion, x: SSAValue) -> Term:
-    """The sum of all elements up to each, along the last dimension."""
+    """Computes the inclusive prefix sum of `x` along its last dimension, in log2(n) additions."""
     rank, n, by = len(shape(x)), shape(x)[-1], 1
     while by < n:
         lower, upper = (tuple(v if d == rank - 1 else 0 for d in range(rank)) for v in (by, -by))
@@ -97,7 +107,11 @@ def running(c: Conversion, x: SSAValue) -> Term:
 
 
 def placed(c: Conversion, places: SSAValue, rows: SSAValue, most: int, reduction: str = "set") -> SSAValue:
-    """`most` rows, zeros but for those that are written; a place of `most` is none."""
+    """Scatters `rows` into a tensor of zeros: [most, ..].
+
+    `places`: [n], the row of the result for each of the n rows; the index `most` drops a row.
+    `reduction`: how rows of the same index combine.
+    """
     import numpy as np
 
     table = c.constant(np.zeros((most + 1, *shape(rows)[1:]), dtype_of(element(rows))))
@@ -106,19 +120,22 @@ def placed(c: Conversion, places: SSAValue, rows: SSAValue, most: int, reduction
 
 
 def total(c: Conversion, mask: Term) -> SSAValue:
-    """How many are true, i64."""
+    """Counts the true elements of a mask: an i64 scalar."""
     ones = mask.cast(i64).value
     return c.insert(popart.ReduceSumOp(ones, axes=tuple(range(len(shape(ones)))), keep=False))
 
 
 def packed(c: Conversion, mask: Term, rows: SSAValue, most: int) -> tuple[SSAValue, SSAValue]:
-    """The rows where `mask` is true, one after the other, at most `most`; and how many there are."""
+    """Moves the rows whose `mask` is true to the front, in order.
+
+    mask: [n], rows: [n, ..]. Returns [most, ..], zeros after the last true row, and the number of true rows (i64).
+    """
     place = running(c, mask.cast(i32).value) - 1
     return placed(c, mask.where(place, most).value, rows, most), total(c, mask)
 
 
 def nonzero(c: Conversion) -> Output:
-    """The indices of all elements that are not 0, a column each. Source: ONNX NonZero-13."""
+    """Converts NonZero: the indices of all nonzero elements, one column each. Source: ONNX NonZero-13."""
     import numpy as np
 
     x = c.input(0)
@@ -127,31 +144,35 @@ def nonzero(c: Conversion) -> Output:
     flat = c.reshape(x, (n,))
     mask = Term(c, flat if element(x) == i1 else c.cast(flat, i1))
     rows = c.constant(np.stack(np.unravel_index(np.arange(n), size), 1).astype(np.int64).reshape(n, len(size)))
-    found, count = packed(c, mask, rows, n)
+    columns, count = packed(c, mask, rows, n)
     counted(c, 0, 1, count)
-    return c.transpose(found, (1, 0))
+    return c.transpose(columns, (1, 0))
 
 
 def compress(c: Conversion) -> Output:
-    """The slices whose condition is true; behind the condition's end all are false. Source: ONNX Compress-11."""
+    """Converts Compress: the slices whose condition is true; a short condition continues with false.
+
+    Source: ONNX Compress-11.
+    """
     x, condition = c.input(0), c.input(1)
     if c.get("axis") is None:
         x = c.reshape(x, (math.prod(shape(x)),))
     axis = c.axis(len(shape(x)))
     known = constant_value(condition)
     if known is not None:
-        return gathered(c, x, [i for i, keep in enumerate(known) if keep], axis)
+        return gathered(c, x, [i for i, selected in enumerate(known) if selected], axis)
     most = min(shape(x)[axis], shape(condition)[0])
     order = [axis, *(d for d in range(len(shape(x))) if d != axis)]
     rows = sliced(c, c.transpose(x, order), {0: (0, most, 1)})
-    found, count = packed(c, Term(c, sliced(c, condition, {0: (0, most, 1)})), rows, most)
+    slices, count = packed(c, Term(c, sliced(c, condition, {0: (0, most, 1)})), rows, most)
     counted(c, 0, axis, count)
-    return c.transpose(found, [order.index(d) for d in range(len(order))])
+    return c.transpose(slices, [order.index(d) for d in range(len(order))])
 
 
 def unique(c: Conversion) -> list[Output]:
-    """The rows that differ, by comparing each with each: sorted, or in the order of their first. NaNs are equal, and come last.
+    """Converts Unique by comparing all pairs of rows: sorted, or in the order of first occurrence.
 
+    NaNs are equal to each other and sort last. Raises PopulusError above `MOST_ROWS` rows or `MOST_COLUMNS` columns.
     Source: ONNX Unique-11.
     """
     import numpy as np
@@ -181,9 +202,10 @@ def unique(c: Conversion) -> list[Output]:
             equal = equal | (here & there)
             below = below | Term(c, c.insert(popart.NotOp((there | Term(c, c.insert(popart.NotOp(here.value)))).value)))
         same, less = same & equal, below | (equal & less)
-    # Row j is the first of its kind if no earlier one is the same.
+    # Row j is a first occurrence if no earlier row equals it.
     numbers = np.arange(n, dtype=np.int32)
-    first_of = Term(c, c.insert(popart.ReduceMinOp(same.where(Term(c, c.constant(numbers.reshape(1, n))), n).value, axes=(1,), keep=False)))
+    equal_rows = same.where(Term(c, c.constant(numbers.reshape(1, n))), n).value
+    first_of = Term(c, c.insert(popart.ReduceMinOp(equal_rows, axes=(1,), keep=False)))
     first = first_of.equals(Term(c, c.constant(numbers)))
     if c.get("sorted") != 0:
         before = (less & first.reshape(1, n)).cast(i32)
@@ -203,7 +225,11 @@ def unique(c: Conversion) -> list[Output]:
 
 
 def non_max_suppression(c: Conversion) -> Output:
-    """Boxes from the highest score down, without those that overlap one taken before. Source: ONNX NonMaxSuppression-11."""
+    """Converts NonMaxSuppression: boxes by falling score, less those that overlap a box selected before.
+
+    boxes: [batch, n, 4], scores: [batch, classes, n]. Raises PopulusError above `MOST_BOXES` boxes.
+    Source: ONNX NonMaxSuppression-11.
+    """
     import numpy as np
 
     boxes, scores = c.input(0), c.input(1)
@@ -218,8 +244,8 @@ def non_max_suppression(c: Conversion) -> Output:
         ordered = c.insert(popart.GatherOp(c.reshape(scores, (batch * classes * n,)), positions, axis=0))
         alive = Term(c, ordered) > Term(c, c.reshape(c.input(4), ()))
     rows = Term(c, c.cast(order, i64)) + Term(c, c.constant(np.arange(batch, dtype=np.int64).reshape(batch, 1, 1) * n))
-    found = c.insert(popart.GatherOp(c.reshape(boxes, (batch * n, 4)), rows.value, axis=0))
-    sides = [Term(c, c.reshape(sliced(c, found, {3: (i, i + 1, 1)}), (batch, classes, n))) for i in range(4)]
+    sorted_boxes = c.insert(popart.GatherOp(c.reshape(boxes, (batch * n, 4)), rows.value, axis=0))
+    sides = [Term(c, c.reshape(sliced(c, sorted_boxes, {3: (i, i + 1, 1)}), (batch, classes, n))) for i in range(4)]
     if c.get("center_point_box"):
         across, down, width, height = sides
         sides = [down - height / 2, across - width / 2, down + height / 2, across + width / 2]

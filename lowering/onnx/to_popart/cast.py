@@ -14,6 +14,7 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules
 
 
 def cast(c: Conversion) -> Output:
+    """Converts Cast. Raises PopulusError for an element type that ONNX or tiles do not have. Source: ONNX Cast-25."""
     to = c.get("to")
     target = element_numbered(CAST_1[to.upper()] if isinstance(to, str) else to)
     if target is None:
@@ -22,10 +23,15 @@ def cast(c: Conversion) -> Output:
 
 
 def cast_like(c: Conversion) -> Output:
+    """Converts CastLike: a cast to the element type of the second input. Source: ONNX CastLike-25."""
     return converted(c, c.input(0), held(element(c.input(1))))
 
 
 def bit_cast(c: Conversion) -> Output:
+    """Converts BitCast, which reinterprets the bits of each element.
+
+    Raises PopulusError if the two element types differ in size. Source: ONNX BitCast-26.
+    """
     x, target = c.input(0), element_numbered(c.get("to"))
     if target is None:
         raise PopulusError(f"there is no element type {c.get('to')}")
@@ -35,14 +41,14 @@ def bit_cast(c: Conversion) -> Output:
 
 
 def held(target: Attribute) -> Attribute:
-    """An element type that tiles can hold. Raises PopulusError for any other."""
+    """Checks that tiles can hold an element type, and gives it. Raises PopulusError otherwise."""
     if not is_known(target):
         raise PopulusError(f"element type {target} has no array form: tiles cannot hold it yet")
     return target
 
 
 def converted(c: Conversion, x: SSAValue, target: Attribute) -> SSAValue:
-    """x in another element type, as the node's `saturate` and `round_mode` say. Source: ONNX Cast-25."""
+    """Casts `x` as the node's `saturate` and `round_mode` say. Source: ONNX Cast-25."""
     if target == element(x):
         return x
     if isinstance(target, Float8E8M0FNUType):
@@ -53,13 +59,13 @@ def converted(c: Conversion, x: SSAValue, target: Attribute) -> SSAValue:
 
 
 def unsaturated(c: Conversion, x: SSAValue, target: Attribute) -> SSAValue:
-    """In an 8-bit float; what is too large becomes an infinity, or NaN in types that have none."""
+    """Casts `x` to an 8-bit float without saturation: an overflow gives infinity, or NaN in types without one."""
     import numpy as np
 
     dtype = dtype_of(target)
     x = c.cast(x, f32)
     with np.errstate(all="ignore"):
-        # The largest number and what lies half a step beyond it, which rounds to even: down where that is still finite.
+        # The limit is half a step above the largest number. It rounds to even: down if that is still finite.
         bytes = np.arange(128, dtype=np.uint8).view(dtype).astype(np.float32)
         below, largest = np.sort(bytes[np.isfinite(bytes)])[-2:]
         limit = largest + (largest - below) / 2
@@ -77,9 +83,10 @@ def unsaturated(c: Conversion, x: SSAValue, target: Attribute) -> SSAValue:
 
 
 def _power_of_two(c: Conversion, x: SSAValue, target: Attribute) -> SSAValue:
-    """In f8E8M0FNU, which has the powers of 2 from 2^-127 to 2^127 and NaN: the exponent's bits of |x| as f32, rounded up or down.
+    """Casts `x` to f8E8M0FNU: the powers of 2 from 2^-127 to 2^127, and NaN.
 
-    Infinity is NaN, as what rounds beyond 2^127 is where it does not saturate. Source: onnx.numpy_helper.to_float8e8m0.
+    The result is the exponent field of |x| as f32, rounded up or down. Infinity gives NaN, as does an overflow
+    beyond 2^127 without saturation. Source: onnx.numpy_helper.to_float8e8m0.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""If, Loop and Scan as `popart.if` and `popart.loop`: what `onnx-infer-shapes` has typed and left as branches and loops."""
+"""Conversions of If, Loop and Scan, which `onnx-infer-shapes` has typed, to `popart.if` and `popart.loop`."""
 
 from __future__ import annotations
 
@@ -22,22 +22,26 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
 from populus.lowering.onnx.to_popart.tensor import sliced
 
 Convert: TypeAlias = "Callable[[Block], list[SSAValue]]"
-"""Converts the ops of a block where they stand; what the block gives, without the op that gives it."""
+"""Converts the ops of a block in place, erases its terminator, and gives the values that it yielded."""
 
 
 def branch(c: Conversion, convert: Convert) -> list[Output]:
-    """A `popart.if`; a selection where neither branch computes anything."""
+    """Converts If to `popart.if`, or to a selection if neither branch computes anything.
+
+    `convert`: converts the ops of a block and gives the values that it yields. A result whose size differs between the
+    branches has the larger size and a valid length.
+    """
     blocks = [c.op.region(name).block for name in ("then_branch", "else_branch")]
-    given = [convert(block) for block in blocks]
+    yielded = [convert(block) for block in blocks]
     condition = c.reshape(c.input(0), ())
-    plain = [v.type for v in given[0]] == [v.type for v in given[1]] and not any(v in c.bounds for values in given for v in values)
+    plain = [v.type for v in yielded[0]] == [v.type for v in yielded[1]] and not any(v in c.bounds for values in yielded for v in values)
     # Ops of ONNX are converted, and go in the end.
     if plain and all(isinstance(op, ConstantOp | OnnxOp) for block in blocks for op in block.ops):
         for block in blocks:
             _emptied(block, c)
-        return [c.insert(popart.WhereOp(condition, a, b)) for a, b in zip(*given)]
-    axes = [_axis(c, i, values) for i, values in enumerate(zip(*given))]
-    for block, values in zip(blocks, given):
+        return [c.insert(popart.WhereOp(condition, a, b)) for a, b in zip(*yielded)]
+    axes = [_axis(c, i, values) for i, values in enumerate(zip(*yielded))]
+    for block, values in zip(blocks, yielded):
         inner = Conversion(c.op, Builder(InsertPoint.at_end(block)))
         wide = [v if a is None else _widened(inner, v, shape_of(o.type)) for v, a, o in zip(values, axes, _outputs(c))]
         counts = [_count(inner, c.bounds.get(v), v, a) for v, a in zip(values, axes) if a is not None]
@@ -54,11 +58,12 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
 
 
 def _outputs(c: Conversion) -> list[SSAValue]:
+    """Lists the outputs that the node has."""
     return [o for o in c.op.outputs if o is not None]
 
 
 def _axis(c: Conversion, i: int, values: Sequence[SSAValue]) -> int | None:
-    """The axis along which what the branches give is valid in part, or differs in size; None if there is none."""
+    """Finds the axis along which a branch's value has a valid length, or the sizes differ; None if there is none."""
     for value in values:
         if value in c.bounds:
             return c.bounds[value].axis
@@ -67,17 +72,20 @@ def _axis(c: Conversion, i: int, values: Sequence[SSAValue]) -> int | None:
 
 
 def _widened(c: Conversion, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    """Pads `x` at the end of each dimension to the shape `to`."""
     upper = tuple(n - m for n, m in zip(to, shape(x)))
     return c.insert(popart.PadOp(x, None, lower=(0,) * len(upper), upper=upper, mode="constant")) if any(upper) else x
 
 
 def _count(c: Conversion, bound: Bound | None, x: SSAValue, axis: int) -> SSAValue:
+    """Gives the valid length of `x` along `axis`: that of its bound, or its full size."""
     import numpy as np
 
     return c.constant(np.array(shape(x)[axis], np.int64)) if bound is None else count_of(bound)
 
 
 def _emptied(block: Block, c: Conversion) -> None:
+    """Moves the ops of a branch in front of the node."""
     for op in list(block.ops):
         op.detach()
         assert c.op.parent is not None
@@ -85,39 +93,45 @@ def _emptied(block: Block, c: Conversion) -> None:
 
 
 def _end(c: Conversion, block: Block, values: Sequence[SSAValue]) -> None:
+    """Appends the terminator that yields `values`."""
     end = popart.YieldOp(*values)
     end.location = c.op.location
     block.add_op(end)
 
 
 def _moved(region: Region) -> Region:
+    """Moves the blocks of a region into a new one."""
     new = Region()
     region.move_blocks(new)
     return new
 
 
 def _results(c: Conversion, op: popart.IfOp | popart.LoopOp) -> list[Output]:
+    """Inserts a branch or loop with the node's location, and gives its results."""
     op.location = c.op.location
     return list(c.builder.insert(op).results)
 
 
-class _Body:
-    """The region of a `popart.loop`, made of that of an ONNX op: its arguments first, then its ops, converted."""
+class _LoopBody:
+    """The region of a `popart.loop`, made from the body of an ONNX op: its arguments, then its converted ops."""
 
     def __init__(self, c: Conversion, states: Sequence[SSAValue], rows: Sequence[Attribute] = ()):
         self.old = c.op.region("body").block
         self.block = Block(arg_types=[INDEX, *(v.type for v in states), *rows])
         self.region = Region(self.block)
         self.c = Conversion(c.op, Builder(InsertPoint.at_end(self.block)))
-        self.index, *self.given = self.block.args
+        self.index, *self.values = self.block.args
 
     @property
     def number(self) -> SSAValue:
-        """The number of the iteration as ONNX has it."""
+        """The number of the iteration as ONNX has it: i64."""
         return self.c.cast(self.index, i64)
 
     def fill(self, arguments: Sequence[Callable[[], SSAValue]], convert: Convert) -> list[SSAValue]:
-        """Puts values for the old arguments and converts the ops; what they give. An argument that is not read is not made."""
+        """Replaces the old arguments, converts the ops, and gives the values that the body yields.
+
+        `arguments`: makes the value of each old argument; not called for an argument without a use.
+        """
         for old, make in zip(self.old.args, arguments, strict=True):
             if old.uses:
                 old.replace_all_uses_with(make())
@@ -128,7 +142,11 @@ class _Body:
 
 
 def loop(c: Conversion, convert: Convert) -> list[Output]:
-    """It runs `trips` times, `trips` at most, or as long as conditions hold and fewer than input M have run. Source: ONNX Loop-25."""
+    """Converts Loop to `popart.loop`.
+
+    The trip count is the attribute `trips`, exactly or at most; without it, the loop runs while its conditions hold and
+    fewer than input M iterations have run. `convert`: as for `branch`. Source: ONNX Loop-25.
+    """
     import numpy as np
 
     trips = c.op.attributes.get("trips")
@@ -145,25 +163,25 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
         some = c.insert(popart.LessOp(c.scalar(0, limit), limit))
         go = some if go is None else c.insert(popart.AndOp(go, some))
     counts = bool(collects) and go is not None
-    body = _Body(c, [*states, c.constant(np.array(0, np.int64))] if counts else states)
+    body = _LoopBody(c, [*states, c.constant(np.array(0, np.int64))] if counts else states)
     number, flag = body.old.args[:2]
 
     def value(v: SSAValue) -> Callable[[], SSAValue]:
         return lambda: v
 
-    given = body.fill(
+    yielded = body.fill(
         [
             lambda: body.c.reshape(body.number, shape(number)),
             lambda: body.c.reshape(body.c.constant(np.array(True)), shape(flag)),
-            *map(value, body.given[: len(states)]),
+            *map(value, body.values[: len(states)]),
         ],
         convert,
     )
-    following, inner = given[1 : 1 + len(states)], body.c
-    rows = [given[1 + i] for i in collects]
+    following, inner = yielded[1 : 1 + len(states)], body.c
+    rows = [yielded[1 + i] for i in collects]
     first: list[SSAValue] = []
     if go is not None:
-        goes_on = None if always else inner.reshape(given[0], ())
+        goes_on = None if always else inner.reshape(yielded[0], ())
         if limit is not None:
             more = inner.insert(popart.LessOp(inner.insert(popart.AddOp(body.number, inner.scalar(1, limit))), limit))
             goes_on = more if goes_on is None else inner.insert(popart.AndOp(goes_on, more))
@@ -179,20 +197,23 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
         assert count is not None
         for i in collects:
             counted(c, i, 0, count)
-    found: dict[int, Output] = dict(zip([*range(len(states)), *collects], results))
-    return [found.get(i) for i in range(len(c.op.outputs))]
+    outputs: dict[int, Output] = dict(zip([*range(len(states)), *collects], results))
+    return [outputs.get(i) for i in range(len(c.op.outputs))]
 
 
 def scan(c: Conversion, convert: Convert) -> list[Output]:
-    """Tables are seen with the scanned axis first, backwards where they are read so; so are results. Source: ONNX Scan-25."""
+    """Converts Scan to `popart.loop`, which scans dimension 0 forwards.
+
+    Inputs are transposed and reversed to that form, results back from it. Source: ONNX Scan-25.
+    """
     count = c.get("num_scan_inputs")
-    given = [v for v in c.inputs if v is not None]
-    states, inputs = given[: len(given) - count], given[len(given) - count :]
+    operands = [v for v in c.inputs if v is not None]
+    states, inputs = operands[: len(operands) - count], operands[len(operands) - count :]
     axes = [shapes.axis(a, len(shape(v))) for a, v in zip(c.get("scan_input_axes") or [0] * count, inputs)]
     backwards = c.get("scan_input_directions") or [0] * count
     tables = [_along(c, v, a, 0, back) for v, a, back in zip(inputs, axes, backwards)]
-    body = _Body(c, states, [tensor(shape(t)[1:], element_type_of(t.type)) for t in tables])
-    _end(c, body.block, body.fill([lambda v=v: v for v in body.given], convert))
+    body = _LoopBody(c, states, [tensor(shape(t)[1:], element_type_of(t.type)) for t in tables])
+    _end(c, body.block, body.fill([lambda v=v: v for v in body.values], convert))
     results = _results(c, popart.LoopOp(states, body.region, trips=shape(tables[0])[0], scanned=tables))
     rows = results[len(states) :]
     axes = c.get("scan_output_axes") or [0] * len(rows)
@@ -204,7 +225,7 @@ def scan(c: Conversion, convert: Convert) -> list[Output]:
 
 
 def _along(c: Conversion, x: SSAValue, axis: int, to: int, backwards: int) -> SSAValue:
-    """x with an axis in another place, backwards along it where asked."""
+    """Moves `axis` of `x` to position `to`, and reverses it if `backwards` is nonzero."""
     rest = [d for d in range(len(shape(x))) if d != axis]
     x = c.transpose(x, [*rest[:to], axis, *rest[to:]])
     return sliced(c, x, {to: (shape(x)[to] - 1, -1, -1)}) if backwards and shape(x)[to] > 1 else x

@@ -1,6 +1,6 @@
-"""One node that is being converted: what its rule reads, and where it puts `popart` ops.
+"""Conversion of one node: the operands that its rule reads, and the place where it inserts `popart` ops.
 
-A rule is a function of a `Conversion` that gives the values of the node's outputs: one, or a list of them.
+A rule is a function of a `Conversion` that gives the values of the node's outputs: one, or a list.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ Rules: TypeAlias = Mapping[str, Rule]
 
 
 class Conversion:
-    """The node `op`, whose operands are converted already, and the place for what replaces it."""
+    """The node `op`, whose operands are converted already, and the insertion point of its replacement."""
 
     def __init__(self, op: OnnxOp, builder: Builder, bounds: Mapping[SSAValue, Bound] | None = None):
         self.op = op
-        # Of values that are valid in part: along which axis, and how much of it.
-        self.bounds: Mapping[SSAValue, Bound] = {} if bounds is None else bounds
-        self.counts: dict[int, Bound] = {}  # the same of this node's outputs
+        self.bounds: Mapping[SSAValue, Bound] = {} if bounds is None else bounds  # of values with a valid length
+        self.counts: dict[int, Bound] = {}  # of this node's outputs
         self.builder = builder
         self.inputs = op.inputs
         self.version = op.VERSION
 
     def has(self, i: int) -> bool:
-        """Whether input i is given."""
+        """Tells whether input `i` is present."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
     def input(self, i: int) -> SSAValue:
-        """Input i, which the schema requires."""
+        """Gives input `i`, which the schema requires."""
         value = self.inputs[i]
         assert value is not None, (self.op.name, i)
         return value
 
     def optional(self, i: int) -> SSAValue | None:
+        """Gives input `i`; None if it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
 
     def known(self, i: int) -> NDArray[Any]:
-        """The elements of input i, which has to be known when compiling."""
+        """Gives the array of input `i`. Raises PopulusError if it is not a constant."""
         array = constant_value(self.input(i))
         if array is None:
             parameter = self.op.INPUTS[min(i, len(self.op.INPUTS) - 1)].name
@@ -66,16 +66,19 @@ class Conversion:
         return array
 
     def ints(self, i: int, attribute: str) -> list[int] | None:
-        """What is an attribute in some versions of the op and input i in others; None if it is in neither."""
-        if (given := self.get(attribute)) is not None:
-            return [int(v) for v in given]
+        """Gives integers that are an attribute in some versions of the op and input `i` in others.
+
+        Returns None if the node has neither. Raises PopulusError if the input is not a constant.
+        """
+        if (entries := self.get(attribute)) is not None:
+            return [int(v) for v in entries]
         return [int(v) for v in self.known(i).reshape(-1)] if i > 0 and self.has(i) else None
 
     def trusted(self, i: int) -> None:
-        """The result's shape is what the model states, which input i has to agree with.
+        """Trusts the result shape that the model states, with which input `i` has to agree.
 
-        A constant was compared when shapes were inferred; an input of the model is compared when it arrives.
-        Raises PopulusError if it is computed when the model runs, as nothing would compare it.
+        Shape inference has checked a constant; an input of the model is checked when it arrives at run time.
+        Raises PopulusError if the model computes the input, because nothing would check it.
         """
         value, output = self.input(i), self.op.output(0)
         assert output is not None
@@ -89,34 +92,35 @@ class Conversion:
         require(function, Required(value.index, self.op.OP_TYPE, shape(self.input(0)), shape(output), bool(self.get("allowzero"))))
 
     def get(self, name: str) -> Any:
-        """An attribute or its default as a Python value; None if there is none."""
+        """Gives an attribute, or its default, as a Python value; None if there is none."""
         return self.op.property(name)
 
     def list(self, name: str) -> list[Any]:
-        """The entries of a list attribute; none if it is absent."""
-        given = self.get(name)
-        return [] if given is None else list(given)
+        """Gives the entries of a list attribute; an empty list if it is absent."""
+        entries = self.get(name)
+        return [] if entries is None else list(entries)
 
     def used(self, i: int) -> bool:
-        """Whether anything reads output i."""
+        """Tells whether output `i` has a use."""
         output = self.op.output(i)
         return output is not None and bool(output.uses)
 
     def axis(self, rank: int, default: int = 0, name: str = "axis") -> int:
-        """An axis attribute, from the front."""
-        given = self.get(name)
-        return shapes.axis(default if given is None else given, rank)
+        """Gives an axis attribute, counted from the front. Raises PopulusError if it is out of range."""
+        stated = self.get(name)
+        return shapes.axis(default if stated is None else stated, rank)
 
     def insert(self, op: Operation) -> SSAValue:
-        """Puts an op in place, where the node comes from; its only result."""
+        """Inserts an op with the node's location, and gives its first result."""
         op.location = self.op.location
         return self.builder.insert(op).results[0]
 
     def constant(self, array: NDArray[Any]) -> SSAValue:
+        """Inserts a constant."""
         return self.insert(constant(array))
 
     def handles(self, strings: Iterable[str]) -> NDArray[Any]:
-        """The handles of strings, [n] of i32."""
+        """Gives the handles of strings: [n], i32."""
         import numpy as np
 
         function = self.op.parent_op()
@@ -126,41 +130,47 @@ class Conversion:
         return np.array(handles(function, strings), np.int32)
 
     def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
-        """A scalar constant of the element type of `like`."""
+        """Inserts a scalar constant of the element type of `like`."""
         import numpy as np
 
         return self.constant(np.array(value, dtype_of(element_type_of(like.type))))
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Reshapes `x`, unless it has the shape already."""
         return x if shape_of(x.type) == tuple(shape) else self.insert(ReshapeOp(x, shape=tuple(shape)))
 
     def transpose(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+        """Transposes `x`, unless the permutation is the identity."""
         same = list(permutation) == list(range(len(permutation)))
         return x if same else self.insert(TransposeOp(x, permutation=tuple(permutation)))
 
     def expand(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Broadcasts `x` to a shape, unless it has the shape already."""
         return x if shape_of(x.type) == tuple(shape) else self.insert(ExpandOp(x, shape=tuple(shape)))
 
     def cast(self, x: SSAValue, to: Attribute) -> SSAValue:
+        """Casts `x` to an element type, unless it has the type already."""
         return x if element_type_of(x.type) == to else self.insert(CastOp(x, to=to))
 
 
 def texts(attribute: Attribute | None) -> list[str]:
-    """The strings of an array of them; none for None."""
-    found = cast("ArrayAttr[Attribute]", attribute) if isinstance(attribute, ArrayAttr) else ()
-    return [text.data for text in found if isinstance(text, StringAttr)]
+    """Gives the strings of an array attribute; none for None."""
+    entries = cast("ArrayAttr[Attribute]", attribute) if isinstance(attribute, ArrayAttr) else ()
+    return [text.data for text in entries if isinstance(text, StringAttr)]
 
 
 def shape(value: SSAValue) -> tuple[int, ...]:
+    """Gives the shape of a value."""
     return shape_of(value.type)
 
 
 def element(value: SSAValue) -> Attribute:
+    """Gives the element type of a value."""
     return element_type_of(value.type)
 
 
 def regular(kind: type[TensorOp]) -> Rule:
-    """The rule of an op that is the same in both dialects: operands by position, properties by name."""
+    """Makes the rule of an op that both dialects share: operands by position, properties by name."""
 
     def rule(c: Conversion) -> Output:
         names = kind.get_irdl_definition().properties

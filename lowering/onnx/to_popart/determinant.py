@@ -1,4 +1,4 @@
-"""Det, by elimination, and MaxRoiPool, by two maxima."""
+"""Conversions of Det, by Gaussian elimination, and of MaxRoiPool, by a maximum along each dimension."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules
 from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.tensor import sliced
 
-LARGEST = 32  # of a matrix: the ops grow with its side
+LARGEST = 32  # rows of a matrix: the number of ops grows with them
 
 
 def det(c: Conversion) -> Output:
-    """The product of the pivots of Gauss' elimination, in each column the largest. Source: ONNX Det-22."""
+    """Converts Det: the product of the pivots of Gaussian elimination, with the largest pivot of each column.
+
+    x: [.., n, n]. Raises PopulusError if the matrices are not square or n is above `LARGEST`. Source: ONNX Det-22.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -49,7 +52,10 @@ def det(c: Conversion) -> Output:
 
 
 def max_roi_pool(c: Conversion) -> Output:
-    """The largest element in each part of each region, 0 in an empty one. Source: ONNX MaxRoiPool-22; Caffe's ROIPooling."""
+    """Converts MaxRoiPool: the largest element of each bin of each region, 0 for an empty bin.
+
+    x: [n, channels, height, width], rois: [regions, 5]. Source: ONNX MaxRoiPool-22; Caffe's ROIPooling.
+    """
     import numpy as np
 
     x, rois = c.input(0), c.input(1)
@@ -66,14 +72,14 @@ def max_roi_pool(c: Conversion) -> Output:
         end = ((size * Term(c, c.constant(steps + 1))) * -1).floor() * -1 + first
         places = Term(c, c.constant(np.arange(extent, dtype=dtype_of(element(rois))).reshape(1, 1, -1)))
         inside = (places >= begin.reshape(count, parts[d], 1)) & (places < end.reshape(count, parts[d], 1))
-        # The dimension to pool goes last: first the rows, then, of what came of them, the columns.
+        # The dimension to pool goes last: first the rows, then the columns of that result.
         moved = c.transpose(y, (0, 1, 3, 2)) if d == 0 else y
         seen = Term(c, c.reshape(moved, (*shape(moved)[:-1], 1, extent)))
         masked = inside.reshape(count, 1, 1, parts[d], extent).where(seen, lowest)
         y = c.insert(popart.ReduceMaxOp(masked.value, axes=(4,), keep=False))
         y = c.transpose(y, (0, 1, 3, 2)) if d == 0 else y
-    found = Term(c, y)
-    return (found <= lowest).where(found * 0, found).value
+    largest = Term(c, y)
+    return (largest <= lowest).where(largest * 0, largest).value
 
 
 RULES: Rules = {"Det": det, "MaxRoiPool": max_roi_pool}

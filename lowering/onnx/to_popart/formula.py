@@ -20,7 +20,7 @@ Number: TypeAlias = "Term | float"
 
 @dataclass(frozen=True)
 class Term:
-    """A value, and the node whose conversion it is a part of. Numbers take the element type of what they meet."""
+    """A value, and the conversion that inserts its ops. A number takes the element type of the other operand."""
 
     c: Conversion
     value: SSAValue
@@ -70,38 +70,46 @@ class Term:
         return self._with(popart.OrOp, other)
 
     def equals(self, other: Number) -> Term:
+        """Compares element by element: i1."""
         return self._with(popart.EqualOp, other)
 
     def max(self, other: Number) -> Term:
+        """Takes the larger element of each pair."""
         return self._with(popart.MaxOp, other)
 
     def min(self, other: Number) -> Term:
+        """Takes the smaller element of each pair."""
         return self._with(popart.MinOp, other)
 
     def floor(self) -> Term:
+        """Rounds towards minus infinity."""
         return Term(self.c, self.c.insert(popart.FloorOp(self.value)))
 
     def round(self) -> Term:
-        """To the nearest integer, halves to even."""
+        """Rounds to the nearest integer, halves to even."""
         return Term(self.c, self.c.insert(popart.RoundOp(self.value)))
 
     def abs(self) -> Term:
+        """Takes the absolute value."""
         return Term(self.c, self.c.insert(popart.AbsOp(self.value)))
 
     def sqrt(self) -> Term:
+        """Takes the square root."""
         return Term(self.c, self.c.insert(popart.SqrtOp(self.value)))
 
     def power(self, exponent: Number, swapped: bool = False) -> Term:
-        """`self ^ exponent`; swapped, `exponent ^ self`."""
+        """Computes `self ^ exponent`; with `swapped`, `exponent ^ self`."""
         return self._with(popart.PowOp, exponent, swapped)
 
     def cast(self, to: Attribute) -> Term:
+        """Casts to an element type."""
         return Term(self.c, self.c.cast(self.value, to))
 
     def reshape(self, *shape: int) -> Term:
+        """Reshapes to `shape`."""
         return Term(self.c, self.c.reshape(self.value, shape))
 
     def where(self, yes: Term, no: Number) -> Term:
-        """`yes` where this is true, else `no`."""
+        """Selects `yes` where this mask is true, and `no` elsewhere."""
         other = no.value if isinstance(no, Term) else self.c.scalar(no, yes.value)
         return Term(self.c, self.c.insert(popart.WhereOp(self.value, yes.value, other)))

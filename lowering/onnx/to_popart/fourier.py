@@ -1,4 +1,4 @@
-"""DFT and STFT, as products with matrices of cosines and sines, in doubles."""
+"""Conversions of DFT, STFT and MelWeightMatrix: products with matrices of cosines and sines, in f64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def waves(n: int, frequencies: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The cosines and sines of 2 pi j k / n, [n, frequencies]; the angle is reduced first, so that it is exact."""
+    """Computes the cosines and sines of 2 pi j k / n: two arrays [n, frequencies].
+
+    The product j k is reduced modulo n first, so that the angle is exact.
+    """
     import numpy as np
 
     angle = 2 * np.pi * (np.outer(np.arange(n), np.arange(frequencies)) % n) / n
@@ -28,32 +31,38 @@ def waves(n: int, frequencies: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def spectrum(c: Conversion, real: SSAValue, imaginary: SSAValue | None, n: int, frequencies: int, inverse: bool) -> list[SSAValue]:
-    """The real and the imaginary part of the transform along the last dimension (f64, n elements); that of an inverse is over n."""
+    """Transforms along the last dimension of n elements (f64): the real and the imaginary part of the result.
+
+    `imaginary`: None for a real input. An inverse transform is divided by n.
+    """
     cosine, sine = (c.constant(v) for v in waves(n, frequencies))
 
     def product(x: SSAValue, w: SSAValue) -> Term:
         return Term(c, c.insert(popart.MatMulOp(x, w)))
 
     sign = 1.0 if inverse else -1.0
-    found = [product(real, cosine), product(real, sine) * sign]
+    parts = [product(real, cosine), product(real, sine) * sign]
     if imaginary is not None:
-        found = [found[0] - product(imaginary, sine) * sign, found[1] + product(imaginary, cosine)]
-    return [(v / n if inverse else v).value for v in found]
+        parts = [parts[0] - product(imaginary, sine) * sign, parts[1] + product(imaginary, cosine)]
+    return [(v / n if inverse else v).value for v in parts]
 
 
 def halves(c: Conversion, x: SSAValue) -> list[SSAValue]:
-    """The real part, and the imaginary one if there is one: [.., 1] or [.., 2] without its last dimension, in f64."""
+    """Splits [.., 1] or [.., 2] into its real and, if present, imaginary part: f64, without the last dimension."""
     last = len(shape(x)) - 1
     return [c.reshape(sliced(c, c.cast(x, f64), {last: (i, i + 1, 1)}), shape(x)[:-1]) for i in range(shape(x)[-1])]
 
 
 def joined(c: Conversion, parts: list[SSAValue]) -> SSAValue:
-    """The parts in a new last dimension."""
+    """Joins the parts along a new last dimension."""
     return c.insert(popart.ConcatOp(*(c.reshape(v, (*shape(v), 1)) for v in parts), axis=len(shape(parts[0]))))
 
 
 def dft(c: Conversion) -> Output:
-    """Source: ONNX DFT-20, and -17 with the axis as an attribute."""
+    """Converts DFT. Raises PopulusError if its axis is the last dimension.
+
+    Source: ONNX DFT-20; in DFT-17 the axis is an attribute.
+    """
     x = c.input(0)
     rank = len(shape(x))
     if c.version < 20:
@@ -63,14 +72,14 @@ def dft(c: Conversion) -> Output:
     if axis == rank - 1:
         raise PopulusError("axis is the last dimension, which has the real and the imaginary part")
     inverse, onesided = bool(c.get("inverse")), bool(c.get("onesided"))
-    given = shape(x)[axis]
-    n = int(c.known(1).reshape(-1)[0]) if c.has(1) else 2 * (given - 1) if inverse and onesided else given
+    size = shape(x)[axis]
+    n = int(c.known(1).reshape(-1)[0]) if c.has(1) else 2 * (size - 1) if inverse and onesided else size
     if inverse and onesided:
-        # The other half is the conjugate of this one, backwards.
+        # The other half is the reversed conjugate of this one.
         parts = halves(c, x)
-        kept = n // 2 + 1
-        parts = [fitted(c, v, axis, kept) for v in parts]
-        mirror = [n - k for k in range(kept, n)]
+        half = n // 2 + 1
+        parts = [fitted(c, v, axis, half) for v in parts]
+        mirror = [n - k for k in range(half, n)]
         whole = [c.insert(popart.ConcatOp(v, gathered(c, v, mirror, axis), axis=axis)) if mirror else v for v in parts]
         if len(whole) > 1 and mirror:
             flipped = (Term(c, gathered(c, parts[1], mirror, axis)) * -1).value
@@ -83,7 +92,7 @@ def dft(c: Conversion) -> Output:
 
 
 def fitted(c: Conversion, x: SSAValue, axis: int, n: int) -> SSAValue:
-    """x cut, or filled up with zeros, to n elements in a dimension."""
+    """Cuts dimension `axis` of `x` to n elements, or pads it with zeros."""
     missing = n - shape(x)[axis]
     if missing <= 0:
         return sliced(c, x, {axis: (0, n, 1)})
@@ -92,20 +101,20 @@ def fitted(c: Conversion, x: SSAValue, axis: int, n: int) -> SSAValue:
 
 
 def transformed(c: Conversion, parts: list[SSAValue], axis: int, n: int, frequencies: int, inverse: bool) -> list[SSAValue]:
-    """The transform along any dimension."""
+    """Transforms along any dimension; see `spectrum`."""
     rank = len(shape(parts[0]))
     order = [*(d for d in range(rank) if d != axis), axis]
     rows = [c.transpose(v, order) for v in parts]
-    found = spectrum(c, rows[0], rows[1] if len(rows) > 1 else None, n, frequencies, inverse)
-    return [c.transpose(v, [order.index(d) for d in range(rank)]) for v in found]
+    spectra = spectrum(c, rows[0], rows[1] if len(rows) > 1 else None, n, frequencies, inverse)
+    return [c.transpose(v, [order.index(d) for d in range(rank)]) for v in spectra]
 
 
 def stft(c: Conversion) -> Output:
-    """Frames, each weighted by the window and transformed. Source: ONNX STFT-17."""
+    """Converts STFT: frames, each multiplied by the window and transformed. Source: ONNX STFT-17."""
     import numpy as np
 
     x, window = c.input(0), c.optional(2)
-    if len(shape(x)) == 2:  # PyTorch's exporter leaves the last dimension of a real signal out
+    if len(shape(x)) == 2:  # PyTorch's exporter omits the last dimension of a real signal
         x = c.reshape(x, (*shape(x), 1))
     step = int(c.known(1).reshape(-1)[0])
     length = int(c.known(3).reshape(-1)[0]) if c.has(3) else shape(window)[0] if window is not None else shape(x)[1]
@@ -115,12 +124,16 @@ def stft(c: Conversion) -> Output:
     if window is not None:
         rows = [v * Term(c, c.cast(window, f64)) for v in rows]
     frequencies = length // 2 + 1 if c.get("onesided") else length
-    found = spectrum(c, rows[0].value, rows[1].value if len(rows) > 1 else None, length, frequencies, inverse=False)
-    return c.cast(joined(c, found), element(x))
+    parts = spectrum(c, rows[0].value, rows[1].value if len(rows) > 1 else None, length, frequencies, inverse=False)
+    return c.cast(joined(c, parts), element(x))
 
 
 def mel_weight_matrix(c: Conversion) -> Output:
-    """Triangles whose corners are equally far apart on the mel scale: [spectrogram bins, mel bins]. Source: ONNX MelWeightMatrix-17."""
+    """Converts MelWeightMatrix: triangles with corners equally spaced on the mel scale.
+
+    The result is [spectrogram bins, mel bins]. Raises PopulusError for frequencies or sizes that make no matrix.
+    Source: ONNX MelWeightMatrix-17.
+    """
     import numpy as np
 
     bins, length, rate, lowest, highest = (float(c.known(i).reshape(-1)[0]) for i in range(5))

@@ -1,4 +1,4 @@
-"""Ops of `ai.onnx.ml` that look keys up: numbers as they are, strings by their handles."""
+"""Conversions of `ai.onnx.ml` ops that look keys up. Numbers are their own keys; strings are handles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def found_at(c: Conversion, x: SSAValue, keys: NDArray[Any]) -> SSAValue:
-    """Where each element of x stands among the keys, the last of equal ones; -1 where it is none. NaN is a key like others."""
+    """Finds the position of each element of `x` among the keys: i32 in the shape of `x`, -1 if it is no key.
+
+    Of equal keys, the last counts. NaN equals NaN.
+    """
     import numpy as np
 
     spread = c.reshape(x, (*shape(x), 1))
@@ -30,7 +33,7 @@ def found_at(c: Conversion, x: SSAValue, keys: NDArray[Any]) -> SSAValue:
 
 
 def looked_up(c: Conversion, x: SSAValue, keys: NDArray[Any], values: NDArray[Any], default: Any) -> SSAValue:
-    """The value of each key; `default` (of the values' dtype) for what is no key."""
+    """Gives the value of each key, and `default` (of the values' dtype) for elements that are no key."""
     import numpy as np
 
     table = np.concatenate([values, np.array([default], values.dtype)])  # -1 is its last
@@ -38,7 +41,10 @@ def looked_up(c: Conversion, x: SSAValue, keys: NDArray[Any], values: NDArray[An
 
 
 def label_encoder(c: Conversion) -> Output:
-    """From keys to values. Source: LabelEncoder-4; LabelEncoder-1 numbers its classes."""
+    """Converts LabelEncoder. Raises PopulusError if keys and values differ in number.
+
+    Source: LabelEncoder-4; LabelEncoder-1 numbers its classes.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -50,12 +56,12 @@ def label_encoder(c: Conversion) -> Output:
         return looked_up(c, x, numbers, names, c.handles([c.get("default_string")])[0])
     keys, values = _listed(c, "keys"), _listed(c, "values")
     if keys is None or values is None or len(keys[0]) != len(values[0]):
-        found = [0 if v is None else len(v[0]) for v in (keys, values)]
-        raise PopulusError(f"it has {found[0]} keys and {found[1]} values; equally many are expected")
+        counts = [0 if v is None else len(v[0]) for v in (keys, values)]
+        raise PopulusError(f"it has {counts[0]} keys and {counts[1]} values; equally many are expected")
     array, kind = values
-    given = c.get("default_tensor")
-    if given is not None:
-        default = c.handles(map(str, given.reshape(-1)))[0] if kind == "string" else given.reshape(-1)[0]
+    tensor = c.get("default_tensor")
+    if tensor is not None:
+        default = c.handles(map(str, tensor.reshape(-1)))[0] if kind == "string" else tensor.reshape(-1)[0]
     elif kind == "string":
         default = c.handles([c.get("default_string")])[0]
     elif kind == "tensor":
@@ -69,22 +75,22 @@ def label_encoder(c: Conversion) -> Output:
 
 
 def _listed(c: Conversion, name: str) -> tuple[NDArray[Any], str] | None:
-    """The keys or values, from whichever attribute has them, and its kind; strings as handles."""
+    """Reads keys or values, strings as handles: the array, and the kind of the attribute that has them."""
     import numpy as np
 
     for kind, dtype in (("int64", np.int64), ("float", np.float32)):
-        if (given := c.get(f"{name}_{kind}s")) is not None:
-            return np.array(given, dtype), kind
-    if (given := c.get(f"{name}_strings")) is not None:
-        return c.handles(given), "string"
-    if (given := c.get(f"{name}_tensor")) is not None:
-        flat = given.reshape(-1)
+        if (entries := c.get(f"{name}_{kind}s")) is not None:
+            return np.array(entries, dtype), kind
+    if (entries := c.get(f"{name}_strings")) is not None:
+        return c.handles(entries), "string"
+    if (entries := c.get(f"{name}_tensor")) is not None:
+        flat = entries.reshape(-1)
         return (c.handles(map(str, flat)), "string") if flat.dtype == object else (flat, "tensor")
     return None
 
 
 def category_mapper(c: Conversion) -> Output:
-    """Strings to the integers of their categories, or back. Source: CategoryMapper-1."""
+    """Converts CategoryMapper: strings to the integers of their categories, or back. Source: CategoryMapper-1."""
     import numpy as np
 
     x = c.input(0)
@@ -97,7 +103,10 @@ def category_mapper(c: Conversion) -> Output:
 
 
 def one_hot_encoder(c: Conversion) -> Output:
-    """1 where an element is the category, along a new last dimension; `zeros = 0` wants all to be one. Source: OneHotEncoder-1."""
+    """Converts OneHotEncoder: 1 where an element is the category, along a new last dimension.
+
+    Raises PopulusError for `zeros = 0`, which requires an error at run time. Source: OneHotEncoder-1.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -113,9 +122,10 @@ def one_hot_encoder(c: Conversion) -> Output:
 
 
 def tf_idf_vectorizer(c: Conversion) -> Output:
-    """How often each n-gram of the pool is in a row: TF, its presence: IDF, or their product; times `weights`.
+    """Converts TfIdfVectorizer: counts of each n-gram in a row (TF), its presence (IDF), or both, times `weights`.
 
-    An n-gram's items stand 1 + skip apart, for each skip up to `max_skip_count`. x: [n] or [b, n]. Source: TfIdfVectorizer-9.
+    The items of an n-gram stand 1 + skip apart, for each skip up to `max_skip_count`. x: [n] or [b, n].
+    Source: TfIdfVectorizer-9.
     """
     import numpy as np
 
@@ -162,7 +172,7 @@ def tf_idf_vectorizer(c: Conversion) -> Output:
 
 
 def _placed(c: Conversion, counts: SSAValue, places: NDArray[Any], width: int) -> SSAValue:
-    """Column i of the counts in column places[i] of the result, sums where several are: [b, width]."""
+    """Moves column i of the counts to column places[i] of the result, and sums columns of equal place: [b, width]."""
     import numpy as np
 
     if len(set(places)) < len(places):
@@ -176,7 +186,7 @@ def _placed(c: Conversion, counts: SSAValue, places: NDArray[Any], width: int) -
 
 
 def _occurrences(c: Conversion, x: SSAValue, grams: NDArray[Any], skip: int, positions: int) -> SSAValue:
-    """How often each n-gram is in each row: [b, grams], f32."""
+    """Counts each n-gram in each row: [b, grams], f32."""
     batch = shape(x)[0]
     all_same: SSAValue | None = None
     for k in range(grams.shape[1]):

@@ -1,4 +1,4 @@
-"""A loop in the conversion of a node: a region made by a function."""
+"""A `popart.loop` in a conversion, with a body that a Python function builds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ Body = Callable[[Conversion, SSAValue, "list[SSAValue]"], "list[SSAValue]"]
 
 
 def loop(c: Conversion, carried: Sequence[SSAValue], trips: int, body: Body) -> list[SSAValue]:
-    """The carried values behind `trips` iterations. `body`: those of the next iteration from its number and the present ones."""
+    """Inserts a loop of `trips` iterations, and gives the carried values after the last.
+
+    `body`: computes the next carried values from a conversion inside the loop, the iteration number and the
+    present values.
+    """
     block = Block(arg_types=[INDEX, *(v.type for v in carried)])
     inner = Conversion(c.op, Builder(InsertPoint.at_end(block)))
     index, *states = block.args

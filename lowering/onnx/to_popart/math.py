@@ -1,4 +1,4 @@
-"""ONNX's `math` and `logical` categories: element-wise ops and products."""
+"""Conversions of ONNX's `math` and `logical` categories: element-wise ops and products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule,
 
 
 def aligned(c: Conversion, a: SSAValue, b: SSAValue) -> SSAValue:
-    """b as opset 6 and older broadcast it: its dimensions stand at those of a from `axis` on."""
+    """Reshapes `b` for the broadcasting of opset 6 and older.
+
+    There the dimensions of `b` align with those of `a` from `axis` on.
+    """
     if c.version >= 7 or not c.get("broadcast"):
         return b
     axis = c.get("axis")
@@ -26,6 +29,8 @@ def aligned(c: Conversion, a: SSAValue, b: SSAValue) -> SSAValue:
 
 
 def binary(kind: type[TensorOp]) -> Rule:
+    """Makes the rule of an element-wise op with two operands."""
+
     def rule(c: Conversion) -> Output:
         a, b = c.input(0), c.input(1)
         return c.insert(kind(a, aligned(c, a, b)))
@@ -34,7 +39,7 @@ def binary(kind: type[TensorOp]) -> Rule:
 
 
 def variadic(kind: type[TensorOp]) -> Rule:
-    """Several operands one after the other."""
+    """Makes the rule of an op that combines any number of operands in order."""
 
     def rule(c: Conversion) -> Output:
         return folded(c, kind, summands(c))
@@ -43,15 +48,19 @@ def variadic(kind: type[TensorOp]) -> Rule:
 
 
 def summands(c: Conversion) -> list[SSAValue]:
-    """The inputs of Sum, Mean, Max and Min. Raises PopulusError where they differ in shape before opset 8, which broadcasts first."""
+    """Lists the inputs of Sum, Mean, Max or Min.
+
+    Raises PopulusError if their shapes differ before opset 8, which introduced broadcasting.
+    """
     values = [v for v in c.inputs if v is not None]
     if c.version < 8 and len({shape(v) for v in values}) > 1:
-        found = ", ".join(shapes.text(shape(v)) for v in values)
-        raise PopulusError(f"its inputs are {found}; equal shapes are expected before opset 8")
+        texts = ", ".join(shapes.text(shape(v)) for v in values)
+        raise PopulusError(f"its inputs are {texts}; equal shapes are expected before opset 8")
     return values
 
 
 def folded(c: Conversion, kind: type[TensorOp], values: Sequence[SSAValue]) -> SSAValue:
+    """Combines values from left to right with a binary op."""
     result = values[0]
     for value in values[1:]:
         result = c.insert(kind(result, value))
@@ -59,35 +68,40 @@ def folded(c: Conversion, kind: type[TensorOp], values: Sequence[SSAValue]) -> S
 
 
 def mean(c: Conversion) -> Output:
+    """Converts Mean: the sum of the inputs over their number."""
     total = folded(c, popart.AddOp, summands(c))
     return c.insert(popart.DivOp(total, c.scalar(len(c.inputs), total)))
 
 
 def bitshift(c: Conversion) -> Output:
+    """Converts BitShift."""
     return c.insert(popart.BitShiftOp(c.input(0), c.input(1), left=c.get("direction") == "LEFT"))
 
 
 def mod(c: Conversion) -> Output:
+    """Converts Mod."""
     return c.insert(popart.ModOp(c.input(0), c.input(1), fmod=bool(c.get("fmod"))))
 
 
 def isinf(c: Conversion) -> Output:
+    """Converts IsInf."""
     negative, positive = bool(c.get("detect_negative")), bool(c.get("detect_positive"))
     return c.insert(popart.IsInfOp(c.input(0), detect_negative=negative, detect_positive=positive))
 
 
 def gelu(c: Conversion) -> Output:
+    """Converts Gelu."""
     return c.insert(popart.GeluOp(c.input(0), tanh=c.get("approximate") == "tanh"))
 
 
 def clip(c: Conversion) -> Output:
-    """`min(max(x, low), high)`; the bounds are attributes before opset 11."""
+    """Converts Clip: `min(max(x, low), high)`. The bounds are attributes before opset 11."""
     x = c.input(0)
     bounds: list[SSAValue | None] = [c.optional(1), c.optional(2)]
     if c.version < 11:
         limits = (-3.4028234663852886e38, 3.4028234663852886e38)  # Clip-6's defaults: no bound
-        given = [c.get("min"), c.get("max")]
-        bounds = [None if v is None or v == limit else c.scalar(v, x) for v, limit in zip(given, limits)]
+        stated = [c.get("min"), c.get("max")]
+        bounds = [None if v is None or v == limit else c.scalar(v, x) for v, limit in zip(stated, limits)]
     for bound, kind in zip(bounds, (popart.MaxOp, popart.MinOp)):
         if bound is not None:
             x = c.insert(kind(x, c.reshape(bound, ())))
@@ -95,7 +109,7 @@ def clip(c: Conversion) -> Output:
 
 
 def prelu(c: Conversion) -> Output:
-    """Before opset 7 a slope has one element for each channel, or one at all."""
+    """Converts PRelu. Before opset 7 the slope has one element, or one for each channel."""
     x, slope = c.input(0), c.input(1)
     if c.version < 7:
         slope = c.reshape(slope, (shape(slope)[0], *(1,) * (len(shape(x)) - 2)) if shape(slope) != (1,) else ())
@@ -103,13 +117,14 @@ def prelu(c: Conversion) -> Output:
 
 
 def gemm(c: Conversion) -> Output:
+    """Converts Gemm."""
     a, b, bias = c.input(0), c.input(1), c.optional(2)
     settings = {"alpha": c.get("alpha"), "beta": c.get("beta"), "trans_a": bool(c.get("transA")), "trans_b": bool(c.get("transB"))}
     return c.insert(popart.GemmOp(a, b, bias, **settings))
 
 
 def arg(last_is_best: bool) -> Rule:
-    """ArgMax and ArgMin: the least (or greatest) index at which x is what its reduction gives."""
+    """Makes the rule of ArgMax or ArgMin: the first, or last, index of the extreme element. `last_is_best`: ArgMax."""
 
     def rule(c: Conversion) -> Output:
         x = c.input(0)
@@ -121,7 +136,10 @@ def arg(last_is_best: bool) -> Rule:
 
 
 def arg_index(c: Conversion, x: SSAValue, axis: int, largest: bool, last: bool) -> SSAValue:
-    """The index (i64) of the extreme element along `axis`, which is 1 in the result; NaN is beyond all others, as in NumPy."""
+    """Finds the index (i64) of the extreme element along `axis`, which has size 1 in the result.
+
+    NaN counts as the extreme element, as in NumPy. `last`: the last of equal elements, else the first.
+    """
     import numpy as np
 
     n = shape(x)[axis]
@@ -135,7 +153,10 @@ def arg_index(c: Conversion, x: SSAValue, axis: int, largest: bool, last: bool) 
 
 
 def hardmax(c: Conversion) -> Output:
-    """1 at the first of the largest elements, 0 elsewhere. Before opset 13 along all dimensions from `axis` on at once."""
+    """Converts Hardmax: 1 at the first of the largest elements, 0 elsewhere.
+
+    Before opset 13 the dimensions from `axis` on count as one.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -147,7 +168,7 @@ def hardmax(c: Conversion) -> Output:
 
 
 def flattened(c: Conversion, x: SSAValue) -> tuple[SSAValue, int]:
-    """x and the axis of a Softmax; before opset 13 the dimensions from `axis` on are one."""
+    """Gives `x` and the axis of a Softmax. Before opset 13 the dimensions from `axis` on are merged."""
     rank = len(shape(x))
     if c.version >= 13:
         return x, c.axis(rank, -1)
@@ -162,6 +183,8 @@ def flattened(c: Conversion, x: SSAValue) -> tuple[SSAValue, int]:
 
 
 def softmax(kind: type[TensorOp]) -> Rule:
+    """Makes the rule of Softmax or LogSoftmax."""
+
     def rule(c: Conversion) -> Output:
         x = c.input(0)
         flat, axis = flattened(c, x)
@@ -171,7 +194,10 @@ def softmax(kind: type[TensorOp]) -> Rule:
 
 
 def cumulative(kind: type[TensorOp], neutral: int) -> Rule:
-    """Combines 1, 2, 4, .. neighbours until each element has all before it. Source: ONNX CumSum-14, CumProd-26."""
+    """Makes the rule of CumSum or CumProd, which combines neighbours at distances 1, 2, 4, ...
+
+    `neutral`: the element that is shifted in. Source: ONNX CumSum-14, CumProd-26.
+    """
 
     def rule(c: Conversion) -> Output:
         x = c.input(0)
@@ -196,6 +222,7 @@ def cumulative(kind: type[TensorOp], neutral: int) -> Rule:
 
 
 def erf(c: Conversion) -> Output:
+    """Converts Erf; integers are computed in f32."""
     x = c.input(0)
     if is_float(element(x)):
         return c.insert(popart.ErfOp(x))

@@ -1,4 +1,7 @@
-"""Ops of `ai.onnx.ml` on numbers: linear and support vector machines, scalers, imputers. Trees and lookups have files of their own."""
+"""Conversions of `ai.onnx.ml` ops on numbers: linear models, support vector machines, scalers and imputers.
+
+Trees and lookups have files of their own.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def array_feature_extractor(c: Conversion) -> Output:
-    """Columns by index; a row of them becomes a matrix. Source: ArrayFeatureExtractor-1."""
+    """Converts ArrayFeatureExtractor: columns by index; a vector becomes one row. Source: ArrayFeatureExtractor-1."""
     x, at = c.input(0), c.input(1)
     rank, count = len(shape(x)), math.prod(shape(at))
     columns = from_front(c, c.reshape(at, (count,)), shape(x)[-1])
@@ -32,36 +35,36 @@ def array_feature_extractor(c: Conversion) -> Output:
 
 
 def binarizer(c: Conversion) -> Output:
-    """1 above the threshold, 0 elsewhere. Source: Binarizer-1."""
+    """Converts Binarizer: 1 above the threshold, 0 elsewhere. Source: Binarizer-1."""
     x = Term(c, c.input(0))
     return c.cast((x > float(c.get("threshold") or 0.0)).value, element(x.value))
 
 
 def scaler(c: Conversion) -> Output:
-    """`(x - offset) * scale`. Source: Scaler-1."""
+    """Converts Scaler: `(x - offset) * scale`. Source: Scaler-1."""
     x = _float(c, c.input(0))
     for name, kind in (("offset", popart.SubOp), ("scale", popart.MulOp)):
-        if given := c.get(name):
-            x = c.insert(kind(x, _row(c, x, given, name)))
+        if numbers := c.get(name):
+            x = c.insert(kind(x, _row(c, x, numbers, name)))
     return x
 
 
-def _row(c: Conversion, x: SSAValue, given: list[float], name: str) -> SSAValue:
-    """Numbers for the last dimension of x, or one for all."""
+def _row(c: Conversion, x: SSAValue, numbers: list[float], name: str) -> SSAValue:
+    """Makes a constant of one number for each feature of `x`, or one for all. Raises PopulusError otherwise."""
     import numpy as np
 
-    if len(given) not in (1, shape(x)[-1]):
-        raise PopulusError(f"'{name}' has {len(given)} numbers; x has {shape(x)[-1]} features")
-    return c.constant(np.array(given if len(given) > 1 else given[0], np.float32))
+    if len(numbers) not in (1, shape(x)[-1]):
+        raise PopulusError(f"'{name}' has {len(numbers)} numbers; x has {shape(x)[-1]} features")
+    return c.constant(np.array(numbers if len(numbers) > 1 else numbers[0], np.float32))
 
 
 def _float(c: Conversion, x: SSAValue) -> SSAValue:
-    """x as f32, and a single row as a matrix of one."""
+    """Casts `x` to f32."""
     return c.cast(x, f32)
 
 
 def normalizer(c: Conversion) -> Output:
-    """Rows over their largest element, or their norm; a row of zeros stays. Source: Normalizer-1."""
+    """Converts Normalizer: rows over their maximum or norm; a row of zeros stays. Source: Normalizer-1."""
     x = Term(c, _float(c, c.input(0)))
     axis = len(shape(x.value)) - 1
     norm = c.get("norm")
@@ -73,7 +76,7 @@ def normalizer(c: Conversion) -> Output:
 
 
 def imputer(c: Conversion) -> Output:
-    """What equals one value becomes another. Source: Imputer-1."""
+    """Converts Imputer: replaces elements that equal one value. Source: Imputer-1."""
     import numpy as np
 
     x = c.input(0)
@@ -91,7 +94,7 @@ def imputer(c: Conversion) -> Output:
 
 
 def feature_vectorizer(c: Conversion) -> Output:
-    """The features side by side, as f32. Source: FeatureVectorizer-1."""
+    """Converts FeatureVectorizer: joins the features of all inputs as f32. Source: FeatureVectorizer-1."""
     parts = [_float(c, v) for v in c.inputs if v is not None]
     parts = [
         c.reshape(v, (shape(v)[0] if len(shape(v)) > 1 else 1, math.prod(shape(v)[1:]) if len(shape(v)) > 1 else shape(v)[0]))
@@ -104,37 +107,40 @@ def feature_vectorizer(c: Conversion) -> Output:
 
 
 def _rows(c: Conversion) -> SSAValue:
-    """x as [n, features] of f32 (f64 stays)."""
+    """Gives `x` as [n, features]: f32, or f64 if it is f64."""
     x = c.input(0)
     x = x if is_float(element(x)) else c.cast(x, f32)
     return c.reshape(x, (1, shape(x)[0])) if len(shape(x)) == 1 else x
 
 
 def _linear(c: Conversion, x: SSAValue, outputs: int | None) -> Term:
-    """`x @ coefficients^T + intercepts`."""
+    """Computes `x @ coefficients^T + intercepts`: [n, outputs]. Raises PopulusError if the numbers do not fit."""
     import numpy as np
 
     features = shape(x)[1]
-    given = np.array(c.list("coefficients"), dtype_of(element(x)))
-    if not features or given.size % features or (outputs is not None and given.size != outputs * features):
+    coefficients = np.array(c.list("coefficients"), dtype_of(element(x)))
+    if not features or coefficients.size % features or (outputs is not None and coefficients.size != outputs * features):
         raise PopulusError(
-            f"it has {given.size} coefficients for {features} features" + ("" if outputs is None else f" and {outputs} targets")
+            f"it has {coefficients.size} coefficients for {features} features" + ("" if outputs is None else f" and {outputs} targets")
         )
-    y = c.insert(popart.GemmOp(x, c.constant(given.reshape(-1, features)), None, alpha=1.0, beta=1.0, trans_a=False, trans_b=True))
+    y = c.insert(popart.GemmOp(x, c.constant(coefficients.reshape(-1, features)), None, alpha=1.0, beta=1.0, trans_a=False, trans_b=True))
     if intercepts := c.get("intercepts"):
         if len(intercepts) not in (1, shape(y)[1]):
             raise PopulusError(f"it has {len(intercepts)} intercepts for {shape(y)[1]} rows of coefficients")
-        y = c.insert(popart.AddOp(y, c.constant(np.array(intercepts, given.dtype))))
+        y = c.insert(popart.AddOp(y, c.constant(np.array(intercepts, coefficients.dtype))))
     return Term(c, y)
 
 
 def linear_regressor(c: Conversion) -> Output:
-    """Source: LinearRegressor-1."""
+    """Converts LinearRegressor. Source: LinearRegressor-1."""
     return c.cast(transformed(c, _linear(c, _rows(c), int(c.get("targets"))), c.get("post_transform")).value, f32)
 
 
 def linear_classifier(c: Conversion) -> list[Output]:
-    """One score for each class; a single one decides between two classes by its sign. Source: LinearClassifier-1."""
+    """Converts LinearClassifier: one score for each class; a single score decides by its sign.
+
+    Source: LinearClassifier-1.
+    """
     y = _linear(c, _rows(c), None)
     labels = c.list("classlabels_ints") or c.list("classlabels_strings")
     post = c.get("post_transform")
@@ -146,7 +152,7 @@ def linear_classifier(c: Conversion) -> list[Output]:
 
 
 def _signed(c: Conversion, y: Term, scores: Term, labels: list[Any]) -> list[Output]:
-    """The second label where y ([n, 1]) is above 0, else the first."""
+    """Gives the second label where `y` ([n, 1]) is above 0, else the first; and the scores."""
     zero = y * 0.0
     pair = Term(c, c.insert(popart.ConcatOp(zero.value, y.value, axis=1)))
     known: list[Any] = labels if len(labels) == 2 else ["0", "1"] if labels and isinstance(labels[0], str) else [0, 1]
@@ -154,7 +160,7 @@ def _signed(c: Conversion, y: Term, scores: Term, labels: list[Any]) -> list[Out
 
 
 def _kernel(c: Conversion, x: SSAValue, vectors: NDArray[Any]) -> Term:
-    """The kernel of each row of x with each vector: [n, vectors]. Source: SVMClassifier-1."""
+    """Computes the kernel of each row of `x` with each vector: [n, vectors]. Source: SVMClassifier-1."""
     gamma, offset, degree = [*c.list("kernel_params"), 0.0, 0.0, 0.0][:3]
     kind = c.get("kernel_type")
     product = Term(c, c.insert(popart.MatMulOp(x, c.constant(vectors.T.copy()))))
@@ -174,7 +180,10 @@ def _kernel(c: Conversion, x: SSAValue, vectors: NDArray[Any]) -> Term:
 
 
 def svm_regressor(c: Conversion) -> Output:
-    """`kernel(x, vectors) @ coefficients + rho`; of one class its sign. Source: SVMRegressor-1."""
+    """Converts SVMRegressor: `kernel(x, vectors) @ coefficients + rho`; with `one_class`, its sign.
+
+    Source: SVMRegressor-1.
+    """
     import numpy as np
 
     x = _rows(c)
@@ -195,7 +204,10 @@ def svm_regressor(c: Conversion) -> Output:
 
 
 def svm_classifier(c: Conversion) -> list[Output]:
-    """One decision for each pair of classes, which vote; with `prob_a` and `prob_b` probabilities. Source: SVMClassifier-1."""
+    """Converts SVMClassifier: one decision for each pair of classes, by which the pairs vote.
+
+    `prob_a` and `prob_b` turn the decisions into probabilities. Source: SVMClassifier-1.
+    """
     import numpy as np
 
     x = _rows(c)
@@ -235,10 +247,10 @@ def svm_classifier(c: Conversion) -> list[Output]:
 
 
 def _probabilities(c: Conversion, y: Term, pairs: list[tuple[int, int]], classes: int) -> Term:
-    """Probabilities of classes from decisions of pairs: [n, classes].
+    """Computes probabilities of classes from decisions of pairs: [n, classes].
 
-    Source: Wu, Lin, Weng, "Probability estimates for multi-class classification by pairwise coupling" (2004), its second method, as in
-    LIBSVM: up to 100 sweeps, and no more for a row that has converged.
+    Up to 100 sweeps, as in LIBSVM; a row that has converged does not change. Source: Wu, Lin, Weng, "Probability
+    estimates for multi-class classification by pairwise coupling" (2004), its second method.
     """
     import numpy as np
 
@@ -284,14 +296,17 @@ def _probabilities(c: Conversion, y: Term, pairs: list[tuple[int, int]], classes
 
 
 def _part(c: Conversion, x: Term, t: int, n: int) -> Term:
+    """Slices column `t` of [n, classes]: [n, 1]."""
     return Term(c, c.insert(popart.SliceOp(x.value, begins=(0, t), ends=(n, t + 1), steps=(1, 1))))
 
 
 def _column(c: Conversion, x: Term, t: int, s: int, n: int) -> Term:
+    """Takes element (t, s) of each matrix: [n, 1]."""
     return Term(c, c.insert(popart.SliceOp(x.value, begins=(0, t, s), ends=(n, t + 1, s + 1), steps=(1, 1, 1)))).reshape(n, 1)
 
 
 def _matrix_row(c: Conversion, x: Term, t: int, n: int, classes: int) -> Term:
+    """Takes row `t` of each matrix: [n, classes]."""
     return Term(c, c.insert(popart.SliceOp(x.value, begins=(0, t, 0), ends=(n, t + 1, classes), steps=(1, 1, 1)))).reshape(n, classes)
 
 

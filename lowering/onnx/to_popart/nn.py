@@ -1,4 +1,4 @@
-"""ONNX's `nn` category: convolutions, pools, normalisations."""
+"""Conversions of ONNX's `nn` category: convolutions, pools and normalisations."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.onnx.misjudged import trains
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
-from populus.lowering.onnx.to_popart.scatter import Windows, pool_indices
+from populus.lowering.onnx.to_popart.scatter import PoolWindows, pool_indices
 
 
 def spatial(c: Conversion, name: str, count: int) -> list[int]:
-    """A list attribute with one entry for each spatial dimension, ones by default."""
-    given = c.get(name)
-    values = [1] * count if not given else [int(v) for v in given]
+    """Gives a list attribute with one entry for each of `count` spatial dimensions; ones by default.
+
+    Raises PopulusError for a list of another length.
+    """
+    stated = c.get(name)
+    values = [1] * count if not stated else [int(v) for v in stated]
     if len(values) != count:
         raise PopulusError(f"{name} has {len(values)} entries; one for each of {count} spatial dimensions is expected")
     return values
 
 
 def padding(c: Conversion, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[int]:
-    """The pads that `pads` states or `auto_pad` means: those before, then those behind."""
+    """Computes the pads from `pads` or `auto_pad`: those before each spatial dimension, then those after.
+
+    Arguments in elements, one entry for each spatial dimension. Raises PopulusError for invalid attributes.
+    """
     mode = c.get("auto_pad") or "NOTSET"
     if mode == "VALID":
         return [0] * 2 * len(size)
@@ -40,10 +46,11 @@ def padding(c: Conversion, size: Sequence[int], kernel: Sequence[int], strides: 
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise PopulusError(f"auto_pad is '{mode}'; NOTSET, VALID, SAME_UPPER or SAME_LOWER is expected")
     pairs = [shapes.same_padding(n, k, s, d, mode == "SAME_UPPER") for n, k, s, d in zip(size, kernel, strides, dilations)]
-    return [before for before, _ in pairs] + [behind for _, behind in pairs]
+    return [before for before, _ in pairs] + [after for _, after in pairs]
 
 
 def conv(c: Conversion) -> Output:
+    """Converts Conv. Raises PopulusError if `kernel_shape` is not that of W. Source: ONNX Conv-22."""
     x, w = c.input(0), c.input(1)
     kernel = shape(w)[2:]
     if (stated := c.get("kernel_shape")) and tuple(stated) != kernel:
@@ -54,9 +61,10 @@ def conv(c: Conversion) -> Output:
 
 
 def conv_transpose(c: Conversion) -> Output:
-    """`output_shape` and `auto_pad` choose the pads such that the output has that size. Source: ONNX ConvTranspose-22.
+    """Converts ConvTranspose; `output_shape` and `auto_pad` choose the pads that give this output size.
 
-    What is wanted beyond the windows' reach is at the end, less than a stride; a kernel smaller than a stride is not padded.
+    Elements beyond the reach of the windows are added at the end, less than a stride of them. A kernel smaller than a
+    stride is not padded. Source: ONNX ConvTranspose-22.
     """
     x, w = c.input(0), c.input(1)
     size, kernel = shape(x)[2:], shape(w)[2:]
@@ -79,7 +87,7 @@ def conv_transpose(c: Conversion) -> Output:
         pads = [0] * 2 * n if mode == "VALID" else [int(v) for v in c.get("pads") or [0] * 2 * n]
     else:
         small, large = [t // 2 for t in total], [t - t // 2 for t in total]
-        # The odd one goes behind for SAME_UPPER, in front otherwise. Source: ONNX ConvTranspose-22.
+        # The odd element goes to the end for SAME_UPPER, to the front otherwise. Source: ONNX ConvTranspose-22.
         pads = small + large if mode == "SAME_UPPER" else large + small
     return c.insert(
         popart.ConvTransposeOp(
@@ -89,16 +97,18 @@ def conv_transpose(c: Conversion) -> Output:
 
 
 def max_pool(c: Conversion) -> Output | list[Output]:
+    """Converts MaxPool, with its indices if they have a use. Source: ONNX MaxPool-22."""
     x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
     y = c.insert(popart.MaxPoolOp(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=bool(c.get("ceil_mode"))))
     if not c.used(1):
         return [y, None]
-    return [y, pool_indices(c, x, Windows(shape(y)[2:], kernel, strides, pads[: len(kernel)], dilations))]
+    return [y, pool_indices(c, x, PoolWindows(shape(y)[2:], kernel, strides, pads[: len(kernel)], dilations))]
 
 
 def average_pool(c: Conversion) -> Output:
+    """Converts AveragePool. Source: ONNX AveragePool-22."""
     x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
@@ -107,18 +117,21 @@ def average_pool(c: Conversion) -> Output:
 
 
 def lp_pool(c: Conversion) -> Output:
-    """`(sum over the window of |x|^p)^(1/p)`: an average that counts padding, times the size of the window."""
+    """Converts LpPool: `(sum over the window of |x|^p)^(1/p)`.
+
+    The sum is an average that counts padding, times the size of the window. Source: ONNX LpPool-22.
+    """
     x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
     kernel = [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
     if c.get("ceil_mode"):
-        # What hangs over the padding is never counted, so there is to be padding for it.
+        # A window that reaches beyond the padding counts only padded elements, so the padding is extended to hold it.
         windows = shapes.windows(shape(x), kernel, strides, pads, dilations, ceil=True)
         reach = [(w - 1) * s + (k - 1) * d + 1 for w, k, s, d in zip(windows, kernel, strides, dilations)]
-        before, behind = pads[: len(kernel)], pads[len(kernel) :]
-        pads = before + [max(q, r - n - p) for n, r, p, q in zip(shape(x)[2:], reach, before, behind)]
+        before, after = pads[: len(kernel)], pads[len(kernel) :]
+        pads = before + [max(q, r - n - p) for n, r, p, q in zip(shape(x)[2:], reach, before, after)]
     means = c.insert(
         popart.AveragePoolOp(powers, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=False, count_padding=True)
     )
@@ -126,13 +139,18 @@ def lp_pool(c: Conversion) -> Output:
 
 
 def _root(c: Conversion, total: SSAValue, p: float) -> SSAValue:
-    """`total^(1/p)`; at 0 no gradient, where the root's infinite slope would make NaN of the powers' slope 0. Source: PyTorch LPPool2d."""
+    """Computes `total^(1/p)`, with gradient 0 at 0.
+
+    There the infinite slope of the root times the slope 0 of the power would be NaN. Source: PyTorch LPPool2d.
+    """
     none = c.insert(popart.EqualOp(total, c.scalar(0, total)))
     root = c.insert(popart.PowOp(c.insert(popart.WhereOp(none, c.scalar(1, total), total)), c.scalar(1 / p, total)))
     return c.insert(popart.WhereOp(none, total, root))
 
 
 def global_pool(kind: type[popart.ReduceMeanOp | popart.ReduceMaxOp]) -> Rule:
+    """Makes the rule of GlobalAveragePool or GlobalMaxPool: a reduction over the spatial dimensions."""
+
     def rule(c: Conversion) -> Output:
         x = c.input(0)
         return c.insert(kind(x, axes=tuple(range(2, len(shape(x)))), keep=True))
@@ -141,19 +159,23 @@ def global_pool(kind: type[popart.ReduceMeanOp | popart.ReduceMaxOp]) -> Rule:
 
 
 def global_lp_pool(c: Conversion) -> Output:
+    """Converts GlobalLpPool: `(sum of |x|^p)^(1/p)` over the spatial dimensions. Source: ONNX GlobalLpPool-22."""
     x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
     return _root(c, c.insert(popart.ReduceSumOp(powers, axes=tuple(range(2, len(shape(x)))), keep=True)), p)
 
 
 def batch_norm(c: Conversion) -> Output | list[Output]:
-    """A node that infers has its statistics as inputs. Before opset 14 one with outputs besides y trains, whatever `is_test` says."""
+    """Converts BatchNormalization; without training, the statistics are inputs.
+
+    Before opset 14, a node with more outputs than y trains, whatever `is_test` is. Source: ONNX BatchNormalization-15.
+    """
     if trains(c.op):
         return batch_norm_training(c)
     x, *rest = (c.input(i) for i in range(5))
     outputs: list[Output] = [None] * (len(c.op.outputs) - 1)
     if c.get("spatial") == 0:
-        # One statistic for each element of an instance. Source: ONNX BatchNormalization-7.
+        # There is one statistic for each element of an instance. Source: ONNX BatchNormalization-7.
         scale, bias, mean, variance = (c.reshape(v, (1, *shape(x)[1:])) for v in rest)
         deviation = c.insert(popart.SqrtOp(c.insert(popart.AddOp(variance, c.scalar(c.get("epsilon"), variance)))))
         centred = c.insert(popart.SubOp(x, mean))
@@ -166,10 +188,11 @@ def batch_norm(c: Conversion) -> Output | list[Output]:
 
 
 def batch_norm_training(c: Conversion) -> list[Output]:
-    """By the statistics of the batch, which move the running ones: `old momentum + new (1 - momentum)`.
+    """Converts a BatchNormalization that trains: it normalises by the batch's statistics.
 
-    Before opset 14 there are two outputs more: the batch's mean and `1 / sqrt(variance + epsilon)`, as onnxruntime has them; ONNX
-    says that they speed up gradients, and not what they are. Source: ONNX BatchNormalization-15, -9.
+    The running statistics become `old momentum + new (1 - momentum)`. Before opset 14 there are two more outputs, as
+    onnxruntime defines them: the batch's mean, and `1 / sqrt(variance + epsilon)`. ONNX does not define them.
+    Raises PopulusError for `spatial = 0`. Source: ONNX BatchNormalization-15, -9.
     """
     if c.get("spatial") == 0:
         raise PopulusError("spatial = 0 normalises each element by itself; that cannot be trained")
@@ -186,8 +209,8 @@ def batch_norm_training(c: Conversion) -> list[Output]:
     momentum = c.get("momentum")
 
     def moved(old: SSAValue, new: SSAValue) -> SSAValue:
-        kept = c.insert(popart.MulOp(old, c.scalar(momentum, old)))
-        return c.insert(popart.AddOp(kept, c.insert(popart.MulOp(new, c.scalar(1 - momentum, new)))))
+        weighted = c.insert(popart.MulOp(old, c.scalar(momentum, old)))
+        return c.insert(popart.AddOp(weighted, c.insert(popart.MulOp(new, c.scalar(1 - momentum, new)))))
 
     outputs: list[Output] = [y, moved(mean, own), moved(variance, spread)]
     if len(c.op.outputs) > len(outputs):
@@ -197,11 +220,12 @@ def batch_norm_training(c: Conversion) -> list[Output]:
 
 
 def instance_norm(c: Conversion) -> Output:
+    """Converts InstanceNormalization. Source: ONNX InstanceNormalization-22."""
     return c.insert(popart.InstanceNormOp(c.input(0), c.input(1), c.input(2), epsilon=c.get("epsilon")))
 
 
 def group_norm(c: Conversion) -> Output:
-    """Before opset 21 scale and bias have one element for each group."""
+    """Converts GroupNormalization. Before opset 21, scale and bias have one element for each group."""
     x, scale, bias = c.input(0), c.input(1), c.input(2)
     groups, channels = int(c.get("num_groups")), shape(x)[1]
     if shape(scale) == (groups,) and groups != channels:
@@ -211,6 +235,7 @@ def group_norm(c: Conversion) -> Output:
 
 
 def layer_norm(c: Conversion) -> Output | list[Output]:
+    """Converts LayerNormalization, with its mean and inverse deviation if they have a use."""
     x = c.input(0)
     axis = c.axis(len(shape(x)), -1)
     y = c.insert(popart.LayerNormOp(x, c.input(1), c.optional(2), axis=axis, epsilon=c.get("epsilon")))
@@ -226,7 +251,10 @@ def layer_norm(c: Conversion) -> Output | list[Output]:
 
 
 def lp_norm(c: Conversion) -> Output:
-    """`x / (sum |x|^p)^(1/p)` along an axis, p 1 or 2; 0 where that is 0. Source: ONNX LpNormalization-22."""
+    """Converts LpNormalization: `x / (sum |x|^p)^(1/p)` along an axis; 0 where the norm is 0.
+
+    Raises PopulusError unless p is 1 or 2. Source: ONNX LpNormalization-22.
+    """
     x = c.input(0)
     p = c.get("p") or 2
     if p not in (1, 2):
@@ -239,17 +267,18 @@ def lp_norm(c: Conversion) -> Output:
 
 
 def lrn(c: Conversion) -> Output:
+    """Converts LRN. Source: ONNX LRN-13."""
     settings = {name: float(c.get(name)) for name in ("alpha", "beta", "bias")}
     return c.insert(popart.LrnOp(c.input(0), size=int(c.get("size")), **settings))
 
 
 def dropout(c: Conversion) -> Output | list[Output]:
-    """Inferring drops nothing: the input itself, and a mask that is all true. Training keeps each element with probability 1 - ratio.
+    """Converts Dropout. Inference gives the input and a mask of true; training keeps with probability 1 - ratio.
 
-    Before opset 12 ONNX does not say what the mask is then: it is false, as onnxruntime's, and before opset 10 zeros of x's type.
-
-    With a `seed` the mask is that of NumPy's RandomState, as in ONNX's definition, and part of the program. Without one it is drawn on
-    tiles: it depends on the node's name and the element's number. Source: Dropout-22.
+    Before opset 12, ONNX does not define the mask of inference: it is false, as in onnxruntime, and before
+    opset 10 zeros of the type of x. With a `seed`, the mask is that of NumPy's RandomState, as in ONNX's
+    definition, and a constant. Without one, tiles draw it from the node's name and the element's number.
+    Source: ONNX Dropout-22.
     """
     import numpy as np
 
@@ -264,17 +293,18 @@ def dropout(c: Conversion) -> Output | list[Output]:
         raise PopulusError(f"its ratio is {ratio:g}; at least 0 and less than 1 is expected")
     stated = c.get("seed")
     if stated is not None:
-        kept = c.constant(np.random.RandomState(int(stated) & 0xFFFFFFFF).uniform(0, 1, shape(x)) >= ratio)
+        selected = c.constant(np.random.RandomState(int(stated) & 0xFFFFFFFF).uniform(0, 1, shape(x)) >= ratio)
     else:
         seed, stream = c.constant(np.zeros(2, np.uint32)), crc32(where(c.op).encode())
-        kept = c.cast(
+        selected = c.cast(
             c.insert(popart.RandomOp(seed, distribution="bernoulli", a=1 - ratio, stream=stream, shape=shape(x), element=f32)), i1
         )
-    y = c.insert(popart.WhereOp(kept, c.insert(popart.DivOp(x, c.scalar(1 - ratio, x))), c.scalar(0, x)))
-    return [y, kept]
+    y = c.insert(popart.WhereOp(selected, c.insert(popart.DivOp(x, c.scalar(1 - ratio, x))), c.scalar(0, x)))
+    return [y, selected]
 
 
 def flatten(c: Conversion) -> Output:
+    """Converts Flatten. Raises PopulusError if the axis is out of range. Source: ONNX Flatten-25."""
     x = c.input(0)
     rank = len(shape(x))
     axis = c.get("axis")

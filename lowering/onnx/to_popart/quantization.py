@@ -1,4 +1,4 @@
-"""ONNX's `quantization` category, and products of quantized integers."""
+"""Conversions of ONNX's `quantization` category, and of products of quantized integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from populus.lowering.onnx.to_popart.nn import padding, spatial
 
 
 def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
-    """A scale or zero point in a shape that broadcasts to x: one for all, for each index of `axis`, or for each block of it."""
+    """Reshapes a scale or zero point so that it broadcasts to `x`.
+
+    It has one element, one for each index of `axis`, or one for each block of it. Raises PopulusError otherwise.
+    """
     rank = len(shape(x))
     if shape(value) in ((), (1,)):
         return c.reshape(value, ())
@@ -28,9 +31,9 @@ def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
         raise PopulusError(
             f"a scale is {shapes.text(shape(value))}, x is {shapes.text(shape(x))}; one, one for each index or each block is expected"
         )
-    before, n, behind = shape(value)[:axis], shape(value)[axis], shape(value)[axis + 1 :]
-    repeated = c.expand(c.reshape(value, (*before, n, 1, *behind)), (*before, n, block, *behind))
-    whole = c.reshape(repeated, (*before, n * block, *behind))
+    before, n, after = shape(value)[:axis], shape(value)[axis], shape(value)[axis + 1 :]
+    repeated = c.expand(c.reshape(value, (*before, n, 1, *after)), (*before, n, block, *after))
+    whole = c.reshape(repeated, (*before, n * block, *after))
     if n * block == shape(x)[axis]:
         return whole
     ends = [shape(x)[axis] if d == axis else m for d, m in enumerate(shape(whole))]
@@ -38,7 +41,7 @@ def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
 
 
 def dequantize(c: Conversion) -> Output:
-    """`(x - zero point) scale`. Source: ONNX DequantizeLinear-25."""
+    """Converts DequantizeLinear: `(x - zero point) scale`. Source: ONNX DequantizeLinear-25."""
     x, scale = c.input(0), c.input(1)
     target = element_numbered(c.get("output_dtype")) if c.get("output_dtype") else element(scale)
     assert target is not None, c.get("output_dtype")
@@ -52,7 +55,10 @@ def dequantize(c: Conversion) -> Output:
 
 
 def quantize(c: Conversion) -> Output:
-    """`round(x / scale) + zero point`, within the range of the result's type. Source: ONNX QuantizeLinear-25."""
+    """Converts QuantizeLinear: `round(x / scale) + zero point`, clamped to the range of the result's type.
+
+    Raises PopulusError for the attribute `precision`. Source: ONNX QuantizeLinear-25.
+    """
     x, scale = c.input(0), c.input(1)
     target = element(c.input(2)) if c.has(2) else element_numbered(c.get("output_dtype")) if c.get("output_dtype") else ui8
     assert target is not None, c.get("output_dtype")
@@ -66,7 +72,7 @@ def quantize(c: Conversion) -> Output:
 
 
 def saturated(c: Conversion, x: SSAValue, zero: SSAValue | None, target: Attribute) -> SSAValue:
-    """x (f32) rounded to even, plus a zero point (f32), within the range of an integer type."""
+    """Rounds `x` (f32) to even, adds a zero point (f32), and clamps to the range of an integer type."""
     import ml_dtypes
 
     limits = ml_dtypes.iinfo(dtype_of(target))
@@ -77,7 +83,7 @@ def saturated(c: Conversion, x: SSAValue, zero: SSAValue | None, target: Attribu
 
 
 def centred(c: Conversion, x: SSAValue, zero: SSAValue | None, ranks: tuple[int, ...]) -> SSAValue:
-    """x less its zero point, in i32. `ranks`: the shape that a zero point for several rows or channels has."""
+    """Subtracts the zero point from `x`: i32. `ranks`: the shape of a zero point for several rows or channels."""
     x = c.cast(x, i32)
     if zero is None:
         return x
@@ -86,34 +92,38 @@ def centred(c: Conversion, x: SSAValue, zero: SSAValue | None, ranks: tuple[int,
 
 
 def rows(value: SSAValue, x: SSAValue) -> tuple[int, ...]:
-    """The shape of one value for each row of a matrix."""
+    """Gives the shape of one value for each row of a matrix."""
     return (*shape(value), 1) if len(shape(value)) == 1 and len(shape(x)) > 1 else shape(value)
 
 
 def matmul_integer(c: Conversion) -> Output:
-    """Products of 8-bit integers, less their zero points, in i32. Source: ONNX MatMulInteger-10."""
+    """Converts MatMulInteger.
+
+    The i32 product of 8-bit integers less their zero points. Source: ONNX MatMulInteger-10.
+    """
     a, b, a_zero, b_zero = c.input(0), c.input(1), c.optional(2), c.optional(3)
     left = centred(c, a, a_zero, rows(a_zero, a) if a_zero is not None else ())
     return c.insert(popart.MatMulOp(left, centred(c, b, b_zero, shape(b_zero) if b_zero is not None else ())))
 
 
 def scales(c: Conversion, *positions: int) -> SSAValue:
-    """The scale of inputs over that of the result, in f32: the first two multiplied, divided by the third."""
+    """Computes the scale of a product in f32: the scales of inputs a and b over that of y, by input positions."""
     a, b, y = (c.cast(c.input(i), f32) for i in positions)
     a, y = (c.reshape(v, ()) if shape(v) in ((), (1,)) else v for v in (a, y))
     return c.insert(popart.DivOp(c.insert(popart.MulOp(a, b)), y))
 
 
 def qlinear_matmul(c: Conversion) -> Output:
-    """Exact in i32, then scaled; scales and zero points are one for all, one for each row of a, one for each column of b.
+    """Converts QLinearMatMul: the exact product in i32, then scaled.
 
-    Source: ONNX QLinearMatMul-21.
+    Scales and zero points are one for all, one for each row of a, or one for each column of b.
+    Raises PopulusError for scales of the result's rows. Source: ONNX QLinearMatMul-21.
     """
     a, b = c.input(0), c.input(3)
 
     def along(i: int, rows: bool) -> tuple[int, ...]:
-        found = shape(c.input(i))
-        return () if found in ((), (1,)) else (*found, 1) if rows and len(found) == 1 else found
+        size = shape(c.input(i))
+        return () if size in ((), (1,)) else (*size, 1) if rows and len(size) == 1 else size
 
     if any(along(i, False) for i in (6, 7)):
         raise PopulusError("scales and zero points of the result's rows are not supported; one for all of it is")
@@ -125,7 +135,7 @@ def qlinear_matmul(c: Conversion) -> Output:
 
 
 def convolved(c: Conversion, x: SSAValue, w: SSAValue) -> SSAValue:
-    """The convolution of i32 values, as the node's attributes say."""
+    """Convolves i32 values by the node's attributes."""
     kernel = shape(w)[2:]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
@@ -133,19 +143,22 @@ def convolved(c: Conversion, x: SSAValue, w: SSAValue) -> SSAValue:
 
 
 def channels(value: SSAValue, x: SSAValue, first: bool) -> tuple[int, ...]:
-    """The shape of one value for each channel: the first dimension of weights, the second of activations."""
+    """Gives the shape of one value for each channel: the `first` dimension of weights, the second of activations."""
     rest = len(shape(x)) - 1
     return (*shape(value), *(1,) * rest) if first else (1, *shape(value), *(1,) * (rest - 1))
 
 
 def conv_integer(c: Conversion) -> Output:
-    """Padding counts as the zero point. Source: ONNX ConvInteger-10."""
+    """Converts ConvInteger; padding counts as the zero point. Source: ONNX ConvInteger-10."""
     x, w, x_zero, w_zero = c.input(0), c.input(1), c.optional(2), c.optional(3)
     return convolved(c, centred(c, x, x_zero, ()), centred(c, w, w_zero, channels(w_zero, w, True) if w_zero is not None else ()))
 
 
 def qlinear_conv(c: Conversion) -> Output:
-    """Exact in i32, then scaled; the bias has the scale of the product. Source: ONNX QLinearConv-10."""
+    """Converts QLinearConv.
+
+    Exact in i32, then scaled; the bias has the product's scale. Source: ONNX QLinearConv-10.
+    """
     x, w = c.input(0), c.input(3)
     y = convolved(c, centred(c, x, c.input(2), ()), centred(c, w, c.input(5), channels(c.input(5), w, True)))
     if c.has(8):

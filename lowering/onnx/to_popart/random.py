@@ -1,4 +1,4 @@
-"""Random numbers: each node is a stream of its own, so that models with several draw different ones."""
+"""Conversions of random ops. Each node is a stream of its own, so that several nodes draw different numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule,
 
 
 def random(distribution: str, a: str, b: str) -> Rule:
-    """The shape is an attribute, or that of the input; `a` and `b` name the attributes of the distribution."""
+    """Makes the rule of RandomNormal, RandomUniform and their `Like` forms.
+
+    The shape is an attribute, or that of the input. `a` and `b`: names of the attributes of the distribution.
+    """
 
     def rule(c: Conversion) -> Output:
         import numpy as np
@@ -34,9 +37,9 @@ def random(distribution: str, a: str, b: str) -> Rule:
 
 
 def multinomial(c: Conversion) -> Output:
-    """Classes drawn by their unnormalised log probabilities: [b, samples] from [b, classes]. Source: ONNX Multinomial-22.
+    """Converts Multinomial: classes drawn by unnormalised log probabilities, [b, samples] from [b, classes].
 
-    The class is how many cumulative probabilities lie below a number between 0 and 1.
+    The class is the number of cumulative probabilities below a uniform number. Source: ONNX Multinomial-22.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""ONNX's `reduction` category."""
+"""Conversions of ONNX's `reduction` category."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule,
 
 
 def reduction(kind: type[TensorOp]) -> Rule:
-    """`axes` became an input in opset 13 (ReduceSum) or 18; none means all, or none at all where the op says so."""
+    """Makes the rule of a reduction.
+
+    `axes` became an input in opset 13 (ReduceSum) or 18. No axes mean all, or none with `noop_with_empty_axes`.
+    """
 
     def rule(c: Conversion) -> Output:
         x = c.input(0)

@@ -1,4 +1,7 @@
-"""Resize and Upsample: dimension by dimension, elements picked (nearest) or a product with a matrix of weights (linear, cubic)."""
+"""Conversions of Resize and Upsample, one dimension at a time.
+
+`nearest` gathers elements; `linear` and `cubic` multiply by a matrix of weights.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def upsample(c: Conversion) -> Output:
-    """Source: ONNX Upsample-9, -7 with scales as an attribute."""
+    """Converts Upsample. Source: ONNX Upsample-9; in -7 the scales are an attribute."""
     x = c.input(0)
     factors = c.get("scales") or [float(v) for v in c.known(1)]
     for d, factor in enumerate(factors):
@@ -35,66 +38,81 @@ def upsample(c: Conversion) -> Output:
 
 
 def resize(c: Conversion) -> Output:
-    """Source: ONNX Resize-19; -10 counts coordinates from the corner and, where it shrinks, takes the element behind them."""
+    """Converts Resize. Raises PopulusError for invalid scales, modes or a result that is too large.
+
+    Resize-10 measures coordinates from the corner, and rounds them up where it shrinks. Source: ONNX Resize-19.
+    """
     x = c.input(0)
     rank = len(shape(x))
     output = c.op.output(0)
     assert output is not None
     axes = [shapes.axis(a, rank) for a in c.get("axes") or range(rank)]
-    given = _scales(c, len(axes))
-    sizes = [shape(output)[a] for a in axes] if given is None else [_scaled(shape(x)[a], s) for a, s in zip(axes, given)]
+    stated = _scales(c, len(axes))
+    sizes = [shape(output)[a] for a in axes] if stated is None else [_scaled(shape(x)[a], s) for a, s in zip(axes, stated)]
     for out in sizes:
         check_constant(out, "a dimension of its result")
-    how = c.get("coordinate_transformation_mode") or "asymmetric"
-    region = [float(v) for v in c.known(1)] if how == "tf_crop_and_resize" and c.has(1) else [0.0] * len(axes) + [1.0] * len(axes)
+    transformation = c.get("coordinate_transformation_mode") or "asymmetric"
+    region = [0.0] * len(axes) + [1.0] * len(axes)
+    if transformation == "tf_crop_and_resize" and c.has(1):
+        region = [float(v) for v in c.known(1)]
     outside: list[tuple[int, NDArray[Any]]] = []
-    factors = given or _policy(c, [out / shape(x)[a] if shape(x)[a] else 1.0 for a, out in zip(axes, sizes)], axes, shape(x))
-    exact = given is None and (c.get("keep_aspect_ratio_policy") or "stretch") == "stretch"
+    factors = stated or _policy(c, [out / shape(x)[a] if shape(x)[a] else 1.0 for a, out in zip(axes, sizes)], axes, shape(x))
+    exact = stated is None and (c.get("keep_aspect_ratio_policy") or "stretch") == "stretch"
     for k, (d, out) in enumerate(zip(axes, sizes)):
         n = shape(x)[d]
         rounding = c.get("nearest_mode") or ("ceil" if factors[k] < 1 else "floor")
-        at = _coordinates(how, n, out, factors[k], out if exact else None, (region[k], region[k + len(axes)]))
-        if how == "tf_crop_and_resize":
+        at = _coordinates(transformation, n, out, factors[k], out if exact else None, (region[k], region[k + len(axes)]))
+        if transformation == "tf_crop_and_resize":
             outside.append((d, (at < 0) | (at > n - 1)))
-        if how == "tf_crop_and_resize" or n != out or factors[k] != 1:
+        if transformation == "tf_crop_and_resize" or n != out or factors[k] != 1:
             x = _along(c, x, d, at, c.get("mode"), rounding, factors[k])
     return _filled(c, x, outside)
 
 
 def _scaled(n: int, scale: float) -> int:
-    """`floor(n scale)`, rounded to f32 before: 6 times the f32 nearest to 5/6 is 5. Source: onnxruntime; ONNX rounds in f64, to 4."""
+    """Computes `floor(n scale)`, with the product rounded to f32: 6 times the f32 nearest to 5/6 gives 5.
+
+    Source: onnxruntime; ONNX rounds in f64, which gives 4.
+    """
     import numpy as np
 
     return math.floor(np.float32(n) * np.float32(scale))
 
 
 def _scales(c: Conversion, count: int) -> list[float] | None:
-    """The scales that the node gives, None if it gives sizes."""
+    """Gives the scales of the node; None if it has sizes. Raises PopulusError for a wrong number or value."""
     position = 1 if c.version == 10 else 2
-    found = [float(v) for v in c.known(position)] if c.has(position) else []
-    if found and len(found) != count:
-        raise PopulusError(f"there are {len(found)} scales for {count} dimensions")
-    if strange := [s for s in found if not 0 < s < math.inf]:
+    scales = [float(v) for v in c.known(position)] if c.has(position) else []
+    if scales and len(scales) != count:
+        raise PopulusError(f"there are {len(scales)} scales for {count} dimensions")
+    if strange := [s for s in scales if not 0 < s < math.inf]:
         raise PopulusError(f"a scale is {strange[0]}; numbers above 0 are expected")
-    return found or None
+    return scales or None
 
 
 def _policy(c: Conversion, factors: list[float], axes: list[int], size: tuple[int, ...]) -> list[float]:
-    """One scale for all dimensions where the node keeps the aspect ratio."""
+    """Replaces the scales by one for all dimensions if the node keeps the aspect ratio."""
     policy = c.get("keep_aspect_ratio_policy") or "stretch"
     if policy == "stretch":
         return factors
     stated = [float(v) for v in c.known(3)]
-    found = [s / size[a] for s, a in zip(stated, axes)]
-    return [min(found) if policy == "not_larger" else max(found)] * len(axes)
+    scales = [s / size[a] for s, a in zip(stated, axes)]
+    return [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
 
 
 def _coordinates(
-    how: str, n: int, out: int, factor: float, exact: int | None, region: tuple[float, float] = (0.0, 1.0)
+    transformation: str,
+    n: int,
+    out: int,
+    factor: float,
+    exact: int | None,
+    region: tuple[float, float] = (0.0, 1.0),
 ) -> NDArray[np.float32]:
-    """Where each of `out` elements of the result lies among the n of the input; in f32, so that halves fall as onnxruntime's do.
+    """Computes the coordinate in the input (n elements) of each of `out` elements of the result.
 
-    `exact`: the size of the result, where that was given and not the factor. Source: ONNX Resize-19, coordinate_transformation_mode.
+    In f32, so that halves round as in onnxruntime. `exact`: the size of the result if the node states it, and not the
+    scale. `region`: start and end of tf_crop_and_resize. Raises PopulusError for an unknown mode.
+    Source: ONNX Resize-19, coordinate_transformation_mode.
     """
     import numpy as np
 
@@ -102,7 +120,7 @@ def _coordinates(
     length = scale * np.float32(n) if exact is None else np.float32(exact)  # a factor need not make a whole number
     i = np.arange(out, dtype=np.float32)
     half = (i + np.float32(0.5)) / scale
-    match how:
+    match transformation:
         case "half_pixel":
             return half - np.float32(0.5)
         case "half_pixel_symmetric":
@@ -121,11 +139,11 @@ def _coordinates(
                 return np.full_like(i, np.float32(0.5) * (start + end) * np.float32(n - 1))
             return start * np.float32(n - 1) + i * (end - start) * np.float32(n - 1) / (length - 1)
         case _:
-            raise PopulusError(f"coordinate_transformation_mode is '{how}', which Resize does not have")
+            raise PopulusError(f"coordinate_transformation_mode is '{transformation}', which Resize does not have")
 
 
 def _along(c: Conversion, x: SSAValue, d: int, at: NDArray[np.float32], mode: str, rounding: str, scale: float) -> SSAValue:
-    """x with those elements of dimension d that lie at the coordinates `at`."""
+    """Samples dimension `d` of `x` at the coordinates `at`."""
     n = shape(x)[d]
     if mode == "nearest":
         return gathered(c, x, [min(max(_nearest(float(v), rounding), 0), n - 1) for v in at], d)
@@ -141,6 +159,7 @@ def _along(c: Conversion, x: SSAValue, d: int, at: NDArray[np.float32], mode: st
 
 
 def _nearest(at: float, rounding: str) -> int:
+    """Rounds a coordinate to an index. Raises PopulusError for an unknown `nearest_mode`."""
     match rounding:
         case "round_prefer_floor":
             return math.ceil(at - 0.5)
@@ -155,7 +174,10 @@ def _nearest(at: float, rounding: str) -> int:
 
 
 def _weights(c: Conversion, n: int, at: list[float], mode: str, narrow: float) -> NDArray[Any]:
-    """weights[i, j]: how much of input j is in output i. `narrow`: the scale below 1 by which antialiasing widens the filter."""
+    """Computes weights[i, j], the share of input j in output i.
+
+    `narrow`: the scale below 1 by which antialiasing widens the filter. Raises PopulusError for an unknown mode.
+    """
     import numpy as np
 
     cubic = mode == "cubic"
@@ -176,7 +198,7 @@ def _weights(c: Conversion, n: int, at: list[float], mode: str, narrow: float) -
 
 
 def _cubic(t: NDArray[Any], a: float) -> NDArray[Any]:
-    """Keys' kernel. Source: ONNX Resize-19, cubic_coeff_a."""
+    """Evaluates Keys' kernel. Source: ONNX Resize-19, cubic_coeff_a."""
     import numpy as np
 
     t = np.abs(t)
@@ -186,7 +208,7 @@ def _cubic(t: NDArray[Any], a: float) -> NDArray[Any]:
 
 
 def _filled(c: Conversion, x: SSAValue, outside: list[tuple[int, NDArray[Any]]]) -> SSAValue:
-    """x with the node's extrapolation value where a coordinate lies outside the input."""
+    """Replaces elements whose coordinate lies outside the input by the node's extrapolation value."""
     import numpy as np
 
     mask = np.zeros((1,) * len(shape(x)), np.bool_)

@@ -1,4 +1,7 @@
-"""ONNX's `rnn` category: a loop over the steps, or a few steps written out; the inputs of all steps are multiplied at once."""
+"""Conversions of ONNX's `rnn` category: a loop over the steps, or a few steps unrolled.
+
+The inputs of all steps are multiplied by their weights at once.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from populus.dialects.base.control_flow import INDEX
 from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import tensor
+from populus.dialects.support.element_types import dtype_of, tensor
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 from populus.lowering.onnx.to_popart.tensor import sliced
 
 State: TypeAlias = "list[SSAValue]"  # h, and c of an LSTM; each [batch, hidden]
 Gate: TypeAlias = Callable[[SSAValue], SSAValue]
-Step: TypeAlias = Callable[[SSAValue, State], State]
-"""The state behind a step, from the step's row of the product of inputs, [batch, gates * hidden], and the state before it."""
+CellStep: TypeAlias = Callable[[SSAValue, State], State]
+"""Computes the state after a step from the state before it and a row of the input product, [batch, gates * hidden]."""
 
-WRITTEN_OUT = 8  # steps: a longer sequence is a loop, so that the program does not grow with it
+UNROLLED = 8  # steps: a longer sequence becomes a loop, so that the program does not grow with it
 
-# Whether each direction runs backwards. The schema of GRU-1 misspells its default.
+# For each direction, true if it runs backwards. The schema of GRU-1 misspells its default.
 WAYS = {"forward": [False], "foward": [False], "reverse": [True], "bidirectional": [False, True]}
 GATES = {"RNN": "i", "GRU": "zrh", "LSTM": "iofc"}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -44,7 +47,7 @@ ACTIVATIONS: dict[str, tuple[type[TensorOp], dict[str, float]]] = {
 
 
 class _Layer:
-    """A node, with the helpers that its three kinds share."""
+    """A node, with the helpers that RNN, GRU and LSTM share."""
 
     def __init__(self, c: Conversion):
         self.c = c
@@ -57,7 +60,7 @@ class _Layer:
         self._check()
 
     def _check(self) -> None:
-        """Raises PopulusError for weights, biases and states of other shapes than ONNX's."""
+        """Checks the shapes of weights, biases and states. Raises PopulusError if one is not as ONNX defines it."""
         directions, gates, n = 2 if self.c.get("direction") == "bidirectional" else 1, len(GATES[self.c.op.OP_TYPE]), self.hidden
         rows = gates * n
         state = (self.batch, directions, n) if self.batch_first else (directions, self.batch, n)
@@ -71,31 +74,34 @@ class _Layer:
                 raise PopulusError(f"{parameter.name} is {shapes.text(shape(value))}; {wanted} is expected, of {n} hidden elements")
 
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Adds two values."""
         return self.c.insert(popart.AddOp(a, b))
 
     def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Multiplies two values."""
         return self.c.insert(popart.MulOp(a, b))
 
     def part(self, value: SSAValue, axis: int, i: int, size: int) -> SSAValue:
-        """Part i of `size` elements along an axis."""
+        """Slices part `i` of `size` elements along an axis."""
         return sliced(self.c, value, {axis: (i * size, (i + 1) * size, 1)})
 
     def one(self, value: SSAValue, i: int) -> SSAValue:
-        """value[i]."""
+        """Takes value[i]."""
         return self.c.reshape(self.part(value, 0, i, 1), shape(value)[1:])
 
     def activations(self, direction: int) -> list[Gate]:
+        """Makes the activation functions of a direction. Raises PopulusError for an unknown name."""
         names: list[str] | None = self.c.get("activations")
-        given = names or list(DEFAULTS[self.c.op.OP_TYPE]) * (direction + 1)
+        listed = names or list(DEFAULTS[self.c.op.OP_TYPE]) * (direction + 1)
         count = len(DEFAULTS[self.c.op.OP_TYPE])
         alphas, betas = list(self.c.get("activation_alpha") or []), list(self.c.get("activation_beta") or [])
         gates: list[Gate] = []
-        for i, name in enumerate(given[: (direction + 1) * count]):
+        for i, name in enumerate(listed[: (direction + 1) * count]):
             known = {n.lower(): n for n in ACTIVATIONS}.get(name.lower())
             if known is None:
                 raise PopulusError(f"the activation '{name}' is not one of {', '.join(ACTIVATIONS)}")
             kind, settings = ACTIVATIONS[known]
-            # The lists have entries for those activations that take them, in order.
+            # The lists have entries, in order, for the activations that have the attribute.
             settings = {key: (alphas if key == "alpha" else betas).pop(0) if (alphas if key == "alpha" else betas) else default
                         for key, default in settings.items()}  # fmt: skip
             if i >= direction * count:
@@ -103,6 +109,7 @@ class _Layer:
         return gates
 
     def _gate(self, kind: type[TensorOp], settings: dict[str, float]) -> Gate:
+        """Makes an activation function: the op after the node's `clip`."""
         limit = self.c.get("clip")
 
         def gate(x: SSAValue) -> SSAValue:
@@ -114,10 +121,8 @@ class _Layer:
         return gate
 
     def initial(self, position: int, direction: int) -> SSAValue:
-        """The state before the first step: an input, or zeros."""
+        """Gives the state before the first step: an input, or zeros."""
         import numpy as np
-
-        from populus.dialects.support.element_types import dtype_of
 
         if not self.c.has(position):
             return self.c.constant(np.zeros((self.batch, self.hidden), dtype_of(element(self.x))))
@@ -125,7 +130,10 @@ class _Layer:
         return self.one(self.c.transpose(value, (1, 0, 2)) if self.batch_first else value, direction)
 
     def inputs(self, direction: int) -> tuple[SSAValue, SSAValue, SSAValue | None, SSAValue | None]:
-        """x W' + bias of all steps: [steps, batch, gates * hidden]; R': [hidden, gates * hidden]; both biases."""
+        """Computes x W' of all steps, [steps, batch, gates * hidden], and gives R', [hidden, gates * hidden].
+
+        The last two results are the biases of inputs and of states, [gates * hidden] each; None without B.
+        """
         w, r = self.one(self.c.input(1), direction), self.one(self.c.input(2), direction)
         product = self.c.insert(popart.MatMulOp(self.x, self.c.transpose(w, (1, 0))))
         if not self.c.has(3):
@@ -135,7 +143,8 @@ class _Layer:
         return product, self.c.transpose(r, (1, 0)), self.part(bias, 0, 0, size), self.part(bias, 0, 1, size)
 
 
-def _rnn(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
+def _rnn(layer: _Layer, direction: int) -> tuple[SSAValue, CellStep]:
+    """Makes the step of an RNN, and the products of its inputs. Source: ONNX RNN-22."""
     (f,) = layer.activations(direction)
     x, r, wb, rb = layer.inputs(direction)
 
@@ -148,8 +157,8 @@ def _rnn(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
     return x, step
 
 
-def _gru(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
-    """Gates z, r, h. Source: ONNX GRU-22."""
+def _gru(layer: _Layer, direction: int) -> tuple[SSAValue, CellStep]:
+    """Makes the step of a GRU, with gates z, r, h. Source: ONNX GRU-22."""
     f, g = layer.activations(direction)
     x, r, wb, rb = layer.inputs(direction)
     n = layer.hidden
@@ -176,8 +185,8 @@ def _gru(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
     return x, step
 
 
-def _lstm(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
-    """Gates i, o, f, c. Source: ONNX LSTM-22."""
+def _lstm(layer: _Layer, direction: int) -> tuple[SSAValue, CellStep]:
+    """Makes the step of an LSTM, with gates i, o, f, c. Source: ONNX LSTM-22."""
     f, g, out = layer.activations(direction)
     x, r, wb, rb = layer.inputs(direction)
     n = layer.hidden
@@ -203,8 +212,11 @@ def _lstm(layer: _Layer, direction: int) -> tuple[SSAValue, Step]:
     return x, step
 
 
-def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, Step]]) -> Rule:
-    """Y: [steps, directions, batch, hidden], then the last states: [directions, batch, hidden]."""
+def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, CellStep]]) -> Rule:
+    """Makes the rule of a recurrent op from the function that makes its step.
+
+    Results: Y, [steps, directions, batch, hidden], then the last states, [directions, batch, hidden].
+    """
 
     def rule(c: Conversion) -> Output | list[Output]:
         layer = _Layer(c)
@@ -212,7 +224,7 @@ def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, Step]]) -> Rule:
         if way not in WAYS:
             raise PopulusError(f"direction is '{way}'; forward, reverse or bidirectional is expected")
         backwards = WAYS[way]
-        run = _loop if layer.steps > WRITTEN_OUT else _written_out
+        run = _loop if layer.steps > UNROLLED else _unrolled
         ran = [run(layer, *kind(layer, direction), direction, back) for direction, back in enumerate(backwards)]
         y = _joined(c, [c.reshape(rows, (layer.steps, 1, layer.batch, layer.hidden)) for rows, _ in ran], 1)
         last = [_joined(c, [c.reshape(f[s], (1, layer.batch, layer.hidden)) for _, f in ran], 0) for s in range(layer.states)]
@@ -223,34 +235,35 @@ def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, Step]]) -> Rule:
     return rule
 
 
-def _kept(layer: _Layer, number: SSAValue, new: State, before: State) -> tuple[SSAValue, State]:
-    """What the step of a row gives, and the state behind it. Beyond its length a sequence keeps its state and gives 0.
+def _masked(layer: _Layer, number: SSAValue, new: State, before: State) -> tuple[SSAValue, State]:
+    """Gives the output of a step and the state after it.
 
-    Backwards these rows come first, so the state that is kept is the initial one.
+    Beyond its length, a sequence keeps its state and outputs 0. Backwards, these rows come first, so that the
+    state they keep is the initial one.
     """
     c = layer.c
     if not c.has(4):
         return new[0], new
     going = c.reshape(c.insert(popart.GreaterOp(c.input(4), number)), (layer.batch, 1))
-    kept = [c.insert(popart.WhereOp(going, a, b)) for a, b in zip(new, before)]
-    return c.insert(popart.WhereOp(going, new[0], c.scalar(0, new[0]))), kept
+    held = [c.insert(popart.WhereOp(going, a, b)) for a, b in zip(new, before)]
+    return c.insert(popart.WhereOp(going, new[0], c.scalar(0, new[0]))), held
 
 
-def _written_out(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool) -> tuple[SSAValue, State]:
-    """The outputs of all steps, [steps, batch, hidden], and the state behind the last; a copy of the step for each."""
+def _unrolled(layer: _Layer, rows: SSAValue, step: CellStep, direction: int, back: bool) -> tuple[SSAValue, State]:
+    """Unrolls the steps: the outputs, [steps, batch, hidden], and the state after the last."""
     import numpy as np
 
     c = layer.c
     state = [layer.initial(5 + s, direction) for s in range(layer.states)]
     outputs: list[SSAValue] = []
     for t in reversed(range(layer.steps)) if back else range(layer.steps):
-        y, state = _kept(layer, c.constant(np.array(t, np.int32)), step(layer.one(rows, t), state), state)
+        y, state = _masked(layer, c.constant(np.array(t, np.int32)), step(layer.one(rows, t), state), state)
         outputs.append(c.reshape(y, (1, layer.batch, layer.hidden)))
     return _joined(c, outputs[::-1] if back else outputs, 0), state
 
 
-def _loop(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool) -> tuple[SSAValue, State]:
-    """The same, as a loop over the rows."""
+def _loop(layer: _Layer, rows: SSAValue, step: CellStep, direction: int, back: bool) -> tuple[SSAValue, State]:
+    """Makes a loop over the rows, with the results of `_unrolled`."""
     c, outside = layer.c, layer.c.builder
     state = [layer.initial(5 + s, direction) for s in range(layer.states)]
     rows = _turned(c, rows) if back else rows
@@ -259,7 +272,7 @@ def _loop(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool)
     c.builder = Builder(InsertPoint.at_end(block))
     if back and c.has(4):
         number = c.insert(popart.SubOp(c.scalar(layer.steps - 1, number), number))
-    y, following = _kept(layer, number, step(row, before), before)
+    y, following = _masked(layer, number, step(row, before), before)
     block.add_op(end := popart.YieldOp(*following, y))
     end.location = c.op.location
     c.builder = outside
@@ -270,11 +283,12 @@ def _loop(layer: _Layer, rows: SSAValue, step: Step, direction: int, back: bool)
 
 
 def _turned(c: Conversion, x: SSAValue) -> SSAValue:
-    """x from its last row to its first."""
+    """Reverses the rows of `x`."""
     return sliced(c, x, {0: (shape(x)[0] - 1, -1, -1)})
 
 
 def _joined(c: Conversion, parts: Sequence[SSAValue], axis: int) -> SSAValue:
+    """Concatenates the parts along an axis."""
     return parts[0] if len(parts) == 1 else c.insert(popart.ConcatOp(*parts, axis=axis))
 
 

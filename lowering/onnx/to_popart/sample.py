@@ -1,4 +1,4 @@
-"""Images read between their elements: AffineGrid, GridSample, RoiAlign, DeformConv."""
+"""Conversions of AffineGrid, GridSample, RoiAlign and DeformConv, which interpolate between elements."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.nn import spatial
 from populus.lowering.onnx.to_popart.tensor import sliced
 
-Tap = tuple[Term, Term]  # an index along a dimension, as a float within it, and the weight of what stands there
+Tap = tuple[Term, Term]  # an index along a dimension, as a float, and the weight of the element there
 CUBIC = -0.75  # the coefficient of ONNX's and PyTorch's cubic convolution
 
 
 def read(c: Conversion, x: SSAValue, taps: Sequence[Sequence[Tap]], rows: SSAValue | None = None) -> Iterator[Term]:
-    """For each choice of a tap in every dimension: what stands there times its weight, [B, points, C].
+    """Gives, for each choice of one tap in every dimension, the element there times its weight: [B, points, C].
 
-    x: [N, C, size..]; indices and weights: [B, points] (or 1 in place of either). `rows`: [B, 1], i64, the image that each of
-    the B reads; without it the b-th reads the b-th.
+    x: [N, C, size..]; indices and weights of taps: [B, points], or 1 in place of either. `rows`: [B, 1], i64, the image
+    that each of the B reads; without it, the b-th reads image b.
     """
     import numpy as np
 
@@ -39,11 +39,12 @@ def read(c: Conversion, x: SSAValue, taps: Sequence[Sequence[Tap]], rows: SSAVal
             at = at * extent + index.cast(i64)
             weight = part if weight is None else weight * part
         assert weight is not None
-        found = Term(c, c.insert(popart.GatherOp(table, at.value, axis=0)))
-        yield found * weight.cast(element(x)).reshape(*shape(weight.value), 1)
+        elements = Term(c, c.insert(popart.GatherOp(table, at.value, axis=0)))
+        yield elements * weight.cast(element(x)).reshape(*shape(weight.value), 1)
 
 
 def total(values: Iterator[Term]) -> Term:
+    """Adds the terms up."""
     result = next(values)
     for value in values:
         result = result + value
@@ -51,7 +52,7 @@ def total(values: Iterator[Term]) -> Term:
 
 
 def reflected(x: Term, low: float, high: float) -> Term:
-    """x mirrored at `low` and `high` until it is between them."""
+    """Mirrors `x` at `low` and `high` until it lies between them."""
     if low == high:
         return x * 0 + low
     t = (x - low).abs()
@@ -62,7 +63,7 @@ def reflected(x: Term, low: float, high: float) -> Term:
 
 
 def weights(x: Term, mode: str) -> list[Tap]:
-    """The neighbours of a coordinate and their weights."""
+    """Gives the neighbours of a coordinate and their weights, for the mode `nearest`, `linear` or `cubic`."""
     if mode == "nearest":
         return [(x, x * 0 + 1)]
     low = x.floor()
@@ -76,8 +77,12 @@ def weights(x: Term, mode: str) -> list[Tap]:
 
 
 def bounded(taps: list[Tap], n: int, padding: str, low: float, high: float) -> list[Tap]:
-    """The taps, none outside 0 .. n: those that were are nothing, the nearest element, or one that is mirrored."""
-    found: list[Tap] = []
+    """Moves the taps inside 0 .. n - 1.
+
+    `padding`: `zeros` gives a tap outside the weight 0, `border` clamps it, and `reflection` mirrors it at
+    `low` and `high`.
+    """
+    result: list[Tap] = []
     for index, weight in taps:
         if padding == "zeros":
             weight = ((index >= 0) & (index < n)).where(weight, 0)
@@ -85,15 +90,16 @@ def bounded(taps: list[Tap], n: int, padding: str, low: float, high: float) -> l
             mirrored = reflected(index, low, high)
             index = ((index < low) | (index > high)).where(mirrored, index)
             index = index.max(0).floor()
-        found.append((index.max(0).min(n - 1), weight))
-    return found
+        result.append((index.max(0).min(n - 1), weight))
+    return result
 
 
 def affine_grid(c: Conversion) -> Output:
-    """`y[n, d, h, w, i] = theta[n, i, :] . (w, h, d, 1)`, where w, h and d go from edge to edge of -1 .. 1. Without d for images.
+    """Converts AffineGrid: `y[n, d, h, w, i] = theta[n, i, :] . (w, h, d, 1)`; images have no d.
 
-    Without `align_corners` the first and last stand half a step inside. A dimension of one element is at -1 with it.
-    Source: ONNX AffineGrid-20, whose function fails for one image.
+    w, h and d go from edge to edge of -1 .. 1. Without `align_corners`, the first and last stand half a step
+    inside. With it, a dimension of one element is at -1. Source: ONNX AffineGrid-20, whose function fails for
+    one image.
     """
     import numpy as np
 
@@ -116,7 +122,10 @@ def affine_grid(c: Conversion) -> Output:
 
 
 def grid_sample(c: Conversion) -> Output:
-    """Source: ONNX GridSample-22; what lies outside is as `padding_mode` says, the mirrors being the corners or the outer edges."""
+    """Converts GridSample. `padding_mode` defines elements outside; mirrors are at the corners or outer edges.
+
+    x: [n, c, size..], grid: [n, out.., dimensions]. Source: ONNX GridSample-22.
+    """
     x, grid = c.input(0), c.cast(c.input(1), f32)
     n, channels, *size = shape(x)
     out = shape(grid)[1:-1]
@@ -144,7 +153,10 @@ def grid_sample(c: Conversion) -> Output:
 
 
 def roi_align(c: Conversion) -> Output:
-    """The mean (or the largest) of samples on a regular grid in each part of each region. Source: ONNX RoiAlign-22."""
+    """Converts RoiAlign: the mean, or largest, of samples on a regular grid in each bin of each region.
+
+    Source: ONNX RoiAlign-22.
+    """
     import numpy as np
 
     x, rois, batch = c.input(0), c.input(1), c.cast(c.input(2), i64)
@@ -192,7 +204,10 @@ def roi_align(c: Conversion) -> Output:
 
 
 def deform_conv(c: Conversion) -> Output:
-    """A convolution of what stands at moved places, between elements linearly, outside 0. Source: ONNX DeformConv-22."""
+    """Converts DeformConv: a convolution that reads at offset positions, linearly between elements.
+
+    Elements outside are 0. Source: ONNX DeformConv-22.
+    """
     import numpy as np
 
     x, w, offset, bias, mask = c.input(0), c.input(1), c.input(2), c.optional(3), c.optional(4)
@@ -213,8 +228,8 @@ def deform_conv(c: Conversion) -> Output:
             at = Term(c, own) + Term(c, c.constant((inner + outer).astype(dtype_of(element(x)))))
             taps.append(bounded(weights(at.reshape(n, places * cells), "linear"), extent, "zeros", 0, extent - 1))
         each = channels // moved
-        found = total(read(c, sliced(c, x, {1: (g * each, (g + 1) * each, 1)}), taps)).value
-        part = Term(c, c.reshape(c.transpose(found, (0, 2, 1)), (n, each, places, cells)))
+        sampled = total(read(c, sliced(c, x, {1: (g * each, (g + 1) * each, 1)}), taps)).value
+        part = Term(c, c.reshape(c.transpose(sampled, (0, 2, 1)), (n, each, places, cells)))
         if mask is not None:
             own = sliced(c, c.reshape(mask, (n, moved, places, cells)), {1: (g, g + 1, 1)})
             part = part * Term(c, own)

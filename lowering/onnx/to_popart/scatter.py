@@ -1,4 +1,4 @@
-"""Elements written by index, sorted, or read backwards: the Scatter ops, TopK, ReverseSequence, Col2Im, MaxUnpool."""
+"""Conversions of ops that write, sort or reverse by index: Scatter, TopK, ReverseSequence, Col2Im, MaxUnpool."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "min": "min", "max": "m
 
 
 def scatter(c: Conversion, x: SSAValue, positions: SSAValue, updates: SSAValue, reduction: str) -> SSAValue:
-    """x with rows combined with updates; `positions` of any shape, the rows of `updates` have its dimensions in front."""
+    """Combines rows of `x` with updates.
+
+    x: [n, ..], positions: [p..], i64; updates: [p.., ..]. `reduction`: how a row and its update combine.
+    """
     count = math.prod(shape(positions))
     rows = c.reshape(updates, (count, *shape(x)[1:]))
     return c.insert(popart.ScatterOp(x, c.reshape(positions, (count,)), rows, reduction=reduction))
 
 
 def reduction(c: Conversion) -> str:
+    """Gives the node's reduction as `popart.scatter` names it."""
     return REDUCTIONS[c.get("reduction") or "none"]
 
 
 def scatter_elements(c: Conversion) -> Output:
-    """`y[indices[i, j], j] = updates[i, j]` (axis 0), on x as one row."""
+    """Converts ScatterElements: `y[indices[i, j], j] = updates[i, j]` (axis 0), on flattened x."""
     x, indices, updates = c.input(0), c.input(1), c.input(2)
     positions = element_positions(c, shape(x), indices, c.axis(len(shape(x))))
     flat = scatter(c, c.reshape(x, (math.prod(shape(x)),)), positions, updates, reduction(c))
@@ -44,7 +48,7 @@ def scatter_elements(c: Conversion) -> Output:
 
 
 def scatter_nd(c: Conversion) -> Output:
-    """`y[indices[i..]] = updates[i..]`: the dimensions of x that are indexed as one."""
+    """Converts ScatterND: `y[indices[i..]] = updates[i..]`, with the indexed dimensions of x merged."""
     x, indices, updates = c.input(0), c.input(1), c.input(2)
     depth = shape(indices)[-1]
     lead, inner = shape(x)[:depth], shape(x)[depth:]
@@ -53,7 +57,10 @@ def scatter_nd(c: Conversion) -> Output:
 
 
 def tensor_scatter(c: Conversion) -> Output:
-    """A cache with an update written from `write_indices` on along `axis`, for each of the batch. Source: ONNX TensorScatter-24."""
+    """Converts TensorScatter: writes an update into a cache, at `write_indices` along `axis` for each batch.
+
+    Source: ONNX TensorScatter-24.
+    """
     import numpy as np
 
     x, update, start = c.input(0), c.input(1), c.optional(2)
@@ -67,7 +74,7 @@ def tensor_scatter(c: Conversion) -> Output:
     at = c.insert(popart.AddOp(at, steps))
     if c.get("mode") == "circular":
         at = c.insert(popart.ModOp(at, c.scalar(length, at), fmod=False))
-    else:  # a write beyond the end would be one into the next of the batch: there is no such row
+    else:  # a write beyond the end would reach the next batch; the index after the last row drops it
         beyond = c.insert(popart.GreaterOrEqualOp(at, c.scalar(length, at)))
         at = c.insert(popart.WhereOp(beyond, c.scalar(batch * length, at), at))
     at = c.insert(popart.AddOp(at, c.constant(np.arange(batch, dtype=np.int64).reshape(batch, 1) * length)))
@@ -76,7 +83,11 @@ def tensor_scatter(c: Conversion) -> Output:
 
 
 def top_k(c: Conversion) -> list[Output]:
-    """Values and their positions. Before opset 10 `k` is an attribute; before 11 the largest are taken."""
+    """Converts TopK.
+
+    Values and their positions. Before opset 10, `k` is an attribute; before 11, the largest are taken. Raises
+    PopulusError if the dimension has fewer than k elements.
+    """
     x = c.input(0)
     rank = len(shape(x))
     axis = c.axis(rank, -1)
@@ -93,7 +104,7 @@ def top_k(c: Conversion) -> list[Output]:
 
 
 def reverse_sequence(c: Conversion) -> Output:
-    """The first `sequence_lens[b]` steps backwards. Source: ONNX ReverseSequence-10."""
+    """Converts ReverseSequence: the first `sequence_lens[b]` steps reversed. Source: ONNX ReverseSequence-10."""
     import numpy as np
 
     x, lengths = c.input(0), c.cast(c.input(1), i64)
@@ -109,15 +120,15 @@ def reverse_sequence(c: Conversion) -> Output:
     at = c.insert(popart.AddOp(at, c.constant(np.arange(b, dtype=np.int64).reshape(b, 1) * t)))
     short = c.insert(popart.LessOp(lengths, c.scalar(0, lengths)))
     long = c.insert(popart.GreaterOp(lengths, c.scalar(t, lengths)))
-    # A length beyond the dimension would lead into the next sequence: its positions are outside of all, which no gather takes.
+    # A length beyond the dimension would reach the next sequence, so its positions become out of range for the gather.
     at = c.insert(popart.WhereOp(c.insert(popart.OrOp(short, long)), c.scalar(b * t, at), at))
-    found = c.insert(popart.GatherOp(c.reshape(rows, (b * t, *rest)), at, axis=0))
-    return c.transpose(found, [order.index(d) for d in range(rank)])
+    reversed_rows = c.insert(popart.GatherOp(c.reshape(rows, (b * t, *rest)), at, axis=0))
+    return c.transpose(reversed_rows, [order.index(d) for d in range(rank)])
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Windows over spatial dimensions: how many there are, how large they are, and where they lie. `pads`: those before."""
+class PoolWindows:
+    """Windows over spatial dimensions: their number, size and position, in elements. `pads`: those at the front."""
 
     out: Sequence[int]
     kernel: Sequence[int]
@@ -126,19 +137,25 @@ class Windows:
     dilations: Sequence[int]
 
     def places(self) -> Sequence[NDArray[Any]]:
-        """Where each element of each window stands in each dimension: arrays of [out.., kernel..]; outside in the padding."""
+        """Gives the index of each element of each window, one array [out.., kernel..] for each dimension.
+
+        An index is outside the dimension where the window lies on padding.
+        """
         import numpy as np
 
         rank = len(self.out)
-        found: list[NDArray[Any]] = []
+        indices: list[NDArray[Any]] = []
         for d in range(rank):
             at = np.arange(self.out[d])[:, None] * self.strides[d] + np.arange(self.kernel[d]) * self.dilations[d] - self.pads[d]
-            found.append(at.reshape([self.out[d] if e == d else self.kernel[d] if e == d + rank else 1 for e in range(2 * rank)]))
-        return np.broadcast_arrays(*found)
+            indices.append(at.reshape([self.out[d] if e == d else self.kernel[d] if e == d + rank else 1 for e in range(2 * rank)]))
+        return np.broadcast_arrays(*indices)
 
 
 def col2im(c: Conversion) -> Output:
-    """Blocks added up where they overlap. Source: ONNX Col2Im-18."""
+    """Converts Col2Im.
+
+    Adds up overlapping blocks. Raises PopulusError for sizes that do not fit. Source: ONNX Col2Im-18.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -151,7 +168,7 @@ def col2im(c: Conversion) -> Output:
     if columns != math.prod(out) or lines % math.prod(block):
         raise PopulusError(f"{lines}x{columns} columns are no {shapes.text(block)} blocks at {shapes.text(out)} positions")
     padded = [s + pads[d] + pads[d + rank] for d, s in enumerate(size)]
-    at = Windows(out, block, strides, [0] * rank, dilations).places()
+    at = PoolWindows(out, block, strides, [0] * rank, dilations).places()
     flat = np.ravel_multi_index(at, padded).reshape(math.prod(out), math.prod(block)).T
     channels = lines // math.prod(block)
     rows = c.transpose(c.reshape(x, (n, channels, math.prod(block), columns)), (2, 3, 0, 1))
@@ -162,7 +179,10 @@ def col2im(c: Conversion) -> Output:
 
 
 def max_unpool(c: Conversion) -> Output:
-    """Elements put back to where MaxPool found them, the rest is 0. Source: ONNX MaxUnpool-22."""
+    """Converts MaxUnpool: moves elements back to the indices that MaxPool gave; others are 0.
+
+    Raises PopulusError for an `output_shape` that is too small. Source: ONNX MaxUnpool-22.
+    """
     import numpy as np
 
     x, indices = c.input(0), c.input(1)
@@ -182,8 +202,11 @@ def max_unpool(c: Conversion) -> Output:
     return c.insert(popart.PadOp(y, None, lower=(0,) * len(stated), upper=tuple(missing), mode="constant")) if any(missing) else y
 
 
-def pool_indices(c: Conversion, x: SSAValue, w: Windows) -> SSAValue:
-    """Where the largest of each window stands in x, all of x being one row; with storage_order 1, by columns. Source: ONNX MaxPool-22."""
+def pool_indices(c: Conversion, x: SSAValue, w: PoolWindows) -> SSAValue:
+    """Computes the index in flattened `x` of each window's largest element: i64.
+
+    With `storage_order` 1, the spatial dimensions count by columns. Source: ONNX MaxPool-22.
+    """
     import numpy as np
 
     n, channels, *size = shape(x)

@@ -1,4 +1,4 @@
-"""Scores of classifiers: transforms, and labels of the best class."""
+"""Scores of classifiers: post-transforms, and the label of the best class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")  # i
 
 
 def transformed(c: Conversion, y: Term, transform: str | None) -> Term:
-    """Scores `[n, classes]` as `post_transform` says. PROBIT is onnxruntime's approximation of the inverse of the normal distribution."""
+    """Applies `post_transform` to scores [n, classes].
+
+    PROBIT is onnxruntime's approximation of the inverse of the normal distribution. Raises PopulusError for
+    an unknown one.
+    """
     last = len(shape(y.value)) - 1
     match transform:
         case None | "NONE":
@@ -34,7 +38,7 @@ def transformed(c: Conversion, y: Term, transform: str | None) -> Term:
 
 
 def _softmax_zero(c: Conversion, y: Term, axis: int) -> Term:
-    """A softmax in which a score of 0 stays near 0: it counts neither in the sum nor as an exponential."""
+    """Computes a softmax that leaves out scores of 0, which stay near 0."""
     largest = Term(c, c.insert(popart.ReduceMaxOp(y.value, axes=(axis,), keep=True)))
     nonzero = y.abs() > 1e-7
     exponential = _exp(c, y - largest)
@@ -44,11 +48,15 @@ def _softmax_zero(c: Conversion, y: Term, axis: int) -> Term:
 
 
 def _exp(c: Conversion, x: Term) -> Term:
+    """Computes e^x."""
     return Term(c, c.insert(popart.ExpOp(x.value)))
 
 
 def _inverse_erf(c: Conversion, x: Term) -> Term:
-    """Source: S. Winitzki, "A handy approximation for the error function and its inverse" (2008), with a = 0.147."""
+    """Approximates the inverse of erf, with a = 0.147.
+
+    Source: S. Winitzki, "A handy approximation for the error function and its inverse" (2008).
+    """
     log = Term(c, c.insert(popart.LogOp(((x * -1.0 + 1.0) * (x + 1.0)).value)))
     v = log * 0.5 + 2 / (3.14159 * 0.147)
     size = ((v * v - log * (1 / 0.147)).sqrt() - v).sqrt()
@@ -56,7 +64,11 @@ def _inverse_erf(c: Conversion, x: Term) -> Term:
 
 
 def labelled(c: Conversion, y: Term, scores: Term, labels: Sequence[int] | Sequence[str]) -> list[Output]:
-    """The label of the largest of each row of y, and the scores: [n], [n, classes]."""
+    """Gives the label of the largest score of each row, [n], and the scores as f32, [n, classes].
+
+    `y`: the scores that decide, `scores`: those of the result. Raises PopulusError if there are fewer labels
+    than scores.
+    """
     import numpy as np
 
     known = c.handles(str(v) for v in labels) if labels and isinstance(labels[0], str) else np.array(labels, np.int64)

@@ -1,4 +1,4 @@
-"""ONNX's `tensor` and `generator` categories: elements rearranged, picked and made."""
+"""Conversions of ONNX's `tensor` and `generator` categories: elements rearranged, selected and generated."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules
 
 
 def identity(c: Conversion) -> Output:
+    """Converts Identity to its input."""
     return c.input(0)
 
 
 def result_shape(c: Conversion) -> Output:
-    """Reshape, Unsqueeze, Squeeze of axes that are an input: the same elements in the shape that was inferred for the result."""
+    """Converts Reshape, Squeeze or Unsqueeze to a reshape to the inferred shape of the result."""
     output = c.op.output(0)
     assert output is not None
     if c.has(1):
@@ -32,7 +33,10 @@ def result_shape(c: Conversion) -> Output:
 
 
 def reshape(c: Conversion) -> Output:
-    """Before opset 5 the shape is an attribute, and ONNX has no inference for it."""
+    """Converts Reshape. Before opset 5, the shape is an attribute, and ONNX has no inference for it.
+
+    Raises PopulusError for a 0 beyond the dimensions of x.
+    """
     stated = c.get("shape")
     if stated is None:
         return result_shape(c)
@@ -43,7 +47,10 @@ def reshape(c: Conversion) -> Output:
 
 
 def squeeze(c: Conversion) -> Output:
-    """Before opset 11 ONNX's inference drops the wrong dimensions of axes that are not sorted."""
+    """Converts Squeeze. Before opset 11, ONNX's inference drops the wrong dimensions of unsorted axes.
+
+    Raises PopulusError if a dropped dimension is not 1.
+    """
     x, axes = c.input(0), c.list("axes")
     if not axes:
         return result_shape(c)
@@ -54,12 +61,13 @@ def squeeze(c: Conversion) -> Output:
 
 
 def transpose(c: Conversion) -> Output:
+    """Converts Transpose; reverses the dimensions by default."""
     x = c.input(0)
     return c.transpose(x, c.get("perm") or list(reversed(range(len(shape(x))))))
 
 
 def expand(c: Conversion) -> Output:
-    """To the shape that was inferred for the result, or that the model states for it."""
+    """Converts Expand to a broadcast to the inferred or stated shape of the result."""
     output = c.op.output(0)
     assert output is not None
     c.trusted(1)
@@ -67,17 +75,19 @@ def expand(c: Conversion) -> Output:
 
 
 def concat(c: Conversion) -> Output:
+    """Converts Concat."""
     parts = [v for v in c.inputs if v is not None]
     axis = c.axis(len(shape(parts[0])), 1)  # Concat-1: axis = 1 by default
     return joined(c, parts, axis)
 
 
 def joined(c: Conversion, parts: Sequence[SSAValue], axis: int) -> SSAValue:
+    """Concatenates the parts along an axis."""
     return parts[0] if len(parts) == 1 else c.insert(popart.ConcatOp(*parts, axis=axis))
 
 
 def sliced(c: Conversion, x: SSAValue, bounds: dict[int, tuple[int, int, int]]) -> SSAValue:
-    """x cut in the dimensions that `bounds` names, by (begin, end, step)."""
+    """Slices the dimensions that `bounds` names, each by (begin, end, step)."""
     entries = [bounds.get(d, (0, n, 1)) for d, n in enumerate(shape(x))]
     if all(entry == (0, n, 1) for entry, n in zip(entries, shape(x))):
         return x
@@ -86,7 +96,10 @@ def sliced(c: Conversion, x: SSAValue, bounds: dict[int, tuple[int, int, int]]) 
 
 
 def slice_(c: Conversion) -> Output:
-    """Bounds are clamped here as Slice-13 says."""
+    """Converts Slice, and clamps its bounds as Slice-13 defines.
+
+    Raises PopulusError for lists of different length, or a step of 0.
+    """
     x = c.input(0)
     begins, ends = c.ints(1, "starts") or [], c.ints(2, "ends") or []
     axes = c.ints(3, "axes")
@@ -109,6 +122,7 @@ def slice_(c: Conversion) -> Output:
 
 
 def split(c: Conversion) -> Output | list[Output]:
+    """Converts Split."""
     x = c.input(0)
     axis = c.axis(len(shape(x)))
     n = shape(x)[axis]
@@ -117,6 +131,7 @@ def split(c: Conversion) -> Output | list[Output]:
 
 
 def parts_of(c: Conversion, x: SSAValue, axis: int, sizes: Sequence[int]) -> list[SSAValue]:
+    """Splits `x` along `axis` into parts of `sizes` elements. Raises PopulusError if their sum does not fit."""
     if sum(sizes) != shape(x)[axis]:
         raise PopulusError(f"the parts {list(sizes)} are {sum(sizes)} elements, dimension {axis} has {shape(x)[axis]}")
     parts: list[SSAValue] = []
@@ -128,7 +143,10 @@ def parts_of(c: Conversion, x: SSAValue, axis: int, sizes: Sequence[int]) -> lis
 
 
 def pad(c: Conversion) -> Output:
-    """`pads` is an attribute (`paddings` in opset 1) before opset 11; `axes` came in opset 18, `wrap` in 19."""
+    """Converts Pad. Before opset 11, `pads` is an attribute (`paddings` in opset 1).
+
+    `axes` came in opset 18, `wrap` in 19. Raises PopulusError for a wrong number of pads.
+    """
     x, mode = c.input(0), c.get("mode") or "constant"
     rank = len(shape(x))
     pads = c.ints(1, "paddings" if c.version == 1 else "pads") or []
@@ -140,7 +158,7 @@ def pad(c: Conversion) -> Output:
         lower[axis], upper[axis] = pads[i], pads[len(axes) + i]
     if mode == "wrap":
         for d in range(rank):
-            # A negative pad cuts before what is left is repeated.
+            # A negative pad cuts first; the wrap repeats the rest.
             first, left = max(-lower[d], 0), shape(x)[d] - max(-lower[d], 0) - max(-upper[d], 0)
             x = gathered(c, x, [first + i % left for i in range(-max(lower[d], 0), left + max(upper[d], 0))], d)
         return x
@@ -155,7 +173,7 @@ def pad(c: Conversion) -> Output:
 
 
 def gathered(c: Conversion, x: SSAValue, indices: Sequence[int], axis: int) -> SSAValue:
-    """x[.., indices, ..] for indices that are known."""
+    """Gathers constant indices: x[.., indices, ..]."""
     import numpy as np
 
     if list(indices) == list(range(shape(x)[axis])):
@@ -164,7 +182,7 @@ def gathered(c: Conversion, x: SSAValue, indices: Sequence[int], axis: int) -> S
 
 
 def tile(c: Conversion) -> Output:
-    """Before opset 6 one axis is repeated."""
+    """Converts Tile. Before opset 6, it repeats one axis."""
     x = c.input(0)
     if c.version >= 6:
         return c.insert(popart.TileOp(x, repeats=[int(v) for v in c.known(1)]))
@@ -174,19 +192,23 @@ def tile(c: Conversion) -> Output:
 
 
 def gather(c: Conversion) -> Output:
+    """Converts Gather."""
     x = c.input(0)
     return c.insert(popart.GatherOp(x, c.input(1), axis=c.axis(len(shape(x)))))
 
 
 def gather_elements(c: Conversion) -> Output:
-    """`y[i, j] = x[indices[i, j], j]` (axis 0): x as one row."""
+    """Converts GatherElements: `y[i, j] = x[indices[i, j], j]` (axis 0), on flattened x."""
     x, indices = c.input(0), c.input(1)
     positions = element_positions(c, shape(x), indices, c.axis(len(shape(x))))
     return c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), positions, axis=0))
 
 
 def element_positions(c: Conversion, size: Sequence[int], indices: SSAValue, axis: int) -> SSAValue:
-    """Where elements stand in a tensor of this size as one row: `indices` says along `axis`, their own place in the rest."""
+    """Computes the position of elements in a flattened tensor of shape `size`: i64.
+
+    `indices` gives the index along `axis`; each element's own position gives the others.
+    """
     import numpy as np
 
     strides = [math.prod(size[d + 1 :]) for d in range(len(size))]
@@ -198,16 +220,16 @@ def element_positions(c: Conversion, size: Sequence[int], indices: SSAValue, axi
 
 
 def from_front(c: Conversion, indices: SSAValue, n: int) -> SSAValue:
-    """Indices (i64) with n added to those that count from the end."""
+    """Adds n to negative indices: i64."""
     indices = c.cast(indices, i64)
-    behind = c.insert(popart.LessOp(indices, c.scalar(0, indices)))
-    return c.insert(popart.WhereOp(behind, c.insert(popart.AddOp(indices, c.scalar(n, indices))), indices))
+    negative = c.insert(popart.LessOp(indices, c.scalar(0, indices)))
+    return c.insert(popart.WhereOp(negative, c.insert(popart.AddOp(indices, c.scalar(n, indices))), indices))
 
 
 def offset(c: Conversion, indices: SSAValue, n: int, stride: int, total: int) -> SSAValue:
-    """How far into a row of `total` elements the indices of a dimension of n lead; `total`, which is outside, for those that do not fit.
+    """Computes the offset, in a row of `total` elements, of indices into a dimension of n elements.
 
-    Without that, an index outside of its dimension would be an element of another.
+    An index out of range gives `total`, which is out of range too; else it would address an element of another row.
     """
     front = from_front(c, indices, n)
     inside = scaled(c, front, stride)
@@ -219,11 +241,15 @@ def offset(c: Conversion, indices: SSAValue, n: int, stride: int, total: int) ->
 
 
 def scaled(c: Conversion, indices: SSAValue, by: int) -> SSAValue:
+    """Multiplies indices by a number."""
     return indices if by == 1 else c.insert(popart.MulOp(indices, c.scalar(by, indices)))
 
 
 def gather_nd(c: Conversion) -> Output:
-    """`y[i..] = x[indices[i.., 0], indices[i.., 1], .., :]`: the leading dimensions of x as one, gathered by position."""
+    """Converts GatherND: `y[i..] = x[indices[i.., 0], indices[i.., 1], .., :]`.
+
+    The leading dimensions of x are merged, and their rows gathered by position.
+    """
     x, indices = c.input(0), c.input(1)
     batch = c.get("batch_dims") or 0
     depth = shape(indices)[-1]
@@ -233,7 +259,10 @@ def gather_nd(c: Conversion) -> Output:
 
 
 def row_positions(c: Conversion, lead: Sequence[int], indices: SSAValue, batch: int) -> SSAValue:
-    """Where rows stand in these dimensions as one; the last dimension of `indices` has one index for each behind the batch."""
+    """Computes the position of rows in merged dimensions `lead`: i64.
+
+    The last dimension of `indices` has one index for each dimension after the `batch` leading ones.
+    """
     import numpy as np
 
     strides = [math.prod(lead[d + 1 :]) for d in range(len(lead))]
@@ -253,7 +282,10 @@ def row_positions(c: Conversion, lead: Sequence[int], indices: SSAValue, batch: 
 
 
 def one_hot(c: Conversion) -> Output:
-    """`values` is [off, on]; the new dimension of `depth` elements stands at `axis`. Source: ONNX OneHot-11."""
+    """Converts OneHot. `values` is [off, on]; the new dimension of `depth` elements stands at `axis`.
+
+    Source: ONNX OneHot-11.
+    """
     import numpy as np
 
     indices, values = c.input(0), c.input(2)
@@ -269,17 +301,19 @@ def one_hot(c: Conversion) -> Output:
 
 
 def trilu(c: Conversion) -> Output:
+    """Converts Trilu to a selection by a constant mask. Raises PopulusError if the mask is too large."""
     import numpy as np
 
     x = c.input(0)
     k = int(c.known(1).reshape(-1)[0]) if c.has(1) else 0
     check_constant(math.prod(shape(x)[-2:]), "its mask")
     ones = np.ones(shape(x)[-2:], np.bool_)
-    kept = np.triu(ones, k) if c.get("upper") != 0 else np.tril(ones, k)
-    return c.insert(popart.WhereOp(c.constant(kept), x, c.scalar(0, x)))
+    triangle = np.triu(ones, k) if c.get("upper") != 0 else np.tril(ones, k)
+    return c.insert(popart.WhereOp(c.constant(triangle), x, c.scalar(0, x)))
 
 
 def depth_to_space(c: Conversion) -> Output:
+    """Converts DepthToSpace. Source: ONNX DepthToSpace-13."""
     x, b = c.input(0), int(c.get("blocksize"))
     n, channels, *size = shape(x)
     h, w = size
@@ -291,6 +325,7 @@ def depth_to_space(c: Conversion) -> Output:
 
 
 def space_to_depth(c: Conversion) -> Output:
+    """Converts SpaceToDepth. Source: ONNX SpaceToDepth-13."""
     x, b = c.input(0), int(c.get("blocksize"))
     n, channels, h, w = shape(x)
     order = (0, 1, 3, 5, 2, 4) if c.get("mode") == "CRD" else (0, 3, 5, 1, 2, 4)
@@ -299,6 +334,7 @@ def space_to_depth(c: Conversion) -> Output:
 
 
 def eye_like(c: Conversion) -> Output:
+    """Converts EyeLike to a constant. Raises PopulusError if it is too large."""
     import numpy as np
 
     x, dtype = c.input(0), c.get("dtype")
@@ -310,6 +346,7 @@ def eye_like(c: Conversion) -> Output:
 
 
 def constant_of_shape(c: Conversion) -> Output:
+    """Converts ConstantOfShape to a constant."""
     import numpy as np
 
     value = c.get("value")
@@ -318,6 +355,7 @@ def constant_of_shape(c: Conversion) -> Output:
 
 
 def range_(c: Conversion) -> Output:
+    """Converts Range to a constant. Raises PopulusError if delta is 0 or the range is too long."""
     import numpy as np
 
     start, limit, delta = (c.known(i).reshape(-1)[0] for i in range(3))

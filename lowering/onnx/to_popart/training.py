@@ -1,4 +1,7 @@
-"""Gradients and optimizers of `ai.onnx.preview.training`; these for any number of tensors: all weights, then all gradients, then states."""
+"""Conversions of gradients and optimizers of `ai.onnx.preview.training`.
+
+An optimizer node updates any number of tensors: all weights, then all gradients, then all states.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,35 @@ from xdsl.dialects.builtin import ModuleOp
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape, texts
 from populus.lowering.onnx.to_popart.formula import Term
 
-Step = Callable[[Conversion, Term, Term, list[Term]], list[Term]]  # rate, count, (weight, gradient, states) -> weight, states
+UpdateStep = Callable[[Conversion, Term, Term, list[Term]], list[Term]]
+"""Computes the new weight and states from the rate, the count, and (weight, gradient, states)."""
 
 
-def optimizer(step: Step, states: int) -> Rule:
+def optimizer(step: UpdateStep, states: int) -> Rule:
+    """Makes the rule of an optimizer with `states` states for each weight. `step`: the update of one weight."""
+
     def rule(c: Conversion) -> list[Output]:
         rate, count, *tensors = (Term(c, c.input(i)) for i in range(len(c.inputs)))
         n = len(tensors) // (2 + states)
         rate, count = rate.reshape(), count.reshape()
-        found = [step(c, rate, count, tensors[i::n]) for i in range(n)]
-        return [results[k].value for k in range(1 + states) for results in found]
+        updates = [step(c, rate, count, tensors[i::n]) for i in range(n)]
+        return [update[k].value for k in range(1 + states) for update in updates]
 
     return rule
 
 
-def adagrad(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term]:
-    """Source: Adagrad-1."""
-    x, g, h = given
+def adagrad(c: Conversion, rate: Term, count: Term, tensors: list[Term]) -> list[Term]:
+    """Updates a weight. Source: Adagrad-1."""
+    x, g, h = tensors
     slower = rate / (count.cast(element(rate.value)) * c.get("decay_factor") + 1)
     g = x * c.get("norm_coefficient") + g
     h = h + g * g
     return [x - slower * g / (h.sqrt() + c.get("epsilon")), h]
 
 
-def adam(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term]:
-    """Source: Adam-1."""
-    x, g, v, h = given
+def adam(c: Conversion, rate: Term, count: Term, tensors: list[Term]) -> list[Term]:
+    """Updates a weight. Source: Adam-1."""
+    x, g, v, h = tensors
     alpha, beta = c.get("alpha"), c.get("beta")
     g = x * c.get("norm_coefficient") + g
     v = v * alpha + g * (1 - alpha)
@@ -46,18 +52,19 @@ def adam(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term
     return [moved * (1 - c.get("norm_coefficient_post")), v, h]
 
 
-def momentum(c: Conversion, rate: Term, count: Term, given: list[Term]) -> list[Term]:
-    """Source: Momentum-1; the first gradient counts in full."""
-    x, g, v = given
+def momentum(c: Conversion, rate: Term, count: Term, tensors: list[Term]) -> list[Term]:
+    """Updates a weight; the first gradient counts in full. Source: Momentum-1."""
+    x, g, v = tensors
     g = x * c.get("norm_coefficient") + g
     v = v * c.get("alpha") + (count > 0).where(g * c.get("beta"), g)
     return [x - rate * (g + v * c.get("alpha") if c.get("mode") == "nesterov" else v), v]
 
 
 def gradient(c: Conversion) -> list[Output]:
-    """The gradients of y, summed over its elements, with respect to the tensors `xs`. Source: Gradient-1.
+    """Converts Gradient: the gradients of y, summed over its elements, with respect to the tensors `xs`.
 
-    The import gives the op y as a last operand. A tensor that y does not depend on has a gradient of zeros.
+    The importer makes y the last operand. A tensor that y does not depend on has a gradient of zeros. Source:
+    Gradient-1.
     """
     from populus.lowering.popart.autodiff import Seed, differentiate
     from populus.lowering.popart.autodiff.call_gradients import CallGradients
@@ -69,8 +76,9 @@ def gradient(c: Conversion) -> list[Output]:
     block = c.op.parent
     assert block is not None, c.op
     one = c.expand(c.scalar(1, y), shape(y))
-    found = differentiate(block, [Seed(str(c.get("y")), y, one)], xs, CallGradients(ModuleOp([])), before=c.op)  # there are no calls yet
-    return [found[x] for x in xs]
+    calls = CallGradients(ModuleOp([]))  # there are no calls yet
+    gradients = differentiate(block, [Seed(str(c.get("y")), y, one)], xs, calls, before=c.op)
+    return [gradients[x] for x in xs]
 
 
 RULES: Rules = {

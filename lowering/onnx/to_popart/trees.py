@@ -1,4 +1,7 @@
-"""Tree ensembles: every row descends all trees at once, a level in each iteration, to the leaves whose weights are summed."""
+"""Conversions of tree ensembles: all rows descend all trees at once, one level in each iteration.
+
+The weights of the leaves that they reach are then summed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 @dataclass(frozen=True)
 class Forest:
-    """The nodes of all trees, [m] each; a leaf's children are itself. `weights`: [m, targets], `votes` where a leaf has one."""
+    """The nodes of all trees, [m] each; the children of a leaf are the leaf itself.
+
+    `weights`: [m, targets]; `votes`: true where a leaf has a weight for a target.
+    """
 
     roots: NDArray[Any]
     feature: NDArray[Any]
@@ -41,7 +47,7 @@ class Forest:
 
     @property
     def depth(self) -> int:
-        """Steps from a root to the furthest leaf. Raises PopulusError for children that lead back."""
+        """Steps from a root to the furthest leaf. Raises PopulusError for a cycle of children."""
         import numpy as np
 
         at, depth = np.unique(self.roots), 0
@@ -53,7 +59,7 @@ class Forest:
 
 
 def leaves(c: Conversion, x: SSAValue, forest: Forest) -> SSAValue:
-    """The leaf of each row in each tree: [n, t], i32. x: [n, features]."""
+    """Finds the leaf of each row in each tree: [n, trees], i32. x: [n, features]."""
     import numpy as np
 
     rows, features = shape(x)
@@ -80,7 +86,7 @@ def leaves(c: Conversion, x: SSAValue, forest: Forest) -> SSAValue:
             return Term(b, b.insert(popart.GatherOp(table, at, axis=0)))
 
         value = Term(b, b.insert(popart.GatherOp(flat, (picked(feature) + Term(b, first)).value, axis=0)))
-        found: Term | None = None
+        matched: Term | None = None
         for m in modes:
             if MODES[m] == "BRANCH_MEMBER":
                 assert members is not None
@@ -91,16 +97,17 @@ def leaves(c: Conversion, x: SSAValue, forest: Forest) -> SSAValue:
                 truth = _compared(m, value, picked(tables["threshold"]))
             if mode is not None:
                 truth = truth & picked(mode).equals(m)
-            found = truth if found is None else found | truth
-        assert found is not None
+            matched = truth if matched is None else matched | truth
+        assert matched is not None
         if missing is not None:
-            found = found | (Term(b, b.insert(popart.IsNanOp(value.value))) & picked(missing))
-        return [found.where(picked(tables["yes"]), picked(tables["no"])).value]
+            matched = matched | (Term(b, b.insert(popart.IsNanOp(value.value))) & picked(missing))
+        return [matched.where(picked(tables["yes"]), picked(tables["no"])).value]
 
     return loop(c, [start], depth, step)[0]
 
 
 def _compared(mode: int, value: Term, threshold: Term) -> Term:
+    """Compares values with thresholds by the mode of a node."""
     match MODES[mode]:
         case "BRANCH_LEQ":
             return value <= threshold
@@ -118,7 +125,10 @@ def _compared(mode: int, value: Term, threshold: Term) -> Term:
 
 
 def summed(c: Conversion, x: SSAValue, forest: Forest, aggregate: str) -> Term:
-    """What the leaves of each row give together: [n, targets]; 0 for a target that none votes on."""
+    """Aggregates the weights of the leaves of each row: [n, targets]; 0 for a target without a vote.
+
+    Raises PopulusError for an unknown aggregate.
+    """
     import numpy as np
 
     at = leaves(c, x, forest)
@@ -136,18 +146,21 @@ def summed(c: Conversion, x: SSAValue, forest: Forest, aggregate: str) -> Term:
 
 
 def listed(c: Conversion, name: str) -> NDArray[Any] | None:
-    """A list of floats, or of doubles as `name_as_tensor`."""
+    """Reads a list of floats, or of doubles as `name_as_tensor`; None if the node has neither."""
     import numpy as np
 
     tensor = c.get(f"{name}_as_tensor")
     if tensor is not None:
         return np.asarray(tensor).reshape(-1)
-    given = c.get(name)
-    return None if given is None else np.array(given, np.float32)
+    numbers = c.get(name)
+    return None if numbers is None else np.array(numbers, np.float32)
 
 
 def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Forest:
-    """The trees of TreeEnsembleRegressor-1 .. 3 and TreeEnsembleClassifier-1 .. 3; `prefix` is that of the leaves' attributes."""
+    """Reads the trees of TreeEnsembleRegressor-1 .. 3 and TreeEnsembleClassifier-1 .. 3.
+
+    `prefix`: that of the leaves' attributes. Raises PopulusError for lists that do not fit each other.
+    """
     import numpy as np
 
     trees, nodes = (np.array(c.list(f"nodes_{name}"), np.int64) for name in ("treeids", "nodeids"))
@@ -164,10 +177,10 @@ def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Fo
         raise PopulusError(f"a node's mode is '{modes[int((kinds < 0).argmax())]}'; {', '.join(MODES[:-1])} and LEAF are expected")
 
     def child(name: str) -> NDArray[Any]:
-        found = [i if kinds[i] == LEAF else place.get((int(trees[i]), int(lists[name][i])), -1) for i in range(len(nodes))]
-        if -1 in found:
-            raise PopulusError(f"node {int(nodes[found.index(-1)])} has a child that there is not")
-        return np.array(found, np.int32)
+        children = [i if kinds[i] == LEAF else place.get((int(trees[i]), int(lists[name][i])), -1) for i in range(len(nodes))]
+        if -1 in children:
+            raise PopulusError(f"node {int(nodes[children.index(-1)])} has a child that there is not")
+        return np.array(children, np.int32)
 
     yes, no = child("truenodeids"), child("falsenodeids")
     tracks = c.get("nodes_missing_value_tracks_true")
@@ -201,7 +214,7 @@ def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Fo
 
 
 def _split(values: NDArray[Any], dtype: Any, kinds: NDArray[Any]) -> NDArray[Any]:
-    """Thresholds in the element type of x; between integers, the integer that decides the same."""
+    """Casts thresholds to the element type of x; between integers, to the integer that decides the same."""
     import numpy as np
 
     if dtype.kind not in "iu":
@@ -215,7 +228,7 @@ def _split(values: NDArray[Any], dtype: Any, kinds: NDArray[Any]) -> NDArray[Any
 
 
 def tree_regressor(c: Conversion) -> Output:
-    """Source: TreeEnsembleRegressor-3."""
+    """Converts TreeEnsembleRegressor. Source: TreeEnsembleRegressor-3."""
     x = c.input(0)
     targets = int(c.get("n_targets") or 1)
     forest = forest_of_nodes(c, x, "target", targets)
@@ -226,7 +239,10 @@ def tree_regressor(c: Conversion) -> Output:
 
 
 def tree_classifier(c: Conversion) -> list[Output]:
-    """Source: TreeEnsembleClassifier-3; where only one of two classes has votes, as in onnxruntime."""
+    """Converts TreeEnsembleClassifier; if only one of two classes has votes, as onnxruntime does.
+
+    Source: TreeEnsembleClassifier-3.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -263,11 +279,15 @@ def tree_classifier(c: Conversion) -> list[Output]:
 
 
 def _pair(c: Conversion, a: Term, b: Term) -> Term:
+    """Joins two columns of scores."""
     return Term(c, c.insert(popart.ConcatOp(a.value, b.value, axis=1)))
 
 
 def tree_ensemble(c: Conversion) -> Output:
-    """Inner nodes and leaves in lists of their own. Source: TreeEnsemble-5."""
+    """Converts TreeEnsemble, which lists inner nodes and leaves separately.
+
+    Raises PopulusError for lists that do not fit each other. Source: TreeEnsemble-5.
+    """
     import numpy as np
 
     x = c.input(0)
@@ -280,10 +300,10 @@ def tree_ensemble(c: Conversion) -> Output:
 
     def child(name: str) -> NDArray[Any]:
         at, leaf = np.array(c.get(f"nodes_{name}nodeids"), np.int64), np.array(c.get(f"nodes_{name}leafs"), np.int64)
-        found = np.where(leaf != 0, at + n, at)
-        if found.size != n or not ((at >= 0) & (found < n + m) & ((leaf != 0) | (at < n))).all():
+        children = np.where(leaf != 0, at + n, at)
+        if children.size != n or not ((at >= 0) & (children < n + m) & ((leaf != 0) | (at < n))).all():
             raise PopulusError("a node has a child that there is not")
-        return np.concatenate([found, n + np.arange(m)]).astype(np.int32)
+        return np.concatenate([children, n + np.arange(m)]).astype(np.int32)
 
     members = _member_rows(c, mode, n + m, dtype)
     ids = np.array(c.get("leaf_targetids"), np.int64)
@@ -312,15 +332,15 @@ def tree_ensemble(c: Conversion) -> Output:
 
 
 def _member_rows(c: Conversion, mode: NDArray[Any], nodes: int, dtype: Any) -> NDArray[Any]:
-    """The members that each node asks for; in the attribute they stand in the nodes' order, NaN behind each set."""
+    """Reads the members of each node; the attribute has them in the order of the nodes, a NaN after each set."""
     import numpy as np
 
     asking = np.flatnonzero(mode == MODES.index("BRANCH_MEMBER"))
     if not asking.size:
         return np.zeros((nodes, 0), dtype)
-    given = c.get("membership_values")
+    stated = c.get("membership_values")
     sets: list[list[float]] = [[]]
-    values: list[float] = [] if given is None else np.asarray(given, np.float64).reshape(-1).tolist()
+    values: list[float] = [] if stated is None else np.asarray(stated, np.float64).reshape(-1).tolist()
     for value in values:
         if np.isnan(value):
             sets.append([])

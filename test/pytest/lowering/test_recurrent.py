@@ -79,7 +79,7 @@ def test_gradients_through_the_loop_are_those_of_the_steps_in_a_row(kind, monkey
     cotangents = {k: np.random.default_rng(2).standard_normal(v.shape).astype(np.float32) for k, v in outputs.items()}
     wrt = ["x", "W", "R", "B", "h0"]
     _, found = populus.vjp(model, wrt=wrt, engine="numpy").run(given, cotangents)
-    monkeypatch.setattr(rnn, "WRITTEN_OUT", STEPS)
+    monkeypatch.setattr(rnn, "UNROLLED", STEPS)
     _, expected = populus.vjp(model, wrt=wrt, engine="numpy").run(given, cotangents)
     for name in wrt:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
