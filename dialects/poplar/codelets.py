@@ -1,6 +1,6 @@
-"""What each codelet asks of a family: its fields, which axes it sums over, which may not be cut.
+"""The codelets' requirements on a family: its fields, the axes that it sums over, the axes that may not be cut.
 
-The kernels are in `runtime/codelets`, their cycles in `runtime/cycles.py`; this table is what the verifier knows.
+The kernels are in `runtime/codelets`, their cycles in `runtime/cycles`; this table is what the verifier knows.
 """
 
 from __future__ import annotations

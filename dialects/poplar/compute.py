@@ -202,7 +202,7 @@ class Meeting:
 
 
 def meetings(first: FamilyOp, second: FamilyOp) -> list[Meeting]:
-    """Where two families of one program meet."""
+    """Lists the pairs of fields in which two families of one program may touch the same elements."""
     found: list[Meeting] = []
     for f, value in first.connections():
         root = root_of(value)
@@ -220,8 +220,8 @@ def meetings(first: FamilyOp, second: FamilyOp) -> list[Meeting]:
 class ExecuteOp(IRDLOperation):
     """One superstep: exchange in, then the vertices of all its families, then exchange out.
 
-    Every vertex reads what was there before. What one family writes another may read or write only if it comes later, and
-    each of its vertices touches there just what the vertex on its own tile did: the two then run as one, in their order.
+    Every vertex reads the values from before the step. A later family may read or write the output of an earlier one only if
+    each of its vertices touches exactly the elements of the vertex on its own tile: the two then run as one, in order.
     """
 
     name = "poplar.execute"
@@ -237,7 +237,7 @@ class ExecuteOp(IRDLOperation):
         return [op for op in self.body.block.ops if isinstance(op, FamilyOp)]
 
     def stages(self) -> list[list[FamilyOp]]:
-        """The families in groups, one after the other: each works on what an earlier group wrote, on its own tile."""
+        """Groups the families in order: each group works on the output of an earlier one, on its own tile."""
         families = self.families()
         if len(families) < 2:
             return [families]

@@ -44,7 +44,7 @@ class _Allocates(MemoryEffect):
 
 
 class StorageOp(IRDLOperation):
-    """What variables and constants share: a label, a layout once it is decided, an address once it is allocated.
+    """The base of variables and constants: a label, a layout once it is decided, an address once it is allocated.
 
     `outside`: in the machine's memory outside the tiles, where only copies from and to the tiles reach it.
     """
@@ -142,11 +142,11 @@ class ConstOp(StorageOp):
         super().__init__(properties=properties, result_types=[type])
 
     def array(self) -> Any:
-        """The value, read-only (`data.attribute_array`)."""
+        """Returns the value, read-only (`data.attribute_array`)."""
         return attribute_array(self.value, BuiltinTensorType(self.type.element, self.type.shape))
 
     def scalar(self) -> Attribute:
-        """The value of a constant of one element, as an attribute of its element type."""
+        """Returns the value of a constant of one element, as an attribute of its element type."""
         element, value = self.type.element, self.array().reshape(-1)[0]
         if isinstance(element, AnyFloat):
             return FloatAttr(float(value), element)
@@ -194,12 +194,12 @@ class ParamOp(StorageOp):
 
     @property
     def read(self) -> bool:
-        """Whether a call brings its argument in."""
+        """True if a call copies its argument in."""
         return self.kind.data != "out"
 
     @property
     def written(self) -> bool:
-        """Whether a call leaves another value in its argument."""
+        """True if a call changes its argument."""
         return self.kind.data != "in"
 
     def verify_(self) -> None:
@@ -235,7 +235,7 @@ class ViewOp(IRDLOperation):
 
     @abstractmethod
     def apply(self, view: View) -> View | None:
-        """What the result shows of the variable, given what the operand does; None where no strides can say it."""
+        """Computes the result's view of the variable from the operand's; None if no strides can express it."""
 
     def verify_(self) -> None:
         if type_of(self.x).element != self.y.type.element:
@@ -379,7 +379,7 @@ class DimShuffleOp(ViewOp):
 
 
 def type_of(value: SSAValue) -> TensorType:
-    """The type of a view."""
+    """Returns the type of a view."""
     assert isinstance(value.type, TensorType), value.type
     return value.type
 
@@ -401,21 +401,21 @@ def _parse_types(parser: Parser) -> tuple[dict[str, Attribute], Attribute, Attri
 
 
 def root_of(value: SSAValue) -> SSAValue:
-    """The value that a chain of views starts from: a variable, a constant, or, between two lowering passes, a cast."""
+    """Returns the root of a chain of views: a variable, a constant, or, between two lowering passes, a cast."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.x
     return value
 
 
 def storage_of(value: SSAValue) -> StorageOp:
-    """The variable or constant whose memory a view shows."""
+    """Returns the variable or constant whose memory a view shows."""
     owner = root_of(value).owner
     assert isinstance(owner, StorageOp), owner
     return owner
 
 
 def unwritable(value: SSAValue) -> str | None:
-    """Why nothing may write a view: "is a constant, which", "shows an element more than once, so it"; None if something may."""
+    """Returns the reason why a view is not writable: "is a constant, which", "shows an element more than once, so it"; None if it is."""
     owner = root_of(value).owner
     if isinstance(owner, ConstOp):
         return "is a constant, which"
@@ -425,7 +425,7 @@ def unwritable(value: SSAValue) -> str | None:
 
 
 def view_of(value: SSAValue) -> View:
-    """What a value of the tile level shows of its variable or constant. O(views in between).
+    """Computes the view of a variable or constant that a value of the tile level is. O(views in between).
 
     Between two lowering passes the root may be the cast of a tensor that is not lowered yet; it counts as a variable.
     """

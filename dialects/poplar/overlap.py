@@ -1,4 +1,4 @@
-"""What fields and views share: whether two views have an element in common, and whether two fields meet on one tile only."""
+"""Overlap of fields and views: common elements of two views, and fields that meet on one tile only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from populus.dialects.poplar.view import View
 
 @lru_cache(8192)
 def image(domain: Domain, accesses: tuple[Access, ...], view: View) -> Hashable | None:
-    """What the vertex on each tile touches of a variable: equal for two fields only where it is the same on every tile.
+    """Computes the elements of a variable that each tile's vertex touches; equal results mean equal elements on every tile.
 
-    The parts that number the tiles, and for each dimension of the variable its terms, with axes told by their cut and their
-    place among the digits of the tile's number. None where the access has no such form.
+    The result has the parts that number the tiles and, per dimension of the variable, its terms: axes are identified by their cut
+    and their place among the digits of the tile's number. None if the access has no such form.
     """
     through = view.through(accesses)
     if through is None:
@@ -45,7 +45,7 @@ def image(domain: Domain, accesses: tuple[Access, ...], view: View) -> Hashable 
 
 @lru_cache(8192)
 def disjoint(a: View, b: View) -> bool:
-    """Whether two views of one variable share no element. Sufficient: compares bounding boxes, then residues of strides."""
+    """Tells whether two views of one variable share no element. Sufficient: compares bounding boxes, then residues of strides."""
     if 0 in a.shape or 0 in b.shape:
         return True
     first_a, end_a = _range(a)
@@ -67,7 +67,7 @@ def _range(view: View) -> tuple[int, int]:
 
 
 def _box(view: View) -> list[tuple[int, int, int]] | None:
-    """(lowest, highest index, step) in each dimension of the variable; None where a dimension of the view spans two of them."""
+    """Computes (lowest, highest index, step) per dimension of the variable; None if a dimension of the view spans two of them."""
     access = view.through(tuple(along(f"i{d}") for d in range(len(view.shape))))
     if access is None:
         return None

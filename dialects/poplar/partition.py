@@ -1,8 +1,8 @@
-"""How elements are shared out: splits of one dimension, grids of several, and the iteration space of a family.
+"""Partitions of elements: splits of one dimension, grids of several, and the iteration space of a family.
 
 A `Split` cuts n elements into contiguous parts. A `Grid` gives every element of a variable an owner tile. A `Domain` is the
-iteration space of a family: named axes that count elements, each with its split. An `Access` says which elements of one
-dimension of a view a point of the space touches. All are closed forms: nothing here is O(tiles) or O(elements) but
+iteration space of a family: named axes that count elements, each with its split. An `Access` gives the elements of one
+dimension of a view that a point of the space touches. All are closed forms: nothing here is O(tiles) or O(elements) but
 `Split.bounds` (O(parts)) and the walk over boxes that engines make.
 """
 
@@ -29,7 +29,7 @@ class Split:
     grain: int = 1
 
     def problem(self) -> str | None:
-        """Why this is no split, or None."""
+        """Returns the reason why this is not a valid split; None if it is."""
         if self.n < 0 or self.grain < 1:
             return f"{self.n} by {self.grain} is not a number of elements by a positive grain"
         if not 1 <= self.parts <= max(-(-self.n // self.grain), 1):
@@ -37,7 +37,7 @@ class Split:
         return None
 
     def bounds(self) -> tuple[int, ...]:
-        """Where each part begins, and the end: parts + 1 numbers."""
+        """Lists the begin of each part, and the end: parts + 1 numbers."""
         return _bounds(self)
 
     @property
@@ -73,16 +73,16 @@ class Grid:
 
     @property
     def copies(self) -> int:
-        """How many tiles have each element."""
+        """The number of tiles that hold each element."""
         return math.prod(-d for d in self.order if d < 0)
 
     @property
     def cells(self) -> int:
-        """How many tiles own something."""
+        """The number of tiles that own elements."""
         return math.prod(s.parts for s in self.splits) * self.copies
 
     def problem(self, shape: tuple[int, ...], tiles: int | None = None) -> str | None:
-        """Why this is no layout of a variable of `shape` on `tiles` tiles, or None."""
+        """Returns the reason why this is not a layout of a variable of `shape` on `tiles` tiles; None if it is."""
         if tuple(s.n for s in self.splits) != shape:
             return f"the grid is for {[s.n for s in self.splits]}, the variable is {list(shape)}"
         if found := next((p for s in self.splits if (p := s.problem())), None):
@@ -136,7 +136,7 @@ class Domain:
         return frozenset(a for a, s in self.axes if s.parts > 1)
 
     def problem(self) -> str | None:
-        """Why this is no iteration space, or None."""
+        """Returns the reason why this is not a valid iteration space; None if it is."""
         names = [a for a, _ in self.axes]
         if len(set(names)) < len(names):
             return f"an axis is named twice in ({', '.join(names)})"
@@ -147,20 +147,20 @@ class Domain:
         return None
 
     def collapse(self, contracted: frozenset[str]) -> Domain:
-        """The same arithmetic in fewer, larger boxes: parallel axes in one part, contracted axes as the program states them.
+        """Merges boxes for the same arithmetic: parallel axes have one part, contracted axes as the program states them.
 
-        Any other cut of the parallel axes is as right, so threads and cache blocking are cuts too.
+        Any other cut of the parallel axes is equally valid, so threads and cache blocking are cuts too.
         """
         return Domain(tuple((a, s if a in contracted else Split(s.n, 1, s.grain)) for a, s in self.axes), self.order, self.start)
 
     def boxes(self) -> Iterator[Box]:
-        """One box per vertex, in row-major order over the axes as declared."""
+        """Yields one box per vertex, in row-major order over the axes as declared."""
         axes = [(a, s.bounds(), range(s.parts)) for a, s in self.axes]
         for index in itertools.product(*(parts for _, _, parts in axes)):
             yield {a: (b[i], b[i + 1], i) for (a, b, _), i in zip(axes, index)}
 
     def tile(self, box: Box, tiles: int) -> int:
-        """The tile on which the vertex of this box runs."""
+        """Computes the tile on which the vertex of this box runs."""
         number = 0
         for axis in self.order:
             number = number * self[axis].parts + box[axis][2]
@@ -174,7 +174,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which elements of one dimension of a view a point of the space touches.
+    """The elements of one dimension of a view that a point of the space touches.
 
     The sum of axes times coefficients plus an offset (`oh * 2 + ky - 3`, or just `3`); the number of the part along an axis
     (`at ic`); or all of them (`*`).
@@ -186,7 +186,7 @@ class Access:
     whole: bool = False
 
     def interval(self, size: int, box: Box) -> tuple[int, int, int, int]:
-        """(first, end, padding before, padding behind) in a dimension of `size`; what lies outside is padding."""
+        """Computes (first, end, lower padding, upper padding) in a dimension of `size`; elements outside are padding."""
         if self.whole:
             return 0, size, 0, 0
         if self.part:
@@ -201,7 +201,7 @@ class Access:
         return min(max(low, 0), size), max(min(high, size), 0), max(-low, 0), max(high - size, 0)
 
     def reach(self, domain: Domain) -> tuple[int, int]:
-        """(first, end) over the whole space; not for `*`."""
+        """Computes (first, end) over the whole space; not for `*`."""
         if self.part:
             return 0, domain[self.terms[0][0]].parts
         return self.offset, self.offset + sum(c * (domain[a].n - 1) for a, c in self.terms) + 1
@@ -221,17 +221,17 @@ ALL = Access(whole=True)
 
 
 def along(*terms: tuple[str, int] | str, offset: int = 0) -> Access:
-    """The sum of axes, each a name or (name, coefficient)."""
+    """Makes the access to a sum of axes, each a name or (name, coefficient)."""
     return Access(tuple((t, 1) if isinstance(t, str) else t for t in terms), offset)
 
 
 def at(axis: str) -> Access:
-    """The number of the part along `axis`."""
+    """Makes the access to the number of the part along `axis`."""
     return Access(((axis, 1),), part=True)
 
 
 def injective(access: Access, domain: Domain) -> bool:
-    """Whether different axis indices give different positions: the coefficients are a mixed radix."""
+    """Tells whether different axis indices give different positions: the coefficients form a mixed radix."""
     if access.part:
         return True
     span = 1
@@ -243,7 +243,7 @@ def injective(access: Access, domain: Domain) -> bool:
 
 
 def race(domain: Domain, accesses: tuple[Access, ...]) -> str | None:
-    """Why two vertices may write one element of an output with these accesses, or None. O(rank).
+    """Returns the reason why two vertices may write one element of an output with these accesses; None if they cannot. O(rank).
 
     Sufficient: every cut axis occurs in the access, and each dimension's coefficients form a mixed radix. Exact where each
     dimension names at most one axis.
@@ -257,7 +257,7 @@ def race(domain: Domain, accesses: tuple[Access, ...]) -> str | None:
 
 
 def bounds_problem(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, ...]) -> str | None:
-    """Where an access leaves its view, or None."""
+    """Returns the place where an access leaves its view; None if it does not."""
     for access, n in zip(accesses, shape, strict=True):
         if not access.whole:
             low, high = access.reach(domain)
@@ -268,7 +268,7 @@ def bounds_problem(domain: Domain, accesses: tuple[Access, ...], shape: tuple[in
 
 @lru_cache(8192)
 def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -> Grid:
-    """The grid that spreads a variable most evenly: least elements on the fullest tile, then outer cuts, then few tiles.
+    """Chooses the grid that spreads a variable most evenly: least elements on the fullest tile, then outer cuts, then few tiles.
 
     The innermost dimension is cut by `grain`. The counterpart of mapTensorLinearly (PopLibs: poputil/TileMapping) for grids,
     whose shares are boxes.
@@ -280,7 +280,7 @@ def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -
 
     @lru_cache(None)
     def best(d: int, free: int) -> tuple[int, int, tuple[int, ...]]:
-        """(elements of the largest share, tiles used, parts) of the dimensions from d on, on `free` tiles."""
+        """Finds the best (elements of the largest share, tiles used, parts) of the dimensions from d on, on `free` tiles."""
         if d == len(shape):
             return 1, 1, ()
         found: tuple[int, int, tuple[int, ...]] | None = None
@@ -303,7 +303,7 @@ def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -
 
 @lru_cache(4096)
 def _part_counts(grains: int) -> list[int]:
-    """Part counts that differ in their largest part, fewest parts for each, ascending: about 2 sqrt(grains) of them."""
+    """Lists part counts that differ in their largest part, fewest parts for each, ascending: about 2 sqrt(grains) of them."""
     counts = [1]
     while (size := -(-grains // counts[-1])) > 1:
         counts.append(-(-grains // (size - 1)))

@@ -236,11 +236,11 @@ class FuncOp(_Block):
         super().__init__(properties={"sym_name": StringAttr(name)}, regions=[body])
 
     def parameters(self) -> list[ParamOp]:
-        """The parameters, in the order of a call's arguments."""
+        """Lists the parameters, in the order of a call's arguments."""
         return [op for op in self.body.block.ops if isinstance(op, ParamOp)]
 
     def captured(self) -> dict[SSAValue, bool]:
-        """The variables and constants of the graph around it that it uses, and whether it writes them; calls of others included."""
+        """Collects the enclosing graph's variables and constants that it uses, also through calls, and whether it writes them."""
         found: dict[SSAValue, bool] = {}
 
         def use(value: SSAValue, written: bool) -> None:
@@ -264,7 +264,7 @@ class FuncOp(_Block):
 
 
 def _written(op: Operation) -> range:
-    """Which operands of a step that is no execute it writes."""
+    """Lists the operands that a step other than an execute writes."""
     match op:
         case CopyOp():
             return range(1, 2)
@@ -280,9 +280,9 @@ def _written(op: Operation) -> range:
 class CallOp(IRDLOperation):
     """Runs a function of the graph; its code is shared by all calls: `poplar.call @layer(%x, %w, %y) : ...`.
 
-    An argument is a stretch of its variable's elements, in order, for each parameter. What the function writes must be apart from
-    the other arguments and from the variables that it uses besides, so that it is one thing whether arguments are copied into the
-    function's memory and back, as tiles do, or used where they are, as engines do.
+    An argument is a stretch of its variable's elements, in order, for each parameter. The arguments that it writes must not
+    overlap other arguments or captured variables. Then tiles, which copy arguments into the function's memory and back, and
+    engines, which use arguments in place, give the same values.
     """
 
     name = "poplar.call"
@@ -294,7 +294,7 @@ class CallOp(IRDLOperation):
         super().__init__(operands=[list(arguments)], properties={"callee": StringAttr(callee)})
 
     def target(self) -> FuncOp:
-        """The function called. Raises VerifyException if the graph has none of that name, or it encloses the call."""
+        """Returns the called function. Raises VerifyException if the graph has none of that name, or it encloses the call."""
         parent = self.parent_op()
         while parent is not None:
             if isinstance(parent, FuncOp) and parent.sym_name.data == self.callee.data:
@@ -307,7 +307,7 @@ class CallOp(IRDLOperation):
         raise VerifyException(f"the graph has no function @{self.callee.data}")
 
     def bindings(self) -> Iterator[tuple[ParamOp, SSAValue]]:
-        """Each parameter with the argument for it."""
+        """Lists each parameter with its argument."""
         return zip(self.target().parameters(), self.arguments, strict=True)
 
     def verify_(self) -> None:
@@ -327,7 +327,7 @@ class CallOp(IRDLOperation):
         self._verify_apart(parameters)
 
     def _verify_returns(self) -> None:
-        """No function may be called while it runs."""
+        """Checks that no function is called while it runs."""
         seen: set[str] = set()
         waiting = [self.target()]
         while waiting:
@@ -408,7 +408,7 @@ class StreamOutOp(IRDLOperation):
 class HostCallOp(IRDLOperation):
     """A function that runs on the host, between two steps of the program: the first views are its inputs, the rest its outputs.
 
-    What cannot be on a tile is visible this way. `populus check` lists host calls.
+    It makes visible the work that tiles cannot do. `populus check` lists host calls.
     """
 
     name = "poplar.host_call"
@@ -434,7 +434,7 @@ class HostCallOp(IRDLOperation):
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The element type of a view."""
+    """Returns the element type of a view."""
     return type_of(value).element
 
 

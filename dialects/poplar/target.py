@@ -47,23 +47,23 @@ class Target:
     types: tuple[Attribute, ...] = IPU_TYPES
 
     def holds(self, element: Attribute) -> bool:
-        """Whether a tile's memory and arithmetic know this element type."""
+        """Tells whether a tile's memory and arithmetic support this element type."""
         return element in self.types
 
     def vector_width(self, element: Attribute) -> int:
-        """Elements per vector instruction: 2 floats or 4 halves on an IPU."""
+        """Returns the elements per vector instruction: 2 floats or 4 halves on an IPU."""
         return max(1, self.vector_bytes // max(size_in_bytes(element), 2))
 
     def grain(self, element: Attribute) -> int:
-        """Elements below which shares of the innermost dimension are not cut: those of one vector."""
+        """Returns the smallest share of the innermost dimension, in elements: one vector."""
         return max(1, self.vector_bytes // size_in_bytes(element))
 
     def channel_grain(self, element: Attribute) -> int:
-        """Channels that a matrix unit takes in and gives out at once: 8 for floats, 16 for halves on a GC200."""
+        """Returns the channels that a matrix unit reads and writes at once: 8 for floats, 16 for halves on a GC200."""
         return self.conv_units * (2 if size_in_bytes(element) == 2 else 1)
 
     def macs_per_cycle(self, element: Attribute) -> int:
-        """Multiply-adds per cycle of a tile's matrix unit: 16 for floats, 64 for halves on a GC200."""
+        """Returns the multiply-adds per cycle of a tile's matrix unit: 16 for floats, 64 for halves on a GC200."""
         units, inputs = self.channel_grain(element), self.vector_width(element)
         return units * inputs
 
@@ -105,7 +105,7 @@ _OWN = dict(PRESETS)
 
 
 def is_ours(target: Target) -> bool:
-    """Whether it is one of the machines above, and not of a file."""
+    """Tells whether it is a built-in machine and not one from a file."""
     return _OWN.get(target.name) is target
 
 
@@ -125,7 +125,7 @@ _INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 
 
 def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
-    """The preset `name` with fields replaced.
+    """Makes the preset `name` with fields replaced.
 
     Raises PopulusError for an unknown preset or field (naming the nearest), or a number that no machine has.
     """
@@ -150,9 +150,9 @@ class Spec:
 
     @staticmethod
     def of(text: str, tiles: int | None = None) -> Spec:
-        """What a user writes: `gc200`, or `gc200, tiles=64, tile_bytes=300000`; `tiles` beside it replaces the number of tiles.
+        """Reads a user's text: `gc200`, or `gc200, tiles=64, tile_bytes=300000`. The argument `tiles` replaces the number of tiles.
 
-        Raises PopulusError for what is not of this form, an unknown preset or field, and a number that no machine has.
+        Raises PopulusError for another form, an unknown preset or field, and a number that no machine has.
         """
         name, *rest = (part.strip() for part in text.split(","))
         overrides: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What one tile does, as a plain Python function on vectors; `@codelet` reads its source and makes a codelet of it.
+"""Codelets from Python: the code of one tile is a function on vectors, whose source `@codelet` reads.
 
     @codelet(axes={"x": "row n", "y": "row"})
     def row_norm(x: Vector, y: Vector) -> None:
@@ -103,7 +103,7 @@ def codelet(
 
 @dataclass
 class _Scope:
-    """What is known at a point of the function: kinds of names, and the elements of the output that have been written."""
+    """The state at a point of the function: kinds of names, and the output elements written so far."""
 
     names: dict[str, str]
     written: set[tuple[Value, ...]]
@@ -344,7 +344,7 @@ class _Reader:
         return value
 
     def alike(self, node: ast.AST, a: Value, b: Value) -> tuple[Value, Value]:
-        """Both of one kind: an integer beside a float becomes one."""
+        """Converts two values to one kind: an integer with a float becomes a float."""
         if {a.kind, b.kind} == {"int", "float"}:
             return _float(a), _float(b)
         if a.kind != b.kind:

@@ -1,4 +1,4 @@
-"""Which axes of a codelet vertices may share: those whose elements are computed apart from each other."""
+"""Axes of a codelet that may be split over vertices: those whose elements are independent."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from populus.dialects.poplar.tile_program import (
 
 
 class Lanes:
-    """Finds the axes of the output whose elements are computed apart from each other.
+    """Finds the axes of the output whose elements are independent.
 
-    An axis is one if its loops go over all of it, its index is such a loop's variable everywhere, neither that variable nor the axis's size
-    is used for anything else, and no local variable goes from one turn of such a loop to the next or out of it.
+    An axis is independent if its loops cover all of it and its index is everywhere such a loop's variable. Neither that variable nor
+    the axis's size has another use, and no local variable is live from one iteration of such a loop to the next or after it.
     """
 
     def __init__(self, axes: Mapping[str, tuple[str, ...]], output: str, body: Sequence[Statement]):
         self.axes, self.output, self.body = axes, output, body
 
     def found(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """The axes, and the variables of their loops."""
+        """Finds the axes, and the variables of their loops."""
         loops = [s for s in statements(self.body) if isinstance(s, For)]
         over = {s: self._over(s) for s in loops}
         lanes = [a for a in self.axes[self.output] if self._apart(a, [s for s in loops if over[s] == a])]
         return tuple(lanes), {s.var: over[s] for s in loops if over[s] in lanes}
 
     def covered(self) -> bool:
-        """Whether some store, under no condition, goes over all of the output."""
+        """Tells whether an unconditional store covers all of the output."""
 
         def covers(body: Sequence[Statement], loops: Mapping[str, str]) -> bool:
             for s in body:
@@ -54,7 +54,7 @@ class Lanes:
         return covers(self.body, {})
 
     def _over(self, s: For) -> str:
-        """The axis over all of which a loop goes; none: empty."""
+        """Returns the axis that a loop covers; empty if there is none."""
         if s.start == Number(0, "int") and s.step == 1 and isinstance(s.stop, Size):
             return self.axes[s.stop.vector][s.stop.dim]
         return ""
@@ -93,13 +93,13 @@ class Lanes:
         return all(isinstance(i, Name) and i.name in variables for a, i in zip(self.axes[vector], index) if a == axis)
 
     def _closed(self, loop: For) -> bool:
-        """Whether no local variable goes from one turn of the loop to the next, or in or out."""
+        """Tells whether no local variable is live across iterations of the loop, into it or out of it."""
         # What a turn reads it has assigned, or it comes from around the loop: the reader of the source has seen to that.
         return not assigned(loop.body) & _around(self.body, loop)
 
 
 def _around(body: Sequence[Statement], loop: For) -> set[str]:
-    """The variables that are assigned where a loop sees them, or sees the loop."""
+    """Collects the variables assigned in the blocks around a loop."""
     found: set[str] = set()
     for s in body:
         match s:

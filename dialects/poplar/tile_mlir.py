@@ -44,7 +44,7 @@ _PREDICATES = {
 
 
 def function_of(code: TileCode, fields: Fields) -> str:
-    """The text of a module with the function: vectors in order as memrefs, then scalars. `fields`: shape and element type of each."""
+    """Writes a module with the function: vectors in order as memrefs, then scalars. `fields`: shape and element type of each."""
     return _Writer(code, fields).module()
 
 
@@ -71,7 +71,7 @@ class _Writer:
         return f"memref<{''.join(f'{n}x' for n in shape)}{_signless(element)}>"
 
     def emit(self, depth: int, text: str) -> str:
-        """A line that defines a value; the value."""
+        """Writes a line that defines a value; returns the value."""
         self.count += 1
         self.lines.append(f"{'  ' * depth}%t{self.count} = {text}")
         return f"%t{self.count}"
@@ -79,7 +79,7 @@ class _Writer:
     # -- statements
 
     def block(self, body: Sequence[Statement], env: dict[str, str], depth: int) -> None:
-        """Writes statements; `env`, the values of names, becomes that behind them."""
+        """Writes statements, and updates `env`, the values of names."""
         for s in body:
             match s:
                 case Assign(name, value):
@@ -201,7 +201,7 @@ class _Writer:
                 return self.emit(depth, f"math.{_MATH.get(name, name)} {', '.join(args)} : {type}")
 
     def widened(self, value: str, vector: str, depth: int) -> str:
-        """An element as the type that is computed in."""
+        """Converts an element to the type of the computation."""
         element = self.fields[vector][1]
         match self.code.kinds[vector]:
             case "float":
@@ -216,7 +216,7 @@ class _Writer:
                 return value
 
     def narrowed(self, value: str, vector: str, depth: int) -> str:
-        """What was computed as an element."""
+        """Converts a computed value to an element."""
         element = self.fields[vector][1]
         match self.code.kinds[vector]:
             case "float":
@@ -229,5 +229,5 @@ class _Writer:
 
 
 def _signless(element: Attribute) -> str:
-    """The element type, as memrefs have it."""
+    """Returns the signless element type, as memrefs have it."""
     return str(element) if is_float(element) or element == i1 else f"i{8 * size_in_bytes(element)}"

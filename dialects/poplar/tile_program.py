@@ -25,7 +25,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Size:
-    """How many elements a dimension of a vector has."""
+    """The number of elements in a dimension of a vector."""
 
     vector: str
     dim: int
@@ -133,7 +133,7 @@ class TileCode:
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """All of them, the inner ones behind the one that they are in."""
+    """Yields all statements, inner ones after the one that contains them."""
     for s in body:
         yield s
         if isinstance(s, For):
@@ -144,7 +144,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def own_values(s: Statement) -> Iterator[Value]:
-    """The values that a statement itself reads, parts of values included; not those of statements in it."""
+    """Yields the values that a statement itself reads, and their parts, without those of inner statements."""
     match s:
         case Assign(_, value):
             yield from parts(value)
@@ -159,12 +159,12 @@ def own_values(s: Statement) -> Iterator[Value]:
 
 
 def parts(value: Value) -> Iterator[Value]:
-    """A value and the values that it is made of."""
+    """Yields a value and the values that it consists of."""
     yield value
     for inner in value.args if isinstance(value, Apply) else value.index if isinstance(value, Load) else ():
         yield from parts(inner)
 
 
 def assigned(body: Sequence[Statement]) -> set[str]:
-    """The local variables that statements assign."""
+    """Collects the local variables that statements assign."""
     return {s.name for s in statements(body) if isinstance(s, Assign)}

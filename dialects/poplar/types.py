@@ -49,7 +49,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
 
 def parse_split(parser: AttrParser) -> Split:
-    """`64 in 8 by 8`."""
+    """Parses `64 in 8 by 8`."""
     n = parser.parse_integer(allow_boolean=False, allow_negative=False)
     parts = parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword("in") is not None else 1
     grain = parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword("by") is not None else 1
@@ -61,13 +61,13 @@ def parse_start(parser: AttrParser) -> int:
 
 
 def parse_digit(parser: AttrParser) -> int:
-    """A dimension, or `4 copies`: -4."""
+    """Parses a dimension, or `4 copies` as -4."""
     number = parser.parse_integer(allow_boolean=False, allow_negative=False)
     return -number if parser.parse_optional_keyword("copies") is not None else number
 
 
 def parse_grid(parser: AttrParser) -> Grid:
-    """`[64 in 8 by 8, 56] order [2 copies, 0] start 3`."""
+    """Parses `[64 in 8 by 8, 56] order [2 copies, 0] start 3`."""
     square = parser.Delimiter.SQUARE
     splits = parser.parse_comma_separated_list(square, lambda: parse_split(parser))
     order: list[int] = []
@@ -93,7 +93,7 @@ class GridAttr(Data[Grid]):
 
 
 def parse_domain(parser: AttrParser) -> Domain:
-    """`(oc = 64 in 8 by 8, oh = 56 in 7) on (oh, oc) start 5`."""
+    """Parses `(oc = 64 in 8 by 8, oh = 56 in 7) on (oh, oc) start 5`."""
 
     def axis() -> tuple[str, Split]:
         name = parser.parse_identifier("an axis")
@@ -125,7 +125,7 @@ class DomainAttr(Data[Domain]):
 
 
 def parse_access(parser: AttrParser) -> Access:
-    """`oh * 2 + ky - 3`, `at ic` or `*`."""
+    """Parses `oh * 2 + ky - 3`, `at ic` or `*`."""
     if parser.parse_optional_punctuation("*") is not None:
         return ALL
     if parser.parse_optional_keyword("at") is not None:

@@ -14,7 +14,7 @@ from populus.dialects.poplar.partition import Access
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The stride of each dimension, in elements."""
+    """Computes the stride of each dimension, in elements."""
     strides: list[int] = []
     step = 1
     for n in reversed(shape):
@@ -38,7 +38,7 @@ class View:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it shows every element once, in order (under any shape)."""
+        """True if it shows every element once, in order (under any shape)."""
         return self.offset == 0 and math.prod(self.shape) == math.prod(self.base) and self.is_contiguous
 
     @property
@@ -47,11 +47,11 @@ class View:
 
     @property
     def repeats(self) -> bool:
-        """Whether an element occurs more than once, so that the view may not be written."""
+        """True if an element occurs more than once, so that the view is not writable."""
         return 0 not in self.shape and any(s == 0 and n > 1 for n, s in zip(self.shape, self.strides))
 
     def slice(self, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> View:
-        """`[begins : ends : steps]`; bounds are within the view, steps may be negative."""
+        """Slices `[begins : ends : steps]`; bounds are within the view, steps may be negative."""
         offset = self.offset + sum(b * s for b, s, n in zip(begins, self.strides, self.shape) if n)
         shape = tuple(max(0, -(-(e - b) // t)) for b, e, t in zip(begins, ends, steps))
         return View(self.base, offset, shape, tuple(s * t for s, t in zip(self.strides, steps)))
@@ -60,14 +60,14 @@ class View:
         return View(self.base, self.offset, tuple(self.shape[d] for d in permutation), tuple(self.strides[d] for d in permutation))
 
     def broadcast(self, shape: Sequence[int]) -> View:
-        """Stretched to `shape`, right-aligned; stretched dimensions have stride 0."""
+        """Broadcasts to `shape`, right-aligned; stretched dimensions have stride 0."""
         lead = len(shape) - len(self.shape)
         own = [(1, 0)] * lead + list(zip(self.shape, self.strides))
         strides = tuple(s if n == m else 0 for (n, s), m in zip(own, shape))
         return View(self.base, self.offset, tuple(shape), strides)
 
     def reshape(self, shape: Sequence[int]) -> View | None:
-        """The same elements in order under another shape; None where no strides say that (it takes a copy)."""
+        """Reshapes, keeping the order of elements; None if no strides can express it, so that it takes a copy."""
         shape = tuple(shape)
         assert math.prod(shape) == math.prod(self.shape), (self, shape)
         if 0 in shape:
@@ -98,9 +98,9 @@ class View:
         return View(self.base, self.offset, shape, tuple(strides))
 
     def through(self, accesses: Sequence[Access]) -> tuple[Access, ...] | None:
-        """An access to this view as an access to the variable, one for each of its dimensions.
+        """Converts an access to this view to accesses to the variable, one per dimension.
 
-        None where it has no such form: an axis runs over more than one dimension of the variable, or backwards, or a whole
+        None if it has no such form: an axis runs over more than one dimension of the variable, or backwards, or a whole
         dimension of the view is not a whole dimension of the variable.
         """
         if 0 in self.shape or 0 in self.base:
