@@ -1,1 +1,1 @@
-"""The tile level: rules from library calls to families, planners, layouts, compute sets, addresses."""
+"""Tile level (`poplar`): rules from library calls to families, planners, layouts, merged steps, addresses and code."""

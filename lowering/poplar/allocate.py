@@ -1,4 +1,4 @@
-"""Addresses: where on its tiles each variable and constant lies."""
+"""Allocation (`poplar-allocate`): the address of each variable and constant on its tiles."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from populus.lowering.poplar.map import spread
 from populus.runtime.memory import ALIGNMENT, PEAK, Tenant, Usage, layout, tenants, usage
 
 FITS = ("first", "best")
-NAMED = 4  # of the largest tenants, in the message of a model that does not fit
+NAMED = 4  # largest tenants that the message of a model that does not fit names
 
 
 @dataclass(frozen=True)
 class PoplarAllocatePass(ModulePass):
-    """Gives each variable and constant an address that is the same on all of its tiles.
+    """Gives each variable and constant one address, the same on all of its tiles.
 
-    Two that are needed at one step and share a tile do not overlap; nor does what the step brings from other tiles. Constants
-    first, then the largest; where that is too much, in the order of their first use. `fit`: `first`, the lowest gap that has room, or
-    `best`, the smallest. Constants that lie on several tiles are spread where memory is short, the largest first.
+    Tenants that share a tile do not overlap if their live ranges do, nor do they overlap data that a step
+    receives. Constants are placed first, then the largest; if that fails, the order of first use is tried. `fit`:
+    `first`, the lowest gap that is large enough, or `best`, the smallest. If memory is short, constants
+    replicated on several tiles are spread, the largest first.
 
-    The highest address that is used, of the temporaries of a step too, stands on the graph as `peak_tile_bytes`.
-    Raises PopulusError for a variable without layout, and for a model that does not fit.
+    The highest address in use, including a step's temporaries, is the graph's attribute `peak_tile_bytes`. Raises
+    PopulusError for a variable without layout, and for a model that does not fit.
     """
 
     name = "poplar-allocate"
@@ -43,51 +44,56 @@ class PoplarAllocatePass(ModulePass):
 
 
 def allocate(graph: GraphOp, fit: str = "first") -> None:
-    """Sets the addresses of a graph. Raises PopulusError where it does not fit the target, and for an unknown `fit`."""
+    """Sets the addresses of a graph. Raises PopulusError if it does not fit its target, and for an unknown `fit`."""
     if fit not in FITS:
         raise PopulusError(f"fit = '{fit}'{did_you_mean(fit, FITS)}")
     target = graph.machine
     room = target.tile_bytes - target.reserved_bytes
     while True:
-        found, steps = tenants(graph)
-        used = usage(found, steps, target)
-        placed = _placed(found, target, fit) if used.peak_bytes <= room else []
-        top = _top(found, placed) if placed else used.peak_bytes
+        all_tenants, steps = tenants(graph)
+        used = usage(all_tenants, steps, target)
+        placed = _placed(all_tenants, target, fit) if used.peak_bytes <= room else []
+        top = _top(all_tenants, placed) if placed else used.peak_bytes
         if top <= room:
             break
-        if not without_copies(found, target, top - room):
-            last = max(range(len(placed)), key=lambda i: placed[i] + found[i].largest, default=None)
-            tile = used.tile if last is None else (found[last].start + int(found[last].bytes.argmax())) % target.tiles
+        if not without_copies(all_tenants, target, top - room):
+            last = max(range(len(placed)), key=lambda i: placed[i] + all_tenants[i].largest, default=None)
+            tile = used.tile
+            if last is not None:
+                tenant = all_tenants[last]
+                tile = (tenant.start + int(tenant.bytes.argmax())) % target.tiles
             raise PopulusError(_too_much(target, top, tile, used))
     graph.attributes[PEAK] = IntegerAttr(top, i64)
-    for tenant, address in zip(found, placed):
+    for tenant, address in zip(all_tenants, placed):
         if isinstance(tenant.op, StorageOp):
             tenant.op.address = IntegerAttr(address, i64)
 
 
-def _placed(found: Sequence[Tenant], target: Target, fit: str) -> list[int]:
-    """An address for each tenant."""
-    by_size = sorted(found, key=lambda t: (not t.is_constant, -t.largest))
-    by_birth = sorted(found, key=lambda t: (not t.is_constant, t.first, -t.largest))
+def _placed(all_tenants: Sequence[Tenant], target: Target, fit: str) -> list[int]:
+    """Computes an address for each tenant."""
+    by_size = sorted(all_tenants, key=lambda t: (not t.is_constant, -t.largest))
+    by_birth = sorted(all_tenants, key=lambda t: (not t.is_constant, t.first, -t.largest))
     best: list[int] = []
     for order in (by_size, by_birth):
         addresses = fitted(order, target.tiles, fit)
-        placed = [addresses[tenant] for tenant in found]
-        if not best or _top(found, placed) < _top(found, best):
+        placed = [addresses[tenant] for tenant in all_tenants]
+        if not best or _top(all_tenants, placed) < _top(all_tenants, best):
             best = placed
-        if _top(found, best) <= target.tile_bytes - target.reserved_bytes:
+        if _top(all_tenants, best) <= target.tile_bytes - target.reserved_bytes:
             break
     return best
 
 
-def highest(found: Sequence[Tenant], target: Target) -> int:
-    """The bytes of a tile up to the highest address of an allocation."""
-    return _top(found, _placed(found, target, "first"))
+def highest(all_tenants: Sequence[Tenant], target: Target) -> int:
+    """Computes the bytes of a tile up to the highest address of an allocation."""
+    return _top(all_tenants, _placed(all_tenants, target, "first"))
 
 
-def without_copies(found: Sequence[Tenant], target: Target, bytes: int) -> bool:
-    """Spreads constants that lie on several tiles, the largest first, until some bytes of a tile are free; whether there were any."""
-    several = [t for t in found if isinstance(t.op, ConstOp) and layout(t.op).copies > 1]
+def without_copies(all_tenants: Sequence[Tenant], target: Target, bytes: int) -> bool:
+    """Spreads replicated constants, the largest first, until `bytes` of a tile are free. Returns False if there are
+    none.
+    """
+    several = [t for t in all_tenants if isinstance(t.op, ConstOp) and layout(t.op).copies > 1]
     for tenant in sorted(several, key=lambda t: -t.largest):
         if bytes <= 0:
             break
@@ -97,26 +103,27 @@ def without_copies(found: Sequence[Tenant], target: Target, bytes: int) -> bool:
     return bool(several)
 
 
-def fitted(found: Sequence[Tenant], tiles: int, fit: str = "first") -> dict[Tenant, int]:
-    """An address for each tenant, in this order, at which it overlaps none before it. O(tenants^2), whatever the tiles.
+def fitted(ordered: Sequence[Tenant], tiles: int, fit: str = "first") -> dict[Tenant, int]:
+    """Computes for each tenant, in this order, an address at which it overlaps no earlier one.
 
-    `fit`: `first`, the lowest such; `best`, the smallest gap that has room, the lowest of several.
+    `fit`: `first`, the lowest such address; `best`, the smallest gap that is large enough, the lowest of equals.
+    Complexity: O(tenants^2), independent of the number of tiles.
     """
-    n = len(found)
-    begin = np.cumsum([0, *(len(t.spans) for t in found)])  # of each tenant's spans among all
-    first = np.array([first for t in found for first, _ in t.spans], np.int64)
-    last = np.array([last for t in found for _, last in t.spans], np.int64)
-    start = np.array([t.start for t in found], np.int64)
-    cells = np.array([len(t.bytes) for t in found], np.int64)
-    size = np.array([-(-t.largest // ALIGNMENT) * ALIGNMENT for t in found], np.int64)
+    n = len(ordered)
+    begin = np.cumsum([0, *(len(t.spans) for t in ordered)])  # first span of each tenant among all spans
+    first = np.array([first for t in ordered for first, _ in t.spans], np.int64)
+    last = np.array([last for t in ordered for _, last in t.spans], np.int64)
+    start = np.array([t.start for t in ordered], np.int64)
+    cells = np.array([len(t.bytes) for t in ordered], np.int64)
+    size = np.array([-(-t.largest // ALIGNMENT) * ALIGNMENT for t in ordered], np.int64)
     address: NDArray[np.int64] = np.zeros(n, np.int64)
     for i in range(n):
         before = int(begin[i])
         meets = np.zeros(before, bool)
-        for since, until in found[i].spans:
+        for since, until in ordered[i].spans:
             meets |= (first[:before] <= until) & (since <= last[:before])
         together = np.logical_or.reduceat(meets, begin[:i]) if i else np.zeros(0, bool)
-        # Two runs of tiles round a ring meet where one begins inside the other.
+        # Tile intervals on a ring intersect if one begins inside the other.
         ahead, behind = (start[i] - start[:i]) % tiles, (start[:i] - start[i]) % tiles
         together &= ((ahead < cells[:i]) | (behind < cells[i])) & (size[:i] > 0)
         (others,) = np.nonzero(together)
@@ -125,11 +132,11 @@ def fitted(found: Sequence[Tenant], tiles: int, fit: str = "first") -> dict[Tena
         gaps = np.concatenate([address[others], [np.iinfo(np.int64).max]]) - ends
         room = gaps >= size[i]
         address[i] = ends[int(room.argmax() if fit == "first" else np.where(room, gaps, np.iinfo(np.int64).max).argmin())]
-    return {tenant: int(a) for tenant, a in zip(found, address)}
+    return {tenant: int(a) for tenant, a in zip(ordered, address)}
 
 
-def _top(found: Sequence[Tenant], addresses: Sequence[int]) -> int:
-    return max((a + t.largest for a, t in zip(addresses, found)), default=0)
+def _top(all_tenants: Sequence[Tenant], addresses: Sequence[int]) -> int:
+    return max((a + t.largest for a, t in zip(addresses, all_tenants)), default=0)
 
 
 def _too_much(target: Target, needed: int, tile: int, used: Usage) -> str:

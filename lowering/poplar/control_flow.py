@@ -1,6 +1,6 @@
-"""Branches and loops on tiles: what they carry is in variables, and a row of a table is read and written by its number.
+"""Control flow on tiles: branches and loops carry values in variables, and access table rows by number.
 
-A region is lowered where it stands, between the step that enters it and what happens at its end.
+A region is lowered in place, between the step that enters it and the ops at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
 def branch(op: Branch, t: TileBuilder) -> Sequence[SSAValue]:
-    """Both branches write the variables of the results."""
+    """Lowers a branch; both regions write the variables of the results."""
     homes = [t.var(shape_of(r.type), element_type_of(r.type)) for r in op.results]
     condition = t.view(op.condition)
     regions = [_moved(region) for region in (op.then, op.otherwise)]
@@ -33,7 +33,10 @@ def branch(op: Branch, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def loop(op: Loop, t: TileBuilder) -> Sequence[SSAValue]:
-    """A `repeat`, or a `while` with a flag; carried values in variables, filled before and at the end of each iteration."""
+    """Lowers a loop to a `repeat`, or to a `while` with a flag.
+
+    Carried values are in variables, written before the loop and at the end of each iteration.
+    """
     most, states = op.most, [t.var(shape_of(v.type), element_type_of(v.type)) for v in op.carried]
     for value, state in zip(op.carried, states):
         t.copy(t.view(value), state)
@@ -57,6 +60,7 @@ def loop(op: Loop, t: TileBuilder) -> Sequence[SSAValue]:
     _enter(t, block, index, states, tables)
 
     def leave() -> None:
+        """Writes the flag, the carried variables and the table rows at the end of an iteration."""
         values, homes = list(end.operands), list(states)
         going = values.pop(0) if flag is not None else None
         for value, rows in zip(values[len(states) :], collected):
@@ -77,6 +81,7 @@ def loop(op: Loop, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def end_of_region(op: Yield, t: TileBuilder) -> Sequence[SSAValue]:
+    """Writes the results of a region at its end, and erases the yield."""
     t.ended()
     return []
 
@@ -88,14 +93,14 @@ def _end(block: Block) -> Yield:
 
 
 def _moved(region: Region) -> Region:
-    """A new region with the blocks of another, so that op may go."""
+    """Moves the blocks of a region to a new one, so that its op can be erased."""
     new = Region()
     region.move_blocks(new)
     return new
 
 
 def _enter(t: TileBuilder, block: Block, index: SSAValue | None, states: Sequence[SSAValue], tables: Sequence[SSAValue]) -> None:
-    """What the arguments of a loop's region are: views of variables, and rows that are read as the iteration begins."""
+    """Replaces a loop region's arguments: by views of variables, and by rows read when the iteration begins."""
     with t.inside(block):
         for argument, view in zip(block.args, [index, *states]):
             if argument.uses:
@@ -110,7 +115,9 @@ def _enter(t: TileBuilder, block: Block, index: SSAValue | None, states: Sequenc
 
 
 def _leave(t: TileBuilder, end: Yield, moves: Sequence[tuple[SSAValue, SSAValue]]) -> None:
-    """The values that a region gives become the content of variables, all at once: none is overwritten that another one is."""
+    """Writes a region's results to variables as one parallel assignment: a value that another move reads is saved
+    first.
+    """
     homes = {root_of(home) for _, home in moves}
     views = [t.view(value) for value, _ in moves]
     for i, (view, (_, home)) in enumerate(zip(views, moves)):
@@ -128,7 +135,9 @@ def _same(view: SSAValue, home: SSAValue) -> bool:
 
 
 def _settle(t: TileBuilder, end: Yield, view: SSAValue, home: SSAValue) -> None:
-    """Lets what makes a value write it where it is wanted, if it does so in this region, behind the last step that reads what is there."""
+    """Makes a value's producer write to `home` directly, if it is in this region and runs after the last read of
+    `home`.
+    """
     root, block = root_of(view), end.parent
     assert block is not None
     if not isinstance(root.owner, VarOp) or root.owner.parent is not block:
@@ -141,7 +150,7 @@ def _settle(t: TileBuilder, end: Yield, view: SSAValue, home: SSAValue) -> None:
 
 
 def _steps(value: SSAValue) -> Iterable[Operation]:
-    """What reads or writes a variable, through views and the casts of what is not lowered yet."""
+    """Yields the ops that read or write a variable, through views and the casts of unlowered ops."""
     for use in value.uses:
         user = use.operation
         if isinstance(user, ViewOp):
@@ -153,32 +162,32 @@ def _steps(value: SSAValue) -> Iterable[Operation]:
 
 
 def _place(op: Operation, block: Block, order: dict[Operation, int]) -> int | None:
-    """The position in a block of the op that has `op` inside; None for what stands outside of it."""
-    found: Operation | None = op
-    while found is not None and found.parent is not block:
-        found = found.parent_op()
-    return None if found is None else order[found]
+    """Returns the position in a block of the op that contains `op`; None if it is outside the block."""
+    holder: Operation | None = op
+    while holder is not None and holder.parent is not block:
+        holder = holder.parent_op()
+    return None if holder is None else order[holder]
 
 
 # -- rows of tables ----------------------------------------------------------------------------------------------------
 
 
 def _rows_grid(t: TileBuilder, n: int, shape: Sequence[int], element: Attribute) -> Grid:
-    """Rows spread over the tiles alike: whichever is read or written, nothing moves."""
+    """Computes a layout in which all rows have the same tiles, so that access by row number moves no data."""
     row = t.linear(shape, element)
     return Grid((Split(n), *row.splits), tuple(d + 1 for d in row.order), row.start)
 
 
 def _table(t: TileBuilder, table: SSAValue, row: SSAValue) -> SSAValue:
-    """A table of which rows are read, laid out for it. It is moved or copied there once, before the loop."""
+    """Gives a table whose rows are read a layout for this. It is moved or copied once, before the loop."""
     view = t.view(table)
     shape, element = shape_of(table.type), element_type_of(table.type)
     if not row.uses:
         return view
-    grid, found = _rows_grid(t, shape[0], shape[1:], element), t.layout_of(view)
+    grid, layout = _rows_grid(t, shape[0], shape[1:], element), t.layout_of(view)
     owner = root_of(view).owner
     unplaced = isinstance(owner, StorageOp) and owner.layout is None
-    if found == grid or unplaced:
+    if layout == grid or unplaced:
         return view
     home = t.first(shape, element, grid)
     if not t.move(view, home):
@@ -187,7 +196,7 @@ def _table(t: TileBuilder, table: SSAValue, row: SSAValue) -> SSAValue:
 
 
 def _rows(t: TileBuilder, result: SSAValue) -> SSAValue:
-    """The table that a loop fills row by row: zeros until then."""
+    """Makes the table that a loop fills row by row; it starts as zeros."""
     shape, element = shape_of(result.type), element_type_of(result.type)
     y = t.var(shape, element, _rows_grid(t, shape[0], shape[1:], element))
     t.fill(y)
@@ -218,7 +227,7 @@ def _write_row(t: TileBuilder, table: SSAValue, index: SSAValue, row: SSAValue) 
 
 
 def _counter(t: TileBuilder) -> SSAValue:
-    """The number of the iteration, from 0."""
+    """Makes the iteration number, from 0."""
     y = t.var((), i32, suffix=".index")
     t.fill(y)
     return y

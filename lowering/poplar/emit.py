@@ -1,4 +1,4 @@
-"""`poplar-emit`: the code that the vertices of a program run, as functions beside it."""
+"""Emission (`poplar-emit`): the code of a program's vertices, as functions next to the graph."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from populus.dialects.table import context
 class PoplarEmitPass(ModulePass):
     """Adds a function of `scf`, `arith`, `math` and `memref` for each formula and each codelet written in Python.
 
-    It takes the vectors of one vertex; of families that run the same code there is one function, whose `families` counts them.
-    Codelets of the machine's library (products, pools, ..) have no code here. `codelet-to-llvm` lowers the functions further.
+    Its arguments are the vectors of one vertex. Families with the same code share a function, whose `families`
+    counts them. Codelets of the machine's library (products, pools, ..) have no code here. `codelet-to-llvm`
+    lowers the functions further.
     """
 
     name = "poplar-emit"
@@ -49,7 +50,7 @@ class PoplarEmitPass(ModulePass):
 
 
 def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
-    """What tells the family's code from other code, and the code; nothing for a codelet of the library."""
+    """Yields a key that identifies the family's code, and the code; nothing for a library codelet."""
     from populus.runtime.engine.native.kernels.elementwise import Pattern, module_of
     from populus.runtime.tape import tape_of
 

@@ -1,4 +1,6 @@
-"""Convolutions and matrix products become families, cut as the planner says, with a reduction where channels are cut."""
+"""Lowering of `poplin`: convolutions and matrix products become families cut by the planner, with reductions of
+partials.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
 def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
-    """One family over (g, m, n, k); `k` cut gives partials to reduce."""
+    """Lowers to one family over (g, m, n, k); if `k` is cut, its partials are reduced."""
     a, b = t.view(op.a), t.view(op.b)
     assert isinstance(a.type, TensorType)
     assert isinstance(b.type, TensorType)
@@ -55,7 +57,7 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
 
 
 def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
-    """One family over (b, g, oc, ic, o.., k..); `ic` or `k0` cut gives partials to reduce."""
+    """Lowers to one family over (b, g, oc, ic, o.., k..); if `ic` or `k0` is cut, its partials are reduced."""
     x, w = t.view(op.x), t.view(op.w)
     assert isinstance(x.type, TensorType)
     assert isinstance(w.type, TensorType)
@@ -104,7 +106,7 @@ def contract(
     t: TileBuilder,
     codelet: str,
     splits: dict[str, Split],
-    kept: Sequence[str],
+    outer: Sequence[str],
     contracted: Sequence[str],
     element: Attribute,
     inputs: Sequence[tuple[str, SSAValue, Sequence[Access]]],
@@ -112,25 +114,27 @@ def contract(
     params: dict[str, Attribute],
     resident: bool = False,
 ) -> SSAValue:
-    """The family of a contraction, its output variable and, where a contracted axis is cut, the reduction of its partials.
+    """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
+    partials.
 
-    `resident`: the last input, a constant, lies on each tile that reads it. TileBuilder are numbered with contracted axes slowest
-    and output channels fastest, so that neighbours share inputs.
+    `resident`: the last input, a constant, is replicated on each tile that reads it. Tiles are numbered with
+    contracted axes slowest and output channels fastest, so that neighbours share inputs. Returns the output, or
+    the reduced output.
     """
     cut = [a for a in contracted if splits[a].parts > 1]
     channels = [a for a in ("n", "oc") if a in splits]
-    order = (*cut, *(a for a in kept if splits[a].parts > 1 and a not in channels), *(a for a in channels if splits[a].parts > 1))
+    order = (*cut, *(a for a in outer if splits[a].parts > 1 and a not in channels), *(a for a in channels if splits[a].parts > 1))
     domain = Domain(tuple(splits.items()), order)
-    rank = len(cut) + len(kept)
-    dims = [*cut, *kept]
+    rank = len(cut) + len(outer)
+    dims = [*cut, *outer]
     grid = Grid(
         tuple(Split(splits[a].parts, splits[a].parts) if a in cut else splits[a] for a in dims),
         tuple(dims.index(a) for a in order),
     )
     assert len(grid.splits) == rank, grid
-    shape = [splits[a].parts for a in cut] + [splits[a].n for a in kept]
+    shape = [splits[a].parts for a in cut] + [splits[a].n for a in outer]
     y = t.var(shape, accumulator(element) if cut else element, grid, ".partials" if cut else "")
-    access = [*(at(a) for a in cut), *map(along, kept)]
+    access = [*(at(a) for a in cut), *map(along, outer)]
     fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, y, access)]
     family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
     weights = root_of(inputs[-1][1]).owner
@@ -143,7 +147,7 @@ def contract(
 
 
 def _weights(tensor: SSAValue) -> ConstOp | None:
-    """The constant behind an operand, if nothing else reads it."""
+    """Returns the constant that produces an operand, if nothing else reads it."""
     value = tensor
     while value.has_one_use():
         owner = value.owner
@@ -159,7 +163,7 @@ def _weights(tensor: SSAValue) -> ConstOp | None:
 
 
 def _near(t: TileBuilder, tensor: SSAValue, dims: Sequence[int], sizes: Sequence[int]) -> Near:
-    """The parts of dimensions `dims` of an operand, of `sizes`, where only they are cut, in their order, from tile 0 on."""
+    """Returns the part counts of `dims` of an operand, if only they are cut, in order, from tile 0 on; else None."""
     grid = _expected(t, tensor)
     if grid is None or grid.start or list(grid.order) != sorted(grid.order) or not set(grid.order) <= set(dims):
         return None
@@ -167,39 +171,42 @@ def _near(t: TileBuilder, tensor: SSAValue, dims: Sequence[int], sizes: Sequence
 
 
 def _expected(t: TileBuilder, tensor: SSAValue) -> Grid | None:
-    """The layout of a tensor; of a map that is not lowered yet, that of the operand which it will follow."""
+    """Returns the layout of a tensor. For an unlowered map, it is the layout of the operand that the map will
+    follow.
+    """
     owner = tensor.owner
     if isinstance(owner, UnrealizedConversionCastOp):
         return t.layout_of(owner.inputs[0])
     if isinstance(owner, MapOp):
         shape = shape_of(tensor.type)
-        found = (_expected(t, operand) for operand in owner.operands if shape_of(operand.type) == shape)
-        return next((grid for grid in found if grid is not None), None)
+        grids = (_expected(t, operand) for operand in owner.operands if shape_of(operand.type) == shape)
+        return next((grid for grid in grids if grid is not None), None)
     return None
 
 
 @dataclass(frozen=True)
 class Planning:
-    """What the options of the pass make of a contraction's shape."""
+    """Planner options of the pass, and the memory for resident weights."""
 
     residency: Residency
     agree: bool
     traffic: float
 
     def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
-        """The plan, and whether the weights are to lie where they are read."""
-        found = options(shape, element, t.target, near if self.agree else None, self.traffic)
-        return self.residency.choose(found, _weights(weights) is not None)
+        """Plans a contraction. Also tells whether its weights are resident: replicated on the tiles that read them."""
+        candidates = options(shape, element, t.target, near if self.agree else None, self.traffic)
+        return self.residency.choose(candidates, _weights(weights) is not None)
 
 
 @dataclass(frozen=True)
 class PoplinToPoplarPass(ToPoplarPass):
-    """Matrix products and convolutions become families.
+    """Lowers matrix products and convolutions to families.
 
-    `target`: a preset of `dialects/poplar/target.py`; `tiles`: how many of its tiles. `resident`: the share of a tile's memory
-    for constants that lie on each tile which reads them, and need not be received in every run; 0: constants are spread.
-    `agree`: a plan counts that its input lies already as the step before has left it. `traffic`: cycles that a byte of multicast
-    counts beside its time. `serial`: what needs more of a tile at once than there is runs in several steps.
+    `target`: a preset of `dialects/poplar/target.py`; `tiles`: the number of its tiles. `resident`: the share of
+    a tile's memory for constants replicated on their readers, which then receive nothing; 0: constants are
+    spread. `agree`: the planner counts an input as local if its producer's layout matches. `traffic`: cycles that
+    a multicast byte costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
+    in several steps. Raises PopulusError if `resident` is not from 0 to 1.
     """
 
     name = "poplin-to-poplar"
@@ -217,7 +224,7 @@ class PoplinToPoplarPass(ToPoplarPass):
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
 
     def _bids(self, graph: GraphOp) -> tuple[float, list[tuple[Option, ...]]]:
-        """What there is for resident weights, and what each contraction would do with it."""
+        """Returns the bytes of a tile for resident weights, and each contraction's options for them."""
         machine, bids, spread = graph.machine, list[tuple[Option, ...]](), list[int]()
         if self.resident == 0:
             return 0.0, []

@@ -1,4 +1,4 @@
-"""Pooling, softmax and whitening become families of whole windows and rows."""
+"""Lowering of `popnn`: pooling, softmax and whitening become families over whole windows and rows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.tile_builder import TileBuilder
 
-LONGEST_ROW = 8192  # elements that one tile works on; 32 KiB of floats, twice
+LONGEST_ROW = 8192  # elements of a row that one tile may have: 32 KiB of floats, twice
 
 
 def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """One family over (n, c, o.., k..): channels are shared out first, then windows."""
+    """Lowers to one family over (n, c, o.., k..); channels are cut first, then windows."""
     x = t.view(op.x)
     assert isinstance(x.type, TensorType)
     shape, kernel = op.y.type.get_shape(), ints(op.kernel)
@@ -51,7 +51,7 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Whole rows; a very long one is cut: largest, exponentials, their sum, quotient."""
+    """Lowers to a family over whole rows; a very long row is cut into maximum, exponentials, sum and quotient."""
     if _whole_rows(op.x):
         return [_rows(t, "softmax", op.x, {"log": op.properties["log"]})]
     x = op.x
@@ -59,12 +59,12 @@ def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
     sums = _over_rows(t, _map(t, expr.exp(_1 - _2), x, highest), "add")
     if op.log:
         return [_map(t, _1 - _2 - expr.log(_3), x, highest, sums)]
-    # The exponentials are made once more here, not kept: exp(x - max) / sum reads x where it is.
+    # Recomputes the exponentials instead of storing them: exp(x - max) / sum reads x where it is.
     return [_map(t, expr.exp(_1 - _2) / _3, x, highest, sums)]
 
 
 def whiten(op: WhitenOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Whole rows; a very long one is cut: mean, squared distances, quotient."""
+    """Lowers to a family over whole rows; a very long row is cut into mean, squared distances and quotient."""
     if _whole_rows(op.x):
         return [_rows(t, "whiten", op.x, {"epsilon": op.properties["epsilon"]})]
     elements = float(shape_of(op.x.type)[-1])
@@ -78,7 +78,9 @@ _1, _2, _3 = expr.Arg(1), expr.Arg(2), expr.Arg(3)
 
 
 def _whole_rows(x: SSAValue) -> bool:
-    """Whether a row stays on one tile. Whatever the number of tiles, so that only cuts of contractions depend on it."""
+    """Tells whether a row stays on one tile. Independent of the tile count, so that only cuts of contractions depend
+    on it.
+    """
     return shape_of(x.type)[-1] <= LONGEST_ROW
 
 
@@ -90,7 +92,7 @@ def _rows(t: TileBuilder, codelet: str, tensor: SSAValue, params: dict[str, Attr
     followed = t.layout_of(x)
     grid = linear(tuple(outer), t.target.tiles)
     if followed is not None and followed.splits[-1].parts == 1 and followed.cells >= grid.cells // 2:
-        grid = Grid(followed.splits[:-1], followed.order, followed.start)  # the rows lie whole on tiles already
+        grid = Grid(followed.splits[:-1], followed.order, followed.start)  # each row is whole on a tile already
     layout = Grid((*grid.splits, Split(row)), grid.order, grid.start)
     y = t.var(x.type.shape, x.type.element, layout)
     domain = Domain((*zip(names, grid.splits), ("r", Split(row))), tuple(names[d] for d in grid.order), grid.start)
@@ -106,18 +108,18 @@ def _map(t: TileBuilder, e: expr.Expr, *operands: SSAValue) -> SSAValue:
 
 
 def _over_rows(t: TileBuilder, x: SSAValue, op: str) -> SSAValue:
-    """The reduction over the last dimension, which stays as 1."""
+    """Reduces the last dimension, which stays as 1."""
     shape = shape_of(x.type)
     reduced = ReduceOp(x, op=op, dims=[len(shape) - 1])
     t.insert(reduced)
-    kept = ReshapeOp(reduced.y, shape=(*shape[:-1], 1))
-    t.insert(kept)
-    return kept.y
+    reshaped = ReshapeOp(reduced.y, shape=(*shape[:-1], 1))
+    t.insert(reshaped)
+    return reshaped.y
 
 
 @dataclass(frozen=True)
 class PopnnToPoplarPass(ToPoplarPass):
-    """Pooling, softmax and whitening become families, or, where rows are very long, maps and reductions of `popops`."""
+    """Lowers pooling, softmax and whitening to families; very long rows become maps and reductions of `popops`."""
 
     name = "popnn-to-poplar"
     RULES = {PoolOp: pool, SoftmaxOp: softmax, WhitenOp: whiten}

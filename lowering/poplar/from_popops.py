@@ -1,4 +1,4 @@
-"""Maps, reductions and gathers become families; rearrangements become views, or copies where no strides can say them."""
+"""Lowering of `popops`: maps, reductions and gathers become families; rearrangements become views, or copies."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
 def map_(op: MapOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """One family with the cut of its output, which is that of the operand it works on.
+    """Lowers to one family in the layout of its output.
 
-    In place over an operand that nothing needs any more, the one that is marked if there are several; otherwise
-    in a new variable laid out like the largest operand.
+    In place, the output is an operand without later reads: the marked one, or else the first. Otherwise the
+    output is a new variable with the layout of the largest operand.
     """
     shape, element = op.y.type.get_shape(), op.y.type.element_type
     operands = [_aligned(t, t.view(o), len(shape)) for o in op.operands]
@@ -66,7 +66,7 @@ def map_(op: MapOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def _aligned(t: TileBuilder, x: SSAValue, rank: int) -> SSAValue:
-    """x with 1s in front, so that its dimensions line up with the result's."""
+    """Adds leading dimensions of 1 to x, to align it with the result's dimensions."""
     assert isinstance(x.type, TensorType)
     return t.reshape(x, (1,) * (rank - len(x.type.shape)) + x.type.shape)
 
@@ -74,7 +74,9 @@ def _aligned(t: TileBuilder, x: SSAValue, rank: int) -> SSAValue:
 def _overwritten(
     t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute, mark: Attribute | None
 ) -> int | None:
-    """The operand that the result may overwrite, if there is one: the marked one, or else the first."""
+    """Returns the number of the operand to overwrite: the marked one, or else the first possible one; None if there
+    is none.
+    """
     marked = mark.value.data if isinstance(mark, IntegerAttr) else None
     if marked is not None and marked < 0:
         return None
@@ -88,7 +90,7 @@ def _overwritten(
 
 
 def _followed(t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute) -> Grid:
-    """The layout of the largest operand that has one and spreads as widely as tiles allow; else a linear one."""
+    """Returns the layout of the largest operand that is spread widely enough; else a linear one."""
     spread = t.linear(shape, element)
     for x in operands:
         assert isinstance(x.type, TensorType)
@@ -99,11 +101,12 @@ def _followed(t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int]
 
 
 def reduce(op: ReduceOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to a planned reduction."""
     return [plan_reduce(t, t.view(op.x), ints(op.dims), op.op.data)]
 
 
 def reshape(op: ReshapeOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """A view. Where strides forbid it, the operand's producer is made to write where the result wants it; else a copy."""
+    """Lowers to a view. If strides cannot express it, the producer writes in the result's order; else to a copy."""
     x, shape = t.view(op.x), op.y.type.get_shape()
     assert isinstance(x.type, TensorType)
     if view_of(x).reshape(shape) is None:
@@ -115,19 +118,22 @@ def reshape(op: ReshapeOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def dim_shuffle(op: DimShuffleOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to a view with permuted strides."""
     return [t.dim_shuffle(t.view(op.x), ints(op.permutation))]
 
 
 def broadcast(op: BroadcastOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to a view with strides of 0."""
     return [t.broadcast(t.view(op.x), ints(op.shape))]
 
 
 def slice_(op: SliceOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to a view of part of the variable."""
     return [t.slice(t.view(op.x), ints(op.begins), ints(op.ends), ints(op.steps))]
 
 
 def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """A variable whose slices are the homes of the parts; a part that cannot move there is copied."""
+    """Lowers to a variable into which the producers write their slices; a slice whose producer cannot is copied."""
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
         return [t.view(op.operands[0])]
@@ -145,7 +151,7 @@ def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """The value everywhere, then x in its place."""
+    """Fills the result with the value, then copies x into its place."""
     x, value = t.view(op.x), t.view(op.value)
     assert isinstance(x.type, TensorType)
     shape, element = op.y.type.get_shape(), x.type.element
@@ -162,7 +168,7 @@ def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Rows picked by index: every tile that picks has the sliced dimension of its columns whole."""
+    """Gathers rows by index; each tile that gathers has the sliced dimension of its columns whole."""
     table, indices = t.view(op.table), t.view(op.indices)
     assert isinstance(table.type, TensorType)
     assert isinstance(indices.type, TensorType)
@@ -188,7 +194,7 @@ def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def codelet(op: CodeletOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """One family, its vertices sharing the output's elements along the axes that the codelet computes apart."""
+    """Lowers to one family whose vertices share out the output along the codelet's parallel axes."""
     code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
     axes, views = code.axes[code.output], [t.view(x) for x in op.operands]
     grid = _forced(op, t) or _unwound(op, t, views) or _shared(op, t)
@@ -203,17 +209,19 @@ def codelet(op: CodeletOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def _shared(op: CodeletOp, t: TileBuilder) -> Grid:
-    """The output's axes that a codelet computes apart, shared out to all tiles."""
+    """Spreads the codelet's parallel axes of the output over all tiles."""
     code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
     cut = [d for d, a in enumerate(code.axes[code.output]) if a in code.lanes]
-    # The grain is of the innermost dimension, which another than the last one cut here is not.
+    # The grain holds for the innermost dimension only.
     grain = t.target.grain(element) if cut and cut[-1] == len(shape) - 1 else 1
     shares = dict(zip(cut, linear(tuple(shape[d] for d in cut), t.target.tiles, grain).splits))
     return Grid(tuple(shares.get(d, Split(n)) for d, n in enumerate(shape)), tuple(d for d in cut if shares[d].parts > 1))
 
 
 def _forced(op: CodeletOp, t: TileBuilder) -> Grid | None:
-    """The layout of the output that `parts` gives. Raises PopulusError for axes that are not to be cut, or more parts than tiles."""
+    """Returns the output's layout from `parts`; None without. Raises PopulusError for axes that cannot be cut, or
+    too many parts.
+    """
     if op.parts is None:
         return None
     if why := op.cut_problem():
@@ -221,14 +229,16 @@ def _forced(op: CodeletOp, t: TileBuilder) -> Grid | None:
     axes, shape = op.code.axes[op.code.output], op.y.type.get_shape()
     splits = tuple(Split(n, op.cut.get(a, 1)) for a, n in zip(axes, shape))
     if (total := math.prod(s.parts for s in splits)) > t.target.tiles:
-        given = " x ".join(f"{n} parts of axis {axis}" for axis, n in op.cut.items())
+        cuts = " x ".join(f"{n} parts of axis {axis}" for axis, n in op.cut.items())
         tiles = f"{t.target.name} has {t.target.tiles} tiles, each of which runs one"
-        raise PopulusError(f"{where(op)}: codelet {op.code.name} is to have {given}, {total} in all; {tiles}")
+        raise PopulusError(f"{where(op)}: codelet {op.code.name} is to have {cuts}, {total} in all; {tiles}")
     return Grid(splits, tuple(d for d, s in enumerate(splits) if s.parts > 1))
 
 
 def _unwound(op: CodeletOp, t: TileBuilder, views: Sequence[SSAValue]) -> Grid | None:
-    """The layout of the output in which vertices work where the largest operand that allows it lies; None if none does."""
+    """Returns the output's layout in which vertices work where the largest suitable operand is; None if there is
+    none.
+    """
     code, shape = op.code, op.y.type.get_shape()
     axes, spread = code.axes[code.output], _shared(op, t)
     by_size = sorted(zip(code.inputs, views), key=lambda pair: -math.prod(view_of(pair[1]).shape))
@@ -245,6 +255,7 @@ def _unwound(op: CodeletOp, t: TileBuilder, views: Sequence[SSAValue]) -> Grid |
 
 
 def iota(op: IotaOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to one family; each element is computed from its index."""
     shape, element = op.y.type.get_shape(), element_type_of(op.y.type)
     grid = t.linear(shape, element)
     y = t.var(shape, element, grid)
@@ -255,7 +266,7 @@ def iota(op: IotaOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class PopopsToPoplarPass(ToPoplarPass):
-    """Maps, reductions, gathers and rearrangements become families, views and copies."""
+    """Lowers maps, reductions, gathers and rearrangements to families, views and copies."""
 
     name = "popops-to-poplar"
     RULES = {

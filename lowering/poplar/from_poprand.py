@@ -1,4 +1,4 @@
-"""Random numbers become one family; each element is a function of the seed and its own index."""
+"""Lowering of `poprand`: random numbers become one family; each element is a function of the seed and its own index."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from populus.lowering.poplar.tile_builder import TileBuilder
 
 
 def random(op: RandomOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to one family, of which each vertex reads the whole seed."""
     shape = ints(op.shape)
     grid = t.linear(shape, op.element)
     names = [f"d{i}" for i in range(len(shape))]
@@ -34,7 +35,7 @@ def random(op: RandomOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class PoprandToPoplarPass(ToPoplarPass):
-    """Random numbers become families."""
+    """Lowers random numbers to families."""
 
     name = "poprand-to-poplar"
     RULES = {RandomOp: random}

@@ -1,8 +1,9 @@
-"""What the passes from library calls to tiles share: the graph, casts between tensors and views, and building families.
+"""Base of the `*-to-poplar` passes: the graph, and the casts between tensors and views.
 
-A `*-to-poplar` pass is a table from op class to rule. A rule gets the op and a `TileBuilder`, emits variables and families, and
-returns the view that holds each result. Between two such passes a tensor and the view that holds it are tied by casts
-(`builtin.unrealized_conversion_cast`); a cast of a cast goes at once, the last pass leaves none.
+Such a pass is a table from op class to rule. A rule gets the op and a `TileBuilder`, emits variables and
+families, and returns the view that holds each result. Between two such passes, casts
+(`builtin.unrealized_conversion_cast`) connect a tensor with the view that holds it. A cast of a cast is folded at
+once, and the last pass leaves none.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ Rule: TypeAlias = "Callable[..., Sequence[SSAValue]]"
 
 @dataclass(frozen=True)
 class ToPoplarPass(ModulePass):
-    """Base of the passes that turn library calls into tile programs; each subclass has a table of rules.
+    """Base of the passes that lower library calls to tile programs; each subclass has a table of rules.
 
-    `target`, `tiles`: the machine, for the first such pass of a pipeline; later ones find it in the graph.
+    `target`, `tiles`: the machine, for the first such pass of a pipeline; later ones read it from the graph.
     """
 
     RULES: ClassVar[Mapping[type[Operation], Rule]] = {}
@@ -61,7 +62,7 @@ class ToPoplarPass(ModulePass):
     tiles: int | None = None
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
-        """The table, for one graph, which may be changed before its ops are looked at."""
+        """Returns the table of rules for one graph. An override may first rewrite the graph."""
         return self.RULES
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -91,9 +92,10 @@ class ToPoplarPass(ModulePass):
 
 
 def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphOp:
-    """The module's `poplar.graph`, made from its function `main` the first time.
+    """Returns the module's `poplar.graph`, which it makes from function `main` if there is none.
 
-    Raises PopulusError if there is neither, the target is unknown, or another one is asked for than the graph has.
+    Raises PopulusError if there is neither, and for an unknown target, or one that differs from the graph's. A
+    function that calls itself is an error too.
     """
     graphs = [op for op in module.body.block.ops if isinstance(op, GraphOp)]
     if graphs:
@@ -108,7 +110,7 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphO
     if main is None:
         raise PopulusError(f"a module with a function @main is expected, this one has {', '.join(f'@{f}' for f in functions) or 'none'}")
     called = _called(main, functions)
-    graph = _graph_of(main, Spec.of(target or "host", tiles))  # a user's mistake is found here, before anything changes
+    graph = _graph_of(main, Spec.of(target or "host", tiles))  # reports a user's mistake before anything changes
     for name in called:
         function = _function_of(functions[name], graph.machine)
         Rewriter.insert_op(function, InsertPoint.at_start(graph.body.block))
@@ -120,10 +122,11 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphO
 
 
 def _called(main: FuncOp, functions: Mapping[str, FuncOp]) -> list[str]:
-    """The functions that `main` calls, directly or not, each behind those that call it. Raises PopulusError for one that calls itself."""
+    """Lists the functions that `main` calls, directly or not, callers first. Raises PopulusError for recursion."""
     done: dict[str, None] = {}
 
     def visit(function: FuncOp, path: tuple[str, ...]) -> None:
+        """Visits the callees of a function, in depth-first order."""
         for op in function.walk():
             if isinstance(op, func.CallOp):
                 name = op.callee.root_reference.data
@@ -139,7 +142,7 @@ def _called(main: FuncOp, functions: Mapping[str, FuncOp]) -> list[str]:
 
 
 def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
-    """Arguments become variables filled by streams, results streams out."""
+    """Builds the graph: arguments become variables filled by streams, results become output streams."""
     block = function.body.block
     machine = spec.target()
     inputs = input_names(function)
@@ -166,7 +169,9 @@ def _graph_of(function: FuncOp, spec: Spec) -> GraphOp:
 
 
 def _function_of(function: FuncOp, machine: Target) -> poplar.FuncOp:
-    """Arguments become `in` parameters, and what is returned is copied into `out` parameters (`write_result`)."""
+    """Builds a tile function: arguments become `in` parameters, results are copied into `out` parameters
+    (`write_result`).
+    """
     block = function.body.block
     first, last = block.first_op, block.last_op
     assert first is not None
@@ -183,7 +188,7 @@ def _function_of(function: FuncOp, machine: Target) -> poplar.FuncOp:
         tiles.insert(parameters[-1])
         tiles.at(last)
         tiles.insert(CopyOp(tiles.view(value), parameters[-1].result))
-    for parameter in reversed([op for op in block.ops if isinstance(op, ParamOp)]):  # in front of casts
+    for parameter in reversed([op for op in block.ops if isinstance(op, ParamOp)]):  # before the casts
         parameter.detach()
         Rewriter.insert_op(parameter, InsertPoint.at_start(block))
     _lower_constants(function, machine)
@@ -194,7 +199,7 @@ def _function_of(function: FuncOp, machine: Target) -> poplar.FuncOp:
 
 
 def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operation | None, name: str, first: Operation) -> None:
-    """Puts `storage` in an argument's place, before `first`; `fill`: the step that brings its content."""
+    """Replaces an argument by `storage`, inserted before `first`. `fill`: the step that writes its content."""
     storage.result.name_hint = argument.name_hint
     cast = UnrealizedConversionCastOp.get([storage.result], [argument.type])
     for new in (storage, *([] if fill is None else [fill]), cast):
@@ -205,7 +210,7 @@ def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operati
 
 
 def _lower_constants(function: FuncOp, machine: Target) -> None:
-    """Constants become `poplar.const`, checks and what is for the host host calls."""
+    """Lowers constants to `poplar.const`, checks and host ops to `poplar.host_call`."""
     tiles = TileBuilder(machine)
     for op in list(function.walk()):
         if isinstance(op, ConstantOp):
@@ -216,17 +221,18 @@ def _lower_constants(function: FuncOp, machine: Target) -> None:
             Rewriter.erase_op(op)
         elif isinstance(op, HostOp):
             tiles.at(op)
-            found = [tiles.var(shape_of(r.type), element_type_of(r.type), suffix=f".{i}" if i else "") for i, r in enumerate(op.results)]
+            suffixes = ["", *(f".{i}" for i in range(1, len(op.results)))]
+            results = [tiles.var(shape_of(r.type), element_type_of(r.type), suffix=s) for r, s in zip(op.results, suffixes)]
             params = {} if op.params is None else dict(op.params.data)
-            tiles.insert(HostCallOp(op.function.data, [tiles.view(v) for v in op.operands], found, params))
-            for result, variable in zip(op.results, found):
+            tiles.insert(HostCallOp(op.function.data, [tiles.view(v) for v in op.operands], results, params))
+            for result, variable in zip(op.results, results):
                 variable.name_hint = result.name_hint
                 result.replace_all_uses_with(tiles.tensor(variable))
             Rewriter.erase_op(op)
 
 
 def _lower_calls(graph: GraphOp) -> None:
-    """A call's results are variables that its function writes."""
+    """Lowers calls; their results are variables that the function writes."""
     tiles = TileBuilder(graph.machine)
     for op in [op for op in graph.walk() if isinstance(op, func.CallOp)]:
         tiles.at(op)
@@ -243,14 +249,14 @@ def _lower_calls(graph: GraphOp) -> None:
 
 
 def stretch_arguments(op: CallOp, t: TileBuilder) -> None:
-    """Arguments that are no stretch of their variable's elements in order are copied to where they are."""
+    """Copies the arguments that are not contiguous views."""
     for i, value in enumerate(op.arguments):
         if not isinstance(root_of(value).owner, UnrealizedConversionCastOp) and not view_of(value).is_contiguous:
             op.operands[i] = t.copied(value)
 
 
 def write_result(op: CopyOp, t: TileBuilder) -> None:
-    """What is copied into a parameter at the end is made there, where its variable can be the parameter."""
+    """Replaces a final copy into a parameter: the source's variable becomes the parameter, where possible."""
     parameter = op.dst.owner
     if not isinstance(parameter, ParamOp) or not isinstance(root_of(op.src).owner, VarOp):
         return
@@ -262,7 +268,7 @@ def write_result(op: CopyOp, t: TileBuilder) -> None:
 
 
 def _constant(op: ConstantOp, machine: Target) -> None:
-    """A constant becomes `poplar.const`, if anything reads it."""
+    """Lowers a constant to `poplar.const` if it has uses."""
     if op.result.uses:
         _check_held(machine, op.result.type, where(op))
         constant = ConstOp(label_of(op), op.value, poplar_type(op.result.type))
@@ -275,17 +281,17 @@ def _constant(op: ConstantOp, machine: Target) -> None:
     Rewriter.erase_op(op)
 
 
-def _check_held(machine: Target, type: Attribute, what: str) -> None:
+def _check_held(machine: Target, type: Attribute, subject: str) -> None:
     element = element_type_of(type)
     if not machine.holds(element):
         raise PopulusError(
-            f"{what} is {element}, which target {machine.name} cannot hold; "
+            f"{subject} is {element}, which target {machine.name} cannot hold; "
             "ask for narrower types (--narrow, popops-narrow) or take target host"
         )
 
 
 def _host_types(function: FuncOp, key: str, count: int) -> list[Attribute | None]:
-    """The element types of the host's data, where `popops-narrow` has changed those of the function."""
+    """Returns the element types of the host's data if `popops-narrow` changed the function's; else None for each."""
     return list(_attributes(function, key)) or [None] * count
 
 
@@ -295,7 +301,7 @@ def _attributes(function: FuncOp, key: str) -> tuple[Attribute, ...]:
 
 
 def remove_casts(graph: GraphOp) -> None:
-    """Folds casts of casts, and erases what nobody uses then."""
+    """Folds casts of casts, and erases ops that become unused."""
     for op in list(graph.walk()):
         if isinstance(op, UnrealizedConversionCastOp):
             source = op.inputs[0].owner
@@ -305,7 +311,7 @@ def remove_casts(graph: GraphOp) -> None:
 
 
 def erase_unused(graph: GraphOp) -> None:
-    """Erases casts, views and constants that nobody uses."""
+    """Erases unused casts, views and constants."""
     for op in reversed(list(graph.walk())):
         if isinstance(op, UnrealizedConversionCastOp | ViewOp | ConstOp) and not any(r.uses for r in op.results):
             Rewriter.erase_op(op)

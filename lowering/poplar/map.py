@@ -1,4 +1,4 @@
-"""Layouts for variables and constants that no lowering laid out: a model's inputs and weights."""
+"""Mapping (`poplar-map`): layouts of variables and constants without one, such as a model's inputs and weights."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from populus.lowering.poplar.plan.layout import as_accessed
 class PoplarMapPass(ModulePass):
     """Gives a grid to every variable and constant without one.
 
-    It is the cut in which the family that works most on it does so, if that family's tiles each have a part of their own;
-    then the family moves none of it. If not, the next family's; else it is spread over the tiles.
+    The grid is the cut of the family that works most on the variable, if that family's tiles have disjoint parts;
+    the family then moves none of it. Otherwise the next family decides, and at last the variable is spread over
+    the tiles.
     """
 
     name = "poplar-map"
@@ -33,17 +34,18 @@ class PoplarMapPass(ModulePass):
             if isinstance(graph, GraphOp):
                 target = graph.machine
                 functions = [op for op in graph.body.block.ops if isinstance(op, FuncOp)]
-                for part in (*callees_first(functions), graph):  # so that parameters have layouts before arguments
+                for part in (*callees_first(functions), graph):  # parameters before arguments
                     for inner in part.walk():
                         if isinstance(inner, StorageOp) and inner.grid is None and inner.outside is None:
                             inner.grid = GridAttr(grid_for(inner, target))
 
 
 def callees_first(functions: Sequence[FuncOp]) -> list[FuncOp]:
-    """Each function behind those that it calls."""
+    """Orders functions so that each comes after its callees."""
     done: dict[FuncOp, None] = {}
 
     def visit(function: FuncOp) -> None:
+        """Visits a function after its callees."""
         if function not in done:
             for op in function.walk():
                 if isinstance(op, CallOp):
@@ -56,7 +58,7 @@ def callees_first(functions: Sequence[FuncOp]) -> list[FuncOp]:
 
 
 def grid_for(op: StorageOp, target: Target) -> Grid:
-    """The layout of a variable or constant: that of the parameter it is given for, or of its heaviest family with one; else spread."""
+    """Chooses a layout: its parameter's, or that of its heaviest family with disjoint parts, or else spread."""
     for use in op.result.uses:
         if isinstance(use.operation, CallOp):
             parameter = use.operation.target().parameters()[use.index]
@@ -71,7 +73,7 @@ def grid_for(op: StorageOp, target: Target) -> Grid:
 
 
 def connections(value: SSAValue) -> Iterator[tuple[FamilyOp, Field, SSAValue]]:
-    """The families that have a variable as a field, directly or through views, in program order."""
+    """Yields the families with a variable as a field, directly or through views, in program order."""
     for use in value.uses:
         user = use.operation
         if isinstance(user, ViewOp):
@@ -81,7 +83,9 @@ def connections(value: SSAValue) -> Iterator[tuple[FamilyOp, Field, SSAValue]]:
 
 
 def spread(op: StorageOp, target: Target) -> Grid:
-    """Spread over the tiles. What needs only some of them starts at a tile told from its label, so that not all start at 0."""
+    """Spreads a variable over the tiles. One that needs few starts at a tile derived from its label, not always at
+    0.
+    """
     shape = op.type.shape
     grid = linear(shape, target.tiles, target.grain(op.type.element))
     if grid.cells == target.tiles:

@@ -1,4 +1,4 @@
-"""Steps that need not wait for each other become one: what goes on with a result where it lies, and what is independent."""
+"""Merging (`poplar-merge`): steps without dependences between tiles become one step."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import fused
 from populus.runtime.memory import temporary_bytes
 
-SHARE = 0.1  # of a tile, for what the families of a merged step bring from other tiles
-REACH = 16  # steps that are looked back over for one to join: what it makes is held in memory from there on
+SHARE = 0.1  # share of a tile for the data that a merged step receives from other tiles
+REACH = 16  # steps to look back: a merged result is live from the earlier step on
 
 
 @dataclass(frozen=True)
 class PoplarMergePass(ModulePass):
-    """Moves the families of an execute into an earlier one, where that changes no result.
+    """Moves the families of an execute into an earlier one if no result changes.
 
-    `epilogues`: into the one that makes what they work on, if each vertex goes on with what its own tile wrote (an
-    element-wise step behind a product or a sum). `independent`: into the earliest of the last few that they share nothing
-    with which either writes. Either way what both bring from other tiles is to take less than a tenth of a tile.
+    `epilogues`: into the producer's execute, if each vertex reads only data of its own tile, such as an
+    element-wise step after a product or a sum. `independent`: into the earliest of the preceding steps without a
+    dependence. The data that both receive from other tiles must be less than a tenth of a tile.
 
-    Every variable has a layout before it: the pass follows `poplar-map`.
+    The pass runs after `poplar-map`, since it needs every layout.
     """
 
     name = "poplar-merge"
@@ -48,14 +48,14 @@ class PoplarMergePass(ModulePass):
 
 @dataclass
 class MergeCandidate:
-    """A step of a block; what it touches, and whether it writes it; what it brings to the fullest tile from others."""
+    """A step of a block: the variables that it reads or writes, and the bytes that its fullest tile receives."""
 
     op: Operation
     touched: list[tuple[StorageOp, SSAValue, bool]]
     bytes: int = 0
 
     def conflicts(self, other: MergeCandidate) -> bool:
-        """Whether the two share elements that one of them writes."""
+        """Tells whether both access common elements and one of them writes these."""
         mine = {s for s, _, _ in self.touched}
         return any(
             t is s and (w or v) and not disjoint(view_of(a), view_of(b))
@@ -67,7 +67,7 @@ class MergeCandidate:
 
 @dataclass
 class _Merging:
-    """One block's steps, in order, as they are after what has been merged so far."""
+    """Steps of one block, in order, after the merges so far."""
 
     options: PoplarMergePass
     target: Target
@@ -75,6 +75,7 @@ class _Merging:
     position: dict[Operation, int] = field(default_factory=dict[Operation, int])
 
     def block(self, block: Block) -> None:
+        """Merges the steps of a block."""
         self.position = {op: i for i, op in enumerate(block.ops)}
         for op in list(block.ops):
             if isinstance(op, StorageOp | ViewOp | FuncOp):
@@ -84,9 +85,9 @@ class _Merging:
                 self.steps.append(step)
 
     def joined(self, op: ExecuteOp, step: MergeCandidate) -> bool:
-        """Whether the execute has gone into an earlier one."""
+        """Moves an execute into an earlier one. Returns False if there is none."""
         step.bytes = int(temporary_bytes(op, self.target.tiles).max(initial=0))
-        found: MergeCandidate | None = None
+        destination: MergeCandidate | None = None
         for earlier in itertools.islice(reversed(self.steps), REACH):
             if not isinstance(earlier.op, ExecuteOp):
                 if not earlier.touched or step.conflicts(earlier):
@@ -95,22 +96,25 @@ class _Merging:
             met = [m for a in earlier.op.families() for b in op.families() for m in meetings(a, b)]
             if met:
                 if self.options.epilogues and all(m.on_one_tile for m in met) and self.fits(earlier, step):
-                    found = earlier
+                    destination = earlier
                 break
             if self.options.independent and self.fits(earlier, step):
-                found = earlier
-        if found is None:
+                destination = earlier
+        if destination is None:
             return False
-        self.join(op, found)
-        found.touched += step.touched
-        found.bytes += step.bytes
+        self.join(op, destination)
+        destination.touched += step.touched
+        destination.bytes += step.bytes
         return True
 
     def fits(self, earlier: MergeCandidate, step: MergeCandidate) -> bool:
+        """Tells whether both steps' received data fits a tile's share."""
         return not step.bytes or not earlier.bytes or earlier.bytes + step.bytes <= SHARE * self.target.tile_bytes
 
     def join(self, op: ExecuteOp, step: MergeCandidate) -> None:
-        """Moves the families of `op` to the end of an earlier execute, and before it the views and variables that they need."""
+        """Moves the families of `op` to the end of an earlier execute, and the variables and views they need before
+        it.
+        """
         into = step.op
         assert isinstance(into, ExecuteOp), into
         for family in op.families():
@@ -123,6 +127,7 @@ class _Merging:
         Rewriter.erase_op(op)
 
     def hoist(self, value: SSAValue, before: Operation) -> None:
+        """Moves a view or variable, and the values that it reads, before an op."""
         owner = value.owner
         if isinstance(owner, Operation) and self.position.get(owner, -1) > self.position[before]:
             for operand in owner.operands:
@@ -133,7 +138,7 @@ class _Merging:
 
 
 def _label(first: str, second: str) -> str:
-    """`a + b`, then `a + 2 more`."""
+    """Formats the label of a merged step: `a + b`, then `a + 2 more`."""
     head, plus, rest = first.partition(" + ")
     if not plus:
         return f"{first} + {second}"
@@ -142,11 +147,11 @@ def _label(first: str, second: str) -> str:
 
 
 def _touched(op: Operation) -> list[tuple[StorageOp, SSAValue, bool]]:
-    """The variables that an op touches: each view of them, and whether it is written (if that is not known: yes)."""
+    """Lists each view of a variable that an op accesses, and whether it writes it. Unknown accesses count as writes."""
     if isinstance(op, ExecuteOp):
         return [(storage_of(v), v, f.kind != "in") for family in op.families() for f, v in family.connections()]
     if op.regions:
-        return []  # a loop, a branch: nothing moves past it
+        return []  # a loop or a branch: no step moves past it
     if isinstance(op, CallOp) and (captured := op.target().captured()):
         return [(storage_of(v), v, True) for v in (*op.arguments, *captured)]
     return [(storage_of(v), v, True) for v in op.operands if isinstance(v.type, TensorType)]

@@ -1,4 +1,4 @@
-"""A model that is too big for its tiles: what is not needed for a while waits in memory outside of them."""
+"""Offloading (`poplar-offload`): if a model exceeds its tiles, idle variables wait in memory outside of them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.poplar.allocate import highest, without_copies
 from populus.runtime.memory import Tenant, layout, tenants, usage
 
-ROUNDS = 200  # in each of which one step that was too full has room
-SAFE = 0.8  # of a tile's memory, up to which no allocation was seen to fail
-AIM = 0.95  # of a tile's memory: what an allocation may need beyond what is alive
+ROUNDS = 200  # rounds, each of which makes one overfull step fit
+SAFE = 0.8  # share of a tile's memory: no allocation was seen to fail below it
+AIM = 0.95  # share of a tile's memory: an allocation may need this much more than the live bytes
 
 
 @dataclass(frozen=True)
 class PoplarOffloadPass(ModulePass):
-    """Where more is alive than a tile holds, moves what the fullest step does not need to memory outside the tiles.
+    """Moves variables that the fullest step does not access to memory outside the tiles, the largest first.
 
-    A constant is loaded before each step that reads it; a variable is stored behind the last step that touched it and loaded
-    before the next; copies, calls and streams that only read do so outside. The largest first. Programs that fit stay as
-    they are; `tile_bytes`: of each tile, instead of the target's. Constants that lie on several tiles are spread before that.
-    What does not fit even so `poplar-allocate` says.
+    A constant is loaded before each step that reads it. A variable is stored after its last access and loaded
+    before the next. Copies, calls and streams that only read it do so outside. Programs that fit stay unchanged.
+    Replicated constants are spread first. `tile_bytes`: bytes of each tile, instead of the target's.
+
+    A program that still does not fit is left to `poplar-allocate`, which reports it. Raises PopulusError if
+    `tile_bytes` is below 1.
     """
 
     name = "poplar-offload"
@@ -59,23 +61,23 @@ class PoplarOffloadPass(ModulePass):
 
 
 def offload(graph: GraphOp, room: int) -> None:
-    """Makes the steps of a graph fit `room` bytes of a tile, as far as that can be."""
+    """Makes the steps of a graph fit `room` bytes of a tile, if possible."""
     target, aim = graph.machine, room
     for _ in range(ROUNDS):
-        found, steps = tenants(graph)
-        used = usage(found, steps, target)
+        all_tenants, steps = tenants(graph)
+        used = usage(all_tenants, steps, target)
         over = used.peak_bytes - aim
         if over <= 0:
-            if used.peak_bytes <= SAFE * room or (top := highest(found, target)) <= room:
+            if used.peak_bytes <= SAFE * room or (top := highest(all_tenants, target)) <= room:
                 return
             aim = min(aim, used.peak_bytes) - (top - room)  # an allocation has gaps
             over = used.peak_bytes - aim
         else:
             aim = int(AIM * room)
-        if without_copies(found, target, over):
+        if without_copies(all_tenants, target, over):
             continue
-        before = steps[used.step :: -1]  # the fullest step, and those before it
-        there = [t for t in found if isinstance(t.op, ConstOp | VarOp) and any(a <= used.step <= b for a, b in t.spans)]
+        before = steps[used.step :: -1]  # the fullest step, and the steps before it
+        there = [t for t in all_tenants if isinstance(t.op, ConstOp | VarOp) and any(a <= used.step <= b for a, b in t.spans)]
         moved = False
         for tenant in sorted(there, key=lambda t: -t.on(used.tile, target.tiles)):
             bytes = tenant.on(used.tile, target.tiles)
@@ -88,7 +90,10 @@ def offload(graph: GraphOp, room: int) -> None:
 
 
 def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
-    """Whether a constant or variable could be moved outside during a step. `steps`: that one, and those before it, the last first."""
+    """Moves a constant or variable outside during a step; returns False if it cannot.
+
+    `steps`: that step and the ones before it, the last first.
+    """
     storage = tenant.op
     assert isinstance(storage, StorageOp), storage
     users = _users(storage.result)
@@ -98,13 +103,13 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
         grid = GridAttr(layout(storage))
         storage.grid, storage.outside = None, UnitAttr()
         for user in dict.fromkeys(user for user, _ in users):
-            if isinstance(user, ExecuteOp):  # any other step is a copy, which reaches outside
+            if isinstance(user, ExecuteOp):  # any other step is a copy, which can access outside memory
                 _load(storage, grid, user, [inside for step, inside in users if step is user])
         return True
     block = storage.parent
     if block is None or any(_ancestor(user, block) is None for user, _ in users):
         return False
-    # A step of a function runs where it is called: there the call is the latest step of the block.
+    # A function's step runs where it is called: there, the call is the latest step of the block.
     here = next((op for step in steps if (op := _ancestor(step, block)) is not None), None)
     if here is None:
         return False
@@ -122,7 +127,7 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
         op.location = storage.location
     Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
     later = [(order[a], inside) for user, inside in users if (a := _ancestor(user, block)) is not None and order[a] >= behind[0]]
-    # What only reads reaches outside by itself, until something else needs the variable on the tiles.
+    # Steps that only read access outside memory, until another step needs the variable on the tiles.
     needed = next((i for i in behind if not all(_reads(op, storage) for at, op in later if at == i)), None)
     _instead([op for at, op in later if needed is None or at < needed], storage, away.result, store)
     if needed is not None:
@@ -132,7 +137,7 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
 
 
 def _reads(op: Operation, storage: StorageOp) -> bool:
-    """Whether a step only copies what is in a variable to somewhere else: to a function's parameter, a variable, the host."""
+    """Tells whether a step only copies a variable elsewhere: to a function's parameter, a variable, or the host."""
     mine = [i for i, v in enumerate(op.operands) if isinstance(v.type, TensorType) and storage_of(v) is storage]
     if isinstance(op, CallOp):
         kinds = [parameter for parameter, _ in op.bindings()]
@@ -141,7 +146,7 @@ def _reads(op: Operation, storage: StorageOp) -> bool:
 
 
 def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operation], storage: StorageOp | None = None) -> None:
-    """Before a step, a copy of what is outside in a variable; `users` then use that instead of `storage` (or the source itself)."""
+    """Copies outside memory to a variable before a step; `users` then use this instead of `storage` or the source."""
     var = VarOp(source.label.data.removesuffix(" (outside)") + " (loaded)", source.type, grid.data)
     copy = CopyOp(source.result, var.result)
     for op in (var, copy):
@@ -151,11 +156,12 @@ def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operat
 
 
 def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, behind: Operation) -> None:
-    """Users of a variable's views see the same views of another, which are made behind an op."""
+    """Redirects uses of a variable's views to the same views of another, inserted after an op."""
     made: dict[SSAValue, SSAValue] = {storage.result: new}
     last = behind
 
     def seen(value: SSAValue) -> SSAValue:
+        """Returns the same view of the other variable."""
         nonlocal last
         if value not in made:
             view = value.owner
@@ -174,20 +180,22 @@ def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, behi
 
 
 def _users(value: SSAValue) -> list[tuple[Operation, Operation]]:
-    """The steps that touch a variable through whatever views, and in each what has it as an operand: a family, or the step."""
-    found: dict[tuple[Operation, Operation], None] = {}
+    """Lists the steps that access a variable through views, each with the op that has it as an operand: a family, or
+    the step.
+    """
+    users: dict[tuple[Operation, Operation], None] = {}
     for use in value.uses:
         user = use.operation
         if isinstance(user, ViewOp):
-            found.update(dict.fromkeys(_users(user.y)))
+            users.update(dict.fromkeys(_users(user.y)))
         else:
             parent = user.parent_op()
-            found[(parent if isinstance(parent, ExecuteOp) else user, user)] = None
-    return list(found)
+            users[(parent if isinstance(parent, ExecuteOp) else user, user)] = None
+    return list(users)
 
 
 def _ancestor(op: Operation, block: Block) -> Operation | None:
-    """The op of a block that holds `op`, or is it; None for an op elsewhere, or of a function that stands in the block."""
+    """Returns the op of a block that is, or contains, `op`; None if there is none, or if it is a function."""
     inner: Operation | None = op
     while inner is not None and inner.parent is not block:
         inner = inner.parent_op()

@@ -1,4 +1,6 @@
-"""Where the rules of a `*-to-poplar` pass emit: views of operands, variables and layouts, families and copies, new homes."""
+"""Tile builder: emits views of operands, variables and layouts, families and copies for the rules of a `*-to-poplar`
+pass.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,12 @@ Connection: TypeAlias = "tuple[str, str, SSAValue, Sequence[Access]]"  # kind, f
 
 
 def poplar_type(type: Attribute) -> TensorType:
-    """The tile-level type of a tensor type."""
+    """Returns the tile-level type of a tensor type."""
     return TensorType.of(shape_of(type), element_type_of(type))
 
 
 def label_of(op: Operation) -> str:
-    """What an op is called in the model."""
+    """Returns an op's name in the model."""
     location = op.location
     if isinstance(location, NameLoc):
         return location.desc.data
@@ -58,33 +60,34 @@ def label_of(op: Operation) -> str:
 
 
 class TileBuilder:
-    """Where a rule emits: views of operands, variables, families and copies, before the op being lowered and at its place."""
+    """Builder for a rule: emits before the op that is being lowered, at its location."""
 
     def __init__(self, target: Target, position: Mapping[Operation, int] | None = None):
         self.target = target
         self._op: Operation | None = None
-        self._place: Operation | None = None  # what new ops stand before
+        self._place: Operation | None = None  # insertion point of new ops
         self._position = position or {}
-        self._carried: dict[VarOp, Operation] = {}  # variables that a loop fills anew before each iteration
+        self._carried: dict[VarOp, Operation] = {}  # variables that a loop overwrites before each iteration
         self._ends: dict[Operation, Callable[[], None]] = {}
 
     def at(self, op: Operation) -> None:
-        """From now on emit before `op`, with its location."""
+        """Sets the insertion point before `op`, with its location."""
         self._op = self._place = op
 
     @property
     def op(self) -> Operation:
+        """The op that is being lowered."""
         assert self._op is not None
         return self._op
 
     @property
     def label(self) -> str:
-        """What the op is called in the model."""
+        """The op's name in the model."""
         return label_of(self.op)
 
     @contextmanager
     def inside(self, block: Block) -> Generator[None, None, None]:
-        """Meanwhile emit at the beginning of a block, with the same location."""
+        """Sets the insertion point to the start of a block inside the context, with the same location."""
         assert block.first_op is not None
         self._place = block.first_op
         try:
@@ -93,13 +96,14 @@ class TileBuilder:
             self._place = self.op
 
     def insert(self, op: Operation, before: Operation | None = None) -> None:
+        """Inserts an op at the insertion point, or before another op, with the current location."""
         op.location = self.op.location
         Rewriter.insert_op(op, InsertPoint.before(before or self._place or self.op))
 
     # -- tensors and views
 
     def view(self, tensor: SSAValue) -> SSAValue:
-        """The view that holds a tensor; a cast stands for one whose producer is not lowered yet."""
+        """Returns the view that holds a tensor; a cast, if its producer is not lowered yet."""
         owner = tensor.owner
         if isinstance(owner, UnrealizedConversionCastOp):
             return owner.inputs[0]
@@ -108,7 +112,7 @@ class TileBuilder:
         return cast.outputs[0]
 
     def tensor(self, view: SSAValue) -> SSAValue:
-        """The tensor that a view holds. A value that is a tensor already stays."""
+        """Returns the tensor that a view holds. A tensor stays as it is."""
         if isinstance(view.type, BuiltinTensorType):
             return view
         assert isinstance(view.type, TensorType), view.type
@@ -117,7 +121,9 @@ class TileBuilder:
         return cast.outputs[0]
 
     def var(self, shape: Sequence[int], element: Attribute, grid: Grid | None = None, suffix: str = "") -> SSAValue:
-        """A new variable; without a grid, `poplar-map` finds one."""
+        """Makes a variable; without a grid, `poplar-map` chooses one. Raises PopulusError if the target cannot hold
+        `element`.
+        """
         if not self.target.holds(element):
             raise PopulusError(f"{where(self.op)}: {self.op.name} makes {element}, which target {self.target.name} cannot hold")
         op = VarOp(self.label + suffix, TensorType.of(shape, element), grid)
@@ -125,19 +131,22 @@ class TileBuilder:
         return op.result
 
     def slice(self, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> SSAValue:
+        """Makes a view from `begins` to `ends` by `steps`, one of each for each dimension."""
         shape = _shape(x)
         if list(begins) == [0] * len(shape) and tuple(ends) == shape and all(s == 1 for s in steps):
             return x
         return self._view(SliceOp(x, begins, ends, steps))
 
     def dim_shuffle(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+        """Makes a view with permuted dimensions."""
         return x if list(permutation) == list(range(len(permutation))) else self._view(DimShuffleOp(x, permutation))
 
     def broadcast(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Makes a view that repeats dimensions of 1, and adds leading ones, up to `shape`."""
         return x if _shape(x) == tuple(shape) else self._view(BroadcastOp(x, shape))
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """x under another shape: a view where strides allow, else a copy."""
+        """Returns x with another shape: a view if strides can express it, else a copy."""
         shape = tuple(shape)
         while isinstance(x.owner, ReshapeOp) and _shape(x) != shape and view_of(x.owner.x).reshape(shape) is not None:
             x = x.owner.x
@@ -152,7 +161,7 @@ class TileBuilder:
         return op.y
 
     def copied(self, x: SSAValue) -> SSAValue:
-        """The elements of x in a variable of their own."""
+        """Copies x to a new variable."""
         shape = _shape(x)
         grid = self.layout_of(x) or self.linear(shape, _element(x))
         y = self.var(shape, _element(x), grid, ".copy")
@@ -162,11 +171,13 @@ class TileBuilder:
     # -- layouts
 
     def linear(self, shape: Sequence[int], element: Attribute) -> Grid:
-        """A grid over all tiles."""
+        """Makes a linear grid over all tiles."""
         return linear(tuple(shape), self.target.tiles, self.target.grain(element))
 
     def layout_of(self, x: SSAValue) -> Grid | None:
-        """The grid of a view's variable in terms of the view's dimensions; None where it has no such form, or none yet."""
+        """Returns the grid of a view's variable in the view's dimensions; None if it cannot be expressed, or does
+        not exist yet.
+        """
         owner = root_of(x).owner
         grid = owner.layout if isinstance(owner, StorageOp) else None
         if grid is None or grid.copies > 1:
@@ -176,7 +187,7 @@ class TileBuilder:
         if accesses is None:
             return None
         splits = [Split(n) for n in view.shape]
-        dimension: dict[int, int] = {}  # of the variable -> of the view
+        dimension: dict[int, int] = {}  # dimension of the variable -> dimension of the view
         for d, (access, split) in enumerate(zip(accesses, grid.splits)):
             if split.parts == 1:
                 continue
@@ -192,7 +203,7 @@ class TileBuilder:
     # -- steps
 
     def copy(self, src: SSAValue, dst: SSAValue) -> None:
-        """A copy, by way of a variable of its own where source and destination may overlap."""
+        """Copies `src` to `dst`, through a temporary variable if they may overlap."""
         if 0 in _shape(src):
             return
         if root_of(src) is root_of(dst) and not disjoint(view_of(src), view_of(dst)):
@@ -202,7 +213,7 @@ class TileBuilder:
     def execute(
         self, codelet: str, domain: Domain, fields: Sequence[Connection], params: dict[str, Attribute] | None = None, suffix: str = ""
     ) -> FamilyOp | None:
-        """A superstep of one family. An empty iteration space over parallel axes is no step at all: None."""
+        """Emits a superstep of one family. Returns None, without a step, if a parallel axis is empty."""
         family = FamilyOp(codelet, domain, [(Field(kind, name, tuple(access)), view) for kind, name, view, access in fields], params)
         family.location = self.op.location
         if any(s.n == 0 for a, s in domain.axes if not family.declaration.is_contracted(a)):
@@ -211,7 +222,7 @@ class TileBuilder:
         return family
 
     def fill(self, y: SSAValue, value: Attribute | None = None) -> None:
-        """The same value everywhere, zero if none is given."""
+        """Fills y with a value, zero by default."""
         shape, element = _shape(y), _element(y)
         if value is None:
             value = FloatAttr(0.0, element) if isinstance(element, AnyFloat) else IntegerAttr(0, i64)
@@ -221,7 +232,7 @@ class TileBuilder:
         self.execute("fill", domain, [("out", "y", y, list(map(along, names)))], {"value": value}, ".fill")
 
     def scalar(self, e: Expr, y: SSAValue, inputs: Sequence[SSAValue]) -> None:
-        """`y = e` of single elements; y may be one of them."""
+        """Emits `y = e` of single elements; y may be an input."""
         fields: list[Connection] = [("inout" if x is y else "in", f"x{i}", x, []) for i, x in enumerate(inputs, 1)]
         fields += [] if any(x is y for x in inputs) else [("out", "y", y, [])]
         self.execute("map", Domain((), ()), fields, {"expr": ExprAttr(e)})
@@ -229,10 +240,10 @@ class TileBuilder:
     # -- memory that can be used again
 
     def overwritable(self, x: SSAValue) -> bool:
-        """Whether the op being lowered may write its result over x: a variable of the program's own that nothing reads later.
+        """Tells whether the op being lowered may overwrite x: a variable of the program without later reads.
 
-        Streams in, constants and what is not lowered yet are never overwritten; nor, in a loop, is what the next iteration finds
-        as this one did.
+        Input streams, constants and values of unlowered ops are never overwritten. In a loop, neither is a value
+        that the next iteration reads again.
         """
         root = root_of(x)
         variable = root.owner
@@ -244,7 +255,9 @@ class TileBuilder:
         return loop_around(variable) is here and not self._needed(root)
 
     def _needed(self, view: SSAValue, within: Operation | None = None) -> bool:
-        """Whether a later step reads this memory, or it came from the host. `within`: what stands outside of it does not count."""
+        """Tells whether a later step reads this memory, or the host wrote it. `within`: ops outside of it do not
+        count.
+        """
         for use in view.uses:
             user = use.operation
             if within is not None and not within.is_ancestor(user):
@@ -259,7 +272,7 @@ class TileBuilder:
                 return True
             else:
                 step = user.parent_op() if isinstance(user, FamilyOp) else user
-                # What this pass has emitted has no position: it runs before the op being lowered.
+                # Ops emitted by this pass have no position: they run before the op being lowered.
                 if step is not None and self._position.get(step, -1) > self._position[self.op]:
                     return True
         return False
@@ -267,20 +280,20 @@ class TileBuilder:
     # -- programs inside programs
 
     def carry(self, variable: SSAValue, loop: Operation) -> None:
-        """From now on, ops in this loop may overwrite the variable: an iteration leaves in it what the next one is to find."""
+        """Lets ops in this loop overwrite the variable, because each iteration leaves in it the value for the next."""
         assert isinstance(variable.owner, VarOp), variable
         self._carried[variable.owner] = loop
 
     def at_end(self, end: Operation, emit: Callable[[], None]) -> None:
-        """`emit` is called when the end of a region is reached, to emit there."""
+        """Registers `emit`, to be called when the end of a region is reached."""
         self._ends[end] = emit
 
     def ended(self) -> None:
-        """The op being lowered is the end of a region: what is to happen there happens."""
+        """Calls the registered functions; the op being lowered is the end of a region."""
         self._ends.pop(self.op)()
 
     def first(self, shape: Sequence[int], element: Attribute, grid: Grid) -> OpResult:
-        """A new variable at the top of the graph, so that earlier results can be moved into it."""
+        """Makes a variable at the top of the graph, so that it dominates earlier results that move into it."""
         op = VarOp(self.label, TensorType.of(shape, element), grid)
         block = self.op.parent
         assert block is not None
@@ -288,13 +301,14 @@ class TileBuilder:
         return op.result
 
     def move(self, x: SSAValue, home: SSAValue, begins: Sequence[int] | None = None, outwards: bool = False) -> bool:
-        """Makes the variable behind x live in `home`, a variable at the top of the graph.
+        """Replaces the variable of view x by `home`, a variable at the top of the graph; its readers and writers use
+        `home`.
 
-        `begins`: x is the slice of `home` from there on; without, it is `home` under another shape. `outwards`: `home` may stand outside
-        of the region that has the variable.
+        `begins`: x becomes the slice of `home` from these indices on; without it, all of `home` in another shape.
+        `outwards`: `home` may be outside the region that has the variable.
 
-        False, with nothing changed, where x is not all of a variable of the program's own, or strides cannot say it.
-        Whoever wrote or read the variable then writes or reads its new home.
+        Returns False, with nothing changed, if x is not a whole variable of the program, or strides cannot
+        express the views.
         """
         root = root_of(x)
         variable = root.owner
@@ -302,7 +316,7 @@ class TileBuilder:
             return False
         assert isinstance(home.owner, Operation), home
         if variable.parent is not home.owner.parent and not outwards:
-            return False  # it holds its value longer, or is filled more often
+            return False  # the home's live range is longer, or it is filled more often
         seen = view_of(x)
         if seen.repeats or math.prod(seen.shape) != math.prod(seen.base):
             return False
@@ -320,7 +334,7 @@ class TileBuilder:
         else:
             view = whole.reshape(shape)
             assert view is not None, (whole, shape)
-        for step in chain:  # undone from the outside in
+        for step in chain:  # views to undo, the outermost first
             undone = view.dim_shuffle(_inverse(step)) if isinstance(step, DimShuffleOp) else view.reshape(_shape(step.x))
             if undone is None:
                 return False
@@ -342,7 +356,7 @@ class TileBuilder:
 
 
 def loop_around(op: Operation) -> Operation | None:
-    """The innermost loop that an op is in."""
+    """Returns the innermost loop that contains an op."""
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, RepeatOp | WhileOp):
         parent = parent.parent_op()
@@ -350,13 +364,14 @@ def loop_around(op: Operation) -> Operation | None:
 
 
 def _still_valid(root: SSAValue, view: View, home: SSAValue) -> bool:
-    """Whether a variable may be `view` of `home`.
+    """Tells whether a variable may be `view` of `home`.
 
-    All its views must have strides there, and no step may write what then may overlap another of its operands.
+    Strides must express all its views, and no step may write elements that overlap its other operands.
     """
     shown: dict[Operation, dict[int, View]] = {}
 
     def visit(value: SSAValue, view: View) -> bool:
+        """Checks a view and the views of it."""
         for use in value.uses:
             if isinstance(use.operation, ViewOp):
                 inner = use.operation.apply(view)
@@ -372,7 +387,10 @@ def _still_valid(root: SSAValue, view: View, home: SSAValue) -> bool:
 
 
 def _apart(step: Operation, moved: Mapping[int, View], home: SSAValue) -> bool:
-    """Whether what a step writes of `home` is apart from its other operands there, or just the same; `moved`: views to be."""
+    """Tells whether a step's writes to `home` are disjoint from, or equal to, its other operands there.
+
+    `moved`: the future views of its operands, by operand number.
+    """
     views = {i: view_of(o) for i, o in enumerate(step.operands) if root_of(o) is home} | dict(moved)
     match step:
         case FamilyOp():

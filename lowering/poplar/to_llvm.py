@@ -1,4 +1,6 @@
-"""`codelet-to-llvm`: functions on the elements of one tile become LLVM's dialect."""
+"""Lowering of codelets to LLVM (`codelet-to-llvm`): functions on the elements of one tile become ops of the `llvm`
+dialect.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from xdsl.passes import ModulePass
 class CodeletToLlvmPass(ModulePass):
     """Lowers `func`, `arith`, `math`, `scf` and `memref` to `llvm`, as the native engine does with each formula.
 
-    Pointer arguments never overlap. Nothing is reordered or fused, so results stay those of the ops as written.
+    Pointer arguments never overlap. No op is reordered or fused, so results are those of the ops as written.
     """
 
     name = "codelet-to-llvm"

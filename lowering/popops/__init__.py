@@ -1,1 +1,1 @@
-"""The library level: fused element-wise maps and narrowed element types."""
+"""Library level (`popops`): fusion of element-wise maps, and narrowing of element types."""

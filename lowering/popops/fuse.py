@@ -1,4 +1,4 @@
-"""Element-wise maps merge by substitution of their expressions; equal constants become literals, equal operands one."""
+"""Map fusion (`popops-fuse`): substitutes expressions of element-wise maps; equal constants become literals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 
 MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
-MOST_FUNCTIONS = 64  # a codelet's code is not to outgrow what it saves
+MOST_FUNCTIONS = 64  # the code of a fused codelet must not outweigh the saved memory traffic
 
 
 @dataclass(frozen=True)
 class PopopsFusePass(ModulePass):
-    """Merges `popops.map`s: a map whose only use is another map of the same shape is substituted into it.
+    """Substitutes each `popops.map` whose only user is a map of the same shape into that user.
 
-    Results stay bit for bit what they were: each function of an expression rounds as the map it came from did.
+    Results stay bit for bit the same, because each function of an expression rounds as its original map did.
     `literals`: constants of equal elements become literals of the expression.
     """
 
@@ -46,7 +46,7 @@ class PopopsFusePass(ModulePass):
 
 
 def reshape_constant(op: ReshapeOp) -> None:
-    """A constant that only `op` reads is the reshaped constant itself."""
+    """Replaces a reshape by a reshaped constant, if its operand is a constant without other uses."""
     constant = op.x.owner
     if isinstance(constant, ConstantOp) and op.x.has_one_use():
         value = constant.value
@@ -62,7 +62,10 @@ def reshape_constant(op: ReshapeOp) -> None:
 
 
 def fuse(op: MapOp, literals: bool) -> None:
-    """Absorbs into `op` the producers that only it uses. Producers come first in program order, so they are already merged."""
+    """Substitutes into `op` its producers without other uses. Producers come first, so they are already fused.
+
+    `literals`: also substitute constants of equal elements.
+    """
     shape = shape_of(op.y.type)
     operands = list(op.operands)
     e = op.expr.data
@@ -77,7 +80,7 @@ def fuse(op: MapOp, literals: bool) -> None:
         if not isinstance(producer, MapOp) or shape_of(value.type) != shape:
             continue
         if producer.parent is not op.parent or any(use.operation is not op for use in value.uses):
-            continue  # what stands outside of a loop is computed once
+            continue  # an op outside a loop runs once; it stays there
         inner = producer.expr.data
         functions = len(expr.functions_of(e)) + len(expr.functions_of(inner))
         if len(operands) + len(producer.operands) > MOST_OPERANDS or functions > MOST_FUNCTIONS:
@@ -92,12 +95,12 @@ def fuse(op: MapOp, literals: bool) -> None:
     marked = _marked(op)
     e, operands = _compacted(e, operands)
     if not operands or shapes.broadcast(*(shape_of(o.type) for o in operands)) != shape:
-        return  # what was a literal gave the result its shape
+        return  # a substituted literal determined the result's shape
     try:
         if expr.infer(e, [element_type_of(o.type) for o in operands]) != element_type_of(op.y.type):
             return
     except VerifyException:
-        return  # what was a literal gave a function its type
+        return  # a substituted literal determined a function's type
     new = MapOp(*operands, expr=e)
     new.location = location
     new.y.name_hint = op.y.name_hint
@@ -111,7 +114,7 @@ def fuse(op: MapOp, literals: bool) -> None:
 
 
 def _marked(op: MapOp) -> SSAValue | None:
-    """What a map is to overwrite, or what the map that made that is: they become one. Its own result for anything; None for nothing."""
+    """Returns the value that a chain of fused maps is marked to overwrite: its own result for any, None for none."""
     mark = op.attributes.get(INPLACE)
     if not isinstance(mark, IntegerAttr):
         return op.y
@@ -123,7 +126,7 @@ def _marked(op: MapOp) -> SSAValue | None:
 
 
 def _literal(value: SSAValue) -> expr.Const | None:
-    """The literal for a float constant of equal elements."""
+    """Returns the literal for a float constant of equal elements; None for another value."""
     owner = value.owner
     if not isinstance(owner, ConstantOp) or not is_float(element_type_of(value.type)):
         return None
@@ -134,7 +137,7 @@ def _literal(value: SSAValue) -> expr.Const | None:
 
 
 def _compacted(e: expr.Expr, operands: list[SSAValue]) -> tuple[expr.Expr, list[SSAValue]]:
-    """The operands that are read, each once, renumbered in order of first use."""
+    """Removes unread and duplicate operands, and renumbers the rest by first use."""
     number: dict[SSAValue, int] = {}
     renumbered: dict[int, expr.Expr] = {}
     for i in sorted(expr.args_of(e)):

@@ -1,4 +1,4 @@
-"""Element types that a target cannot hold become the nearest ones that it can, when asked for."""
+"""Narrowing (`popops-narrow`): replaces element types that a target cannot hold by the nearest that it can."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, tensor
 
-# What takes the place of a type that a target cannot hold: the first of these that it can.
+# Replacements of a type, in order of preference: the first that the target holds is taken.
 INSTEAD: dict[Attribute, tuple[Attribute, ...]] = {f64: (f32, f16), bf16: (f32,), f32: (f16,)}
 
 
 @dataclass(frozen=True)
 class PopopsNarrowPass(ModulePass):
-    """Computes in types that the target holds: doubles in floats, for one. Never part of a pipeline unless asked for.
+    """Replaces element types that the target cannot hold, such as f64 by f32. No pipeline has this pass by default.
 
-    Streams keep the model's types: the host's data is converted on its way, and a value that does not fit is an error then,
-    a constant that does not fit is one now. `target`: whose types. Raises PopulusError.
+    Streams keep the model's types. The host's data is converted on the way, and a value that overflows is an
+    error then. A constant that overflows is an error now. `target`: the target that must hold the types; None:
+    the host. Raises PopulusError for a constant that overflows, and for an expression on the bits of a narrowed
+    type.
     """
 
     name = "popops-narrow"
@@ -58,7 +60,7 @@ class PopopsNarrowPass(ModulePass):
         last = block.last_op
         assert last is not None
         for key, values in (("input_types", block.args), ("output_types", last.operands)):
-            if function.sym_visibility is None and key not in function.attributes:  # a private one has no streams
+            if function.sym_visibility is None and key not in function.attributes:  # a private function has no streams
                 function.attributes[key] = ArrayAttr([_element(v) for v in values])
         for inner in blocks_of(block):
             self._block(inner)

@@ -47,6 +47,8 @@ DONE = {
     "lowering/driver",
     "lowering/popart",
     "lowering/onnx/to_popart",
+    "lowering/poplar",
+    "lowering/popops",
     "populus",
     "runtime/engine",
 }

@@ -1,1 +1,1 @@
-"""The planners: how many parts each axis of a library call is cut into, by searching all candidates under the cost model."""
+"""Planners: the number of parts of each axis of a library call, by exhaustive search under the cost model."""

@@ -1,6 +1,6 @@
-"""The picks of several variables that together cost least, by eliminating one variable after the other.
+"""Minimum of a sum of tables over discrete variables, by variable elimination.
 
-least([2, 2], [Table((0,), lambda p: p[0]), Table((0, 1), lambda p: p[0] != p[1])])    # [0, 0]
+    least([2, 2], [Table((0,), lambda p: p[0]), Table((0, 1), lambda p: p[0] != p[1])])    # [0, 0]
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-WIDEST = 12  # variables that meet in one table; beyond, one of them is decided by what it costs at best
+WIDEST = 12  # variables in one table; beyond this, one of them is decided by its least possible cost
 
 Costs: TypeAlias = "dict[tuple[int, ...], float]"
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the picks of some variables cost together. `cost` takes the picks in the order of `of`; at most 12 variables."""
+    """Cost of the joint picks of some variables. `cost` takes the picks in the order of `of`; at most 12 variables."""
 
     of: tuple[int, ...]
     cost: Callable[[tuple[int, ...]], float]
 
 
 def least(sizes: Sequence[int], tables: Sequence[Table]) -> list[int]:
-    """A pick for each variable, from `sizes` of them; the first of equals. Exact while no more than 12 variables meet at once.
+    """Finds for each variable, with `sizes` picks each, the pick of least total cost; the first of equals.
 
-    Source: bucket elimination (Dechter 1999), the variable that meets the fewest others first.
+    Exact while at most 12 variables meet at once. Source: bucket elimination (Dechter 1999), the variable that
+    meets the fewest others first.
     """
     left: list[tuple[tuple[int, ...], Costs]] = [
         (t.of, {picks: t.cost(picks) for picks in product(*(range(sizes[v]) for v in t.of))}) for t in tables
@@ -48,16 +49,16 @@ def least(sizes: Sequence[int], tables: Sequence[Table]) -> list[int]:
             left += [_given(v, pick, of, table) for of, table in mine if len(of) > 1]
         solved.append((v, others, picks))
         open.remove(v)
-    found: dict[int, int] = {}
+    chosen: dict[int, int] = {}
     for v, others, picks in reversed(solved):
-        found[v] = picks[tuple(found[u] for u in others)]
-    return [found[v] for v in range(len(sizes))]
+        chosen[v] = picks[tuple(chosen[u] for u in others)]
+    return [chosen[v] for v in range(len(sizes))]
 
 
 def _without(
     v: int, sizes: Sequence[int], others: tuple[int, ...], tables: Sequence[tuple[tuple[int, ...], Costs]]
 ) -> tuple[Costs, dict[tuple[int, ...], int]]:
-    """For all picks of the others: what the best pick of `v` costs, and which it is."""
+    """Computes, for all picks of the others, the cost of the best pick of `v`, and that pick."""
     costs: Costs = {}
     picks: dict[tuple[int, ...], int] = {}
     for around in product(*(range(sizes[u]) for u in others)):
@@ -69,6 +70,6 @@ def _without(
 
 
 def _given(v: int, pick: int, of: tuple[int, ...], table: Costs) -> tuple[tuple[int, ...], Costs]:
-    """A table without the variable, at its pick."""
+    """Fixes the variable at its pick; returns the table without it."""
     at = of.index(v)
     return of[:at] + of[at + 1 :], {k[:at] + k[at + 1 :]: c for k, c in table.items() if k[at] == pick}

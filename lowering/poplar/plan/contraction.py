@@ -1,8 +1,8 @@
-"""The plan of a convolution or matrix product: every candidate cut at once, as NumPy arrays, cheapest first.
+"""Plan of a convolution or matrix product: evaluates all candidate cuts at once, as NumPy arrays.
 
-Follows PopLibs' planner in what it weighs (poplin ConvPlan: exchange of inputs, weights and partials, the partial
-convolutions, the reduction, temporaries against a share of the tile's memory), not in how it searches: the distinct ceiling
-divisions of each axis are few enough to try all (`reference` figures: 0.3-10 ms a shape).
+The costs follow PopLibs' planner (poplin ConvPlan): exchange of inputs, weights and partials, partial
+convolutions, reduction, and temporaries within a share of the tile's memory. The search does not: the distinct
+ceiling divisions of each axis are few enough to try all (`reference` figures: 0.3-10 ms a shape).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import is_float, shape_of, size_in_bytes
 from populus.runtime.cycles import contraction, reduce_cycles
 
-MEMORY_SHARE = 0.6  # of a tile, for temporaries. Source: poplin's availableMemoryProportion
-PROBES = 64  # candidates that are costed first, to drop those that cannot be cheaper
-CANDIDATES = 60_000  # above this, spatial axes beyond the first are not cut
+MEMORY_SHARE = 0.6  # share of a tile for temporaries. Source: poplin's availableMemoryProportion
+PROBES = 64  # candidates to cost first; they bound the cost of the cheapest
+CANDIDATES = 60_000  # above this, only the first spatial axis is cut
 
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """`y[g, b, oc, o..] = sum over ic, k.. of x[g, b, ic, o stride + k dilation ..] w[g, oc, ic, k..]`.
+    """Contraction `y[g, b, oc, o..] = sum over ic, k.. of x[g, b, ic, o stride + k dilation ..] w[g, oc, ic, k..]`.
 
-    A matrix product [g, m, k] x [g, k, n] is groups g, oc = n, ic = k, one spatial axis of m and kernel 1.
+    A matrix product [g, m, k] x [g, k, n] has groups g, oc = n, ic = k, one spatial axis of m and kernel 1.
     """
 
     groups: int
@@ -49,11 +49,12 @@ class Contraction:
 
     @property
     def macs(self) -> int:
+        """Multiply-accumulate operations."""
         return self.groups * self.batch * self.out_channels * self.in_channels * math.prod(self.windows) * math.prod(self.kernel)
 
 
 def shape_of_contraction(op: MatMulOp | ConvolutionOp) -> Contraction:
-    """The sizes that a plan depends on; of a convolution, before what no window reads is left out."""
+    """Returns the sizes that determine a plan; for a convolution, before unread elements are left out."""
     if isinstance(op, MatMulOp):
         (g, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[2]
         return Contraction(g, 1, n, k, (m,), (1,), (1,))
@@ -65,7 +66,7 @@ def shape_of_contraction(op: MatMulOp | ConvolutionOp) -> Contraction:
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of each axis."""
+    """Number of parts of each axis."""
 
     groups: int
     batch: int
@@ -77,15 +78,16 @@ class Plan:
 
 
 def accumulator(element: Attribute) -> Attribute:
-    """The element type of partial results: halves are summed as floats."""
+    """Returns the element type of partial results: halves are summed as floats."""
     return f32 if is_float(element) and size_in_bytes(element) < 4 else element
 
 
 def stages(depth: Any, outputs: int, target: Target) -> Any:
-    """In how many stages `depth` partials of each of `outputs` elements are reduced. `depth`: a number or an array.
+    """Computes the number of stages that reduce `depth` partials of each of `outputs` elements.
 
-    One where the outputs alone occupy the tiles: a further stage would then only move data twice. With fewer outputs, stages
-    let more tiles help: 2 from 16 partials on, 3 from 125 (Source: poplin's multi-stage reduction).
+    `depth`: a number or an array. One stage if the outputs alone occupy the tiles, because another would only
+    move data twice. With fewer outputs, stages use more tiles: 2 from 16 partials on, 3 from 125 (Source:
+    poplin's multi-stage reduction).
     """
     if 2 * outputs >= target.tiles:
         return np.ones_like(depth)
@@ -93,7 +95,7 @@ def stages(depth: Any, outputs: int, target: Target) -> Any:
 
 
 def part_counts(grains: int) -> Counts:
-    """Part counts that differ in their largest part, fewest parts for each: about 2 sqrt(grains) of them."""
+    """Lists part counts with distinct largest parts, the fewest parts for each: about 2 sqrt(grains) of them."""
     k = np.arange(1, grains + 1)
     parts = -(-grains // -(-grains // k))
     return parts[np.diff(parts, prepend=0) > 0]
@@ -101,12 +103,12 @@ def part_counts(grains: int) -> Counts:
 
 @dataclass(frozen=True)
 class Option:
-    """A plan with the cycles it takes, and the bytes of each tile for constant weights that lie where they are read (0: they do not)."""
+    """A plan with its cycles, and the bytes of resident weights on each tile (0: they are not resident)."""
 
     cycles: float
     resident_bytes: int
     plan: Plan
-    fits: bool = True  # its temporaries, in the memory share
+    fits: bool = True  # temporaries fit the memory share
 
 
 Near: TypeAlias = "tuple[int, ...] | None"
@@ -114,7 +116,7 @@ Near: TypeAlias = "tuple[int, ...] | None"
 
 
 class _Candidates:
-    """Cuts of a contraction as arrays, one number for each candidate: what a tile gets, and what it costs."""
+    """Candidate cuts of a contraction, as arrays with one element for each candidate."""
 
     def __init__(self, shape: Contraction, element: Attribute, target: Target, near: Near, traffic: float, parts: Sequence[Counts]):
         self.shape, self.element, self.target, self.parts = shape, element, target, list(parts)
@@ -130,12 +132,13 @@ class _Candidates:
         self.depth = in_channels * kernel
         self.outputs = shape.groups * shape.batch * shape.out_channels * math.prod(shape.windows)
 
-    def where(self, keep: NDArray[Any]) -> _Candidates:
-        """The candidates of a mask or of indices."""
-        return _Candidates(self.shape, self.element, self.target, self.near, self.traffic, [p[keep] for p in self.parts])
+    def where(self, selection: NDArray[Any]) -> _Candidates:
+        """Selects candidates by a mask or by indices."""
+        parts = [p[selection] for p in self.parts]
+        return _Candidates(self.shape, self.element, self.target, self.near, self.traffic, parts)
 
     def bytes(self) -> tuple[Counts, Counts, Counts]:
-        """What a tile needs of the input and the weights, and its partial results."""
+        """Computes the bytes of a tile for the input, the weights and the partial results."""
         reach = [(o - 1) * s + k for o, s, k in zip(self.windows, self.shape.strides, self.taps)]
         x = self.images * self.in_channels * _product(reach)
         w = self.groups * self.out_channels * self.in_channels * _product(self.taps)
@@ -143,19 +146,20 @@ class _Candidates:
         return x * self.size, w * self.size, y * max(self.size, 4)
 
     def temporary_bytes(self) -> Counts:
+        """Computes the bytes of a tile for all temporaries."""
         return sum(self.bytes(), np.zeros_like(self.depth))
 
     def products(self) -> NDArray[np.float64]:
-        """Cycles of the products at the matrix units' rate, were they shared evenly."""
+        """Computes the cycles of the products if the matrix units shared them evenly."""
         return self.shape.macs / (_product(self.parts) * self.target.macs_per_cycle(self.element))
 
     def bound(self, resident: bool) -> NDArray[np.float64]:
-        """Cycles that a candidate takes at least: its products at the matrix unit's rate, and what surrounds them."""
+        """Computes a lower bound of the cycles: the products at the matrix units' rate, and all other costs."""
         products = self.images * self.out_channels * _product(self.windows) * self.in_channels * _product(self.taps)
         return products / self.target.macs_per_cycle(self.element) + self._around(resident)
 
     def cycles(self, resident: bool) -> NDArray[np.float64]:
-        """Cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
+        """Computes the cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
         rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
         taps = _product(self.taps)
         compute = contraction(self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target)
@@ -164,14 +168,14 @@ class _Candidates:
         return compute + self._around(resident) + np.where(self.depth > 1, add, 0)
 
     def _around(self, resident: bool) -> NDArray[np.float64]:
-        """Cycles of all but products and sums. `resident`: the weights lie where they are read."""
+        """Computes the cycles of all but products and sums. `resident`: the weights are on the tiles that read them."""
         target = self.target
         groups, batch, out_channels, in_channels, *windows, kernel = self.parts
         x, w, _ = self.bytes()
-        # What two tiles of a bus both want arrives once: inputs, where output channels are cut (poplin's exchange estimate).
+        # Data for both tiles of a bus arrives once: inputs, if output channels are cut (poplin's estimate).
         rate = np.where(out_channels % target.bus_tiles == 0, float(target.bus_tiles), 1.0) * target.exchange_bytes
         exchange = x / rate + self.traffic * x
-        if self.near is not None:  # but what windows reach of the neighbours' is there
+        if self.near is not None:  # but the overlap of windows with the neighbours' part
             there = (groups == 1) & (out_channels == 1) & (in_channels == 1) & (kernel == 1)
             for parts, lies in zip((batch, *windows), self.near):
                 there &= parts == lies
@@ -184,6 +188,7 @@ class _Candidates:
         return exchange + np.where(self.depth > 1, gathered, 0) + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
 
     def plan(self, i: int) -> Plan:
+        """Returns the plan of candidate `i`."""
         groups, batch, out_channels, in_channels, *windows, kernel = (int(p[i]) for p in self.parts)
         grain = self.target.channel_grain(self.element)
         return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, grain)
@@ -191,24 +196,25 @@ class _Candidates:
 
 @lru_cache(None)
 def options(shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0) -> tuple[Option, ...]:
-    """The plan of fewest cycles; then, of those with resident weights that are faster, each that takes least memory for its speed.
+    """Finds the plan of fewest cycles, then the Pareto-optimal plans with resident weights that are faster.
 
-    `traffic`: the cycles that a byte of multicast input counts, beside its time, when plans are compared: of plans that are
-    nearly as fast, the one that moves less. Temporaries are within the memory share; where nothing is, the first has the
-    least. Ties go to fewer bytes, then fewer tiles, then fewer parts in a fixed order of axes: the same plans every time.
+    `near`: the part counts in which the input lies already. `traffic`: cycles that a multicast byte costs in
+    addition, so that of nearly equal plans the one with less traffic wins. Temporaries stay within the memory
+    share; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
+    in a fixed order of axes, so that results are deterministic.
     """
     grain = target.channel_grain(element)
     channels = _grains(shape.out_channels, grain), _grains(shape.in_channels, grain)
     axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
     parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
     everything = _Candidates(shape, element, target, near, traffic, parts)
-    found = _promising(everything)
-    cycles, temporary = found.cycles(False), found.temporary_bytes()
+    promising = _promising(everything)
+    cycles, temporary = promising.cycles(False), promising.temporary_bytes()
     room = MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
     key = cast("Counts", np.where(temporary <= room, cycles, 1e15 + temporary))
-    best = int(np.lexsort((*found.parts, _product(found.parts), temporary, key))[0])
+    best = int(np.lexsort((*promising.parts, _product(promising.parts), temporary, key))[0])
     limit = float(cycles[best])
-    first = Option(limit, 0, found.plan(best))
+    first = Option(limit, 0, promising.plan(best))
     if temporary[best] > room:
         return (replace(first, fits=False),)
     some = everything.where(everything.products() < limit)
@@ -216,43 +222,46 @@ def options(shape: Contraction, element: Attribute, target: Target, near: Near =
     cycles, temporary, weights = some.cycles(True), some.temporary_bytes(), some.bytes()[1]
     (fits,) = np.nonzero((temporary <= room) & (cycles < limit))
     order = fits[np.lexsort((*(p[fits] for p in some.parts), weights[fits], cycles[fits]))]
-    kept = order[:1].tolist()  # from the fastest on, each that takes less memory than those before
+    front = order[:1].tolist()  # the Pareto front: from the fastest on, each with less memory than the ones before
     for i in order[1:].tolist():
-        if weights[i] < weights[kept[-1]]:
-            kept.append(i)
-    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i)) for i in kept)
+        if weights[i] < weights[front[-1]]:
+            front.append(i)
+    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i)) for i in front)
 
 
-def cheapest(found: Sequence[Option], price: float, left: float = math.inf) -> Option:
-    """The option of fewest cycles, a resident byte counted as `price` of them; no more than `left` bytes."""
-    return min((o for o in found if o.resident_bytes <= left), key=lambda o: (o.cycles + price * o.resident_bytes, o.resident_bytes))
-
-
-def _promising(found: _Candidates) -> _Candidates:
-    """The candidates that may be the cheapest: those whose bound is not above the cost of one that is known to fit.
-
-    All of them where they are few, or none of the first few fits.
+def cheapest(candidates: Sequence[Option], price: float, left: float = math.inf) -> Option:
+    """Returns the option of fewest cycles, with `price` cycles for each resident byte, and at most `left` resident
+    bytes.
     """
-    used, target = _product(found.parts), found.target
+    affordable = (o for o in candidates if o.resident_bytes <= left)
+    return min(affordable, key=lambda o: (o.cycles + price * o.resident_bytes, o.resident_bytes))
+
+
+def _promising(everything: _Candidates) -> _Candidates:
+    """Drops candidates whose lower bound exceeds the cost of a candidate that is known to fit.
+
+    Keeps all of them if they are few, or if none of the first fits.
+    """
+    used, target = _product(everything.parts), everything.target
     wide = np.nonzero(used >= 0.9 * used.max())[0]
     if len(used) > 4 * PROBES and len(wide) > PROBES:
-        probes = found.where(wide)
+        probes = everything.where(wide)
         probes = probes.where(np.argpartition(probes.bound(False), PROBES)[:PROBES])
         fits = probes.temporary_bytes() <= MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
         if fits.any():
             limit = probes.cycles(False)[fits].min()
-            some = found.where(found.products() <= limit)
+            some = everything.where(everything.products() <= limit)
             return some.where(some.bound(False) <= limit)
-    return found
+    return everything
 
 
 def _spaced(counts: Counts) -> list[int]:
-    """Some of the counts, each at least 1.5 times the one before."""
-    kept = [int(counts[0])]
+    """Selects counts, each at least 1.5 times the one before."""
+    selected = [int(counts[0])]
     for count in counts[1:]:
-        if count >= 1.5 * kept[-1]:
-            kept.append(int(count))
-    return kept
+        if count >= 1.5 * selected[-1]:
+            selected.append(int(count))
+    return selected
 
 
 def _share(n: int, parts: Counts) -> Counts:
@@ -271,12 +280,11 @@ def _product(factors: Sequence[Counts]) -> Counts:
 
 
 def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int], near: Near = None) -> list[Counts]:
-    """All combinations of part counts whose product is at most the tiles, one array per axis.
+    """Lists the combinations of part counts whose product is at most `tiles`, one array per axis.
 
-    `coarse`: axes of which only part counts a half apart are tried (the inner spatial ones: rows are cut first), and those
-    of `near`.
-
-    Built axis by axis, dropping what already exceeds the tiles, so memory is bounded by what survives.
+    `coarse`: axes of which only part counts a factor of 1.5 apart are tried, and those of `near`. These are the
+    inner spatial axes, because rows are cut first. The list is built axis by axis without combinations that
+    already exceed the tiles, which bounds the memory.
     """
     parts: list[Counts] = []
     used = np.ones(1, np.int64)
@@ -295,5 +303,5 @@ def _candidates(axes: Sequence[int], tiles: int, coarse: Sequence[int], near: Ne
 
 
 def splits_of(n: int, parts: int, grain: int = 1) -> Split:
-    """A split of `n` into as many parts as asked, or fewer where `n` has fewer grains."""
+    """Splits `n` into `parts` parts, or fewer if `n` has fewer grains."""
     return Split(n, min(parts, max(-(-n // grain), 1)), grain)

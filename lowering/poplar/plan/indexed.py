@@ -1,4 +1,4 @@
-"""Rows written by index, and sorted rows, on tiles."""
+"""Lowering of indexed row updates and of sorted rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from populus.lowering.poplar.tile_builder import TileBuilder
 
 
 def multi_update(op: MultiUpdateOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """The table is spread; every tile sees all indices, and the columns of the updates that it has rows of."""
+    """Spreads the table; every tile reads all indices, and the columns of the updates for its rows."""
     table, indices, updates = (t.view(o) for o in op.operands)
     assert isinstance(table.type, TensorType)
     shape, element = table.type.shape, table.type.element
@@ -33,7 +33,7 @@ def multi_update(op: MultiUpdateOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def top_k(op: TopKOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Rows are spread; a row is on one tile."""
+    """Spreads the rows; each row is on one tile."""
     x = t.view(op.x)
     assert isinstance(x.type, TensorType)
     *outer, _ = x.type.shape

@@ -1,4 +1,4 @@
-"""Layouts that follow from how families access a variable."""
+"""Layouts that follow from the accesses of families."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from populus.dialects.poplar.partition import Grid, Split
 
 
 def as_accessed(family: FamilyOp, field: Field, value: SSAValue, copies: bool = False) -> Grid | None:
-    """The grid in which each vertex owns just what it accesses; None where several want one element, or parts are no split.
+    """Returns the grid in which each vertex owns exactly the elements that it accesses.
 
-    Each dimension of the variable is one axis from end to end, cut as the axis is; or a part number; or not cut. Every cut
-    axis is in it, unless there may be copies.
+    Returns None if several vertices access one element, or the parts are no split. Each dimension of the variable
+    must be a whole axis with the axis's cut, a part number, or uncut. Every cut axis must occur, unless `copies`
+    allows replicas.
     """
     space = family.space
     access = view_of(value).through(field.access)

@@ -1,4 +1,4 @@
-"""Reductions over tiles: how the outputs and the reduced elements are shared out, and in how many stages partials are summed."""
+"""Reductions over tiles: the cut of outputs and reduced elements, and the stages that sum partials."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from populus.dialects.poplar.types import TensorType
 from populus.lowering.poplar.plan.contraction import accumulator, stages
 from populus.lowering.poplar.tile_builder import TileBuilder
 
-SPLIT_WORTH = 64  # elements of a row below which its reduction stays on one tile
+SPLIT_WORTH = 64  # elements: a shorter row is reduced on one tile
 
 
 def reduce_partials(t: TileBuilder, partials: SSAValue, leading: int, element: Attribute, op: str = "add") -> SSAValue:
-    """The reduction over the `leading` dimensions of a variable of partial results; every stage uses all tiles.
+    """Reduces the `leading` dimensions of a variable of partial results; every stage uses all tiles.
 
-    partials: [parts.., outputs..]; the result [outputs..] has `element` elements.
+    partials: [parts.., outputs..]; the result [outputs..] has element type `element`.
     """
     assert isinstance(partials.type, TensorType), partials.type
     shape = partials.type.shape
@@ -36,7 +36,7 @@ def reduce_partials(t: TileBuilder, partials: SSAValue, leading: int, element: A
 
 
 def _stage(t: TileBuilder, x: SSAValue, leading: int, fan_out: int, element: Attribute, op: str, suffix: str) -> SSAValue:
-    """[depth, outputs..] to [fan_out, outputs..], or [parts.., outputs..] to [outputs..] where `fan_out` is 1."""
+    """Reduces [depth, outputs..] to [fan_out, outputs..], or [parts.., outputs..] to [outputs..] if `fan_out` is 1."""
     assert isinstance(x.type, TensorType), x.type
     parts, outputs = x.type.shape[:leading], x.type.shape[leading:]
     dims, rows = [f"d{i}" for i in range(len(outputs))], [f"r{i}" for i in range(leading)]
@@ -54,26 +54,26 @@ def _stage(t: TileBuilder, x: SSAValue, leading: int, fan_out: int, element: Att
 
 
 def reduce(t: TileBuilder, x: SSAValue, dims: Sequence[int], op: str) -> SSAValue:
-    """The reduction of a view over `dims`, which are gone from the result.
+    """Reduces the dimensions `dims` of a view; the result does not have them.
 
-    Outputs are shared out first. Where they are fewer than the tiles and rows are long, rows are cut too: each tile reduces
-    its piece, then the pieces' results are reduced.
+    Outputs are cut first. If they are fewer than the tiles and rows are long, rows are cut too: each tile reduces
+    its part, and then the partial results are reduced.
     """
     assert isinstance(x.type, TensorType), x.type
     shape, element = x.type.shape, x.type.element
-    kept = [d for d in range(len(shape)) if d not in dims]
-    outputs = tuple(shape[d] for d in kept)
+    remaining = [d for d in range(len(shape)) if d not in dims]
+    outputs = tuple(shape[d] for d in remaining)
     grid = t.linear(outputs, element)
     row = math.prod(shape[d] for d in dims)
     free = t.target.tiles // grid.cells
     rows = _row_splits([shape[d] for d in dims], min(free, row // SPLIT_WORTH))
-    names = {d: f"d{i}" for i, d in enumerate(kept)} | {d: f"r{i}" for i, d in enumerate(dims)}
-    splits = dict(zip(kept, grid.splits)) | dict(zip(dims, rows))
+    names = {d: f"d{i}" for i, d in enumerate(remaining)} | {d: f"r{i}" for i, d in enumerate(dims)}
+    splits = dict(zip(remaining, grid.splits)) | dict(zip(dims, rows))
     axes = tuple((names[d], splits[d]) for d in range(len(shape)))
     cut = [d for d in dims if splits[d].parts > 1]
-    order = (*(names[d] for d in cut), *(names[kept[d]] for d in grid.order))
+    order = (*(names[d] for d in cut), *(names[remaining[d]] for d in grid.order))
     access = [along(names[d]) for d in range(len(shape))]
-    result = [along(names[d]) for d in kept]
+    result = [along(names[d]) for d in remaining]
     params: dict[str, Attribute] = {"op": StringAttr(op)}
     if not cut:
         y = t.var(outputs, element, grid)
@@ -89,5 +89,5 @@ def reduce(t: TileBuilder, x: SSAValue, dims: Sequence[int], op: str) -> SSAValu
 
 
 def _row_splits(sizes: Sequence[int], tiles: int) -> list[Split]:
-    """The reduced dimensions cut into at most `tiles` parts, outer ones first."""
+    """Cuts the reduced dimensions into at most `tiles` parts, outer ones first."""
     return list(linear(tuple(sizes), max(tiles, 1)).splits)

@@ -1,4 +1,4 @@
-"""Which constant weights lie on every tile that reads them: memory that is free otherwise, for bytes that need not move."""
+"""Residency of constant weights: weights replicated on the tiles that read them, if memory is free."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from populus.lowering.poplar.plan.contraction import Option, Plan, cheapest
 
-HALVINGS = 12  # of the range in which the price of a byte is looked for
+HALVINGS = 12  # bisections of the price of a byte
 
 
 @dataclass
 class Residency:
-    """Bytes of each tile that are left for weights where they are read, and the cycles that one is worth.
+    """Bytes of each tile left for resident weights, and the price of a byte in cycles.
 
-    A weight may be spread over the tiles, each of which then receives what it reads, in every run; or lie on each tile that
-    reads it. The second costs memory for good, so contractions bid for it: the price is the lowest at which all that want
-    it get it.
+    A weight is either spread over the tiles, and each run sends it to its readers, or it is resident: replicated
+    on each reader. Residency takes memory throughout the program, so contractions bid for it. The price is the
+    lowest at which the bids fit.
     """
 
     left: float = 0
@@ -25,11 +25,12 @@ class Residency:
 
     @staticmethod
     def of(bytes: float, bids: Sequence[Sequence[Option]]) -> Residency:
-        """`bids`: the options of each contraction with constant weights."""
+        """Finds the price of `bytes` of each tile. `bids`: the options of each contraction with constant weights."""
         if bytes <= 0 or not bids:
             return Residency()
 
         def asked(price: float) -> int:
+            """Sums the resident bytes of the cheapest options at a price."""
             return sum(cheapest(options, price).resident_bytes for options in bids)
 
         low, high = 0.0, 0.0
@@ -43,12 +44,12 @@ class Residency:
         return Residency(bytes, high)
 
     def choose(self, options: Sequence[Option], constant: bool) -> tuple[Plan, bool]:
-        """The plan of a contraction, and whether its weights, if they are constant, are to lie where they are read."""
+        """Chooses a contraction's plan. Also tells whether its weights, if `constant`, are resident."""
         best = cheapest(options, self.price, self.left if constant else 0)
         self.left -= best.resident_bytes
         return best.plan, best.resident_bytes > 0
 
 
 def room(share: float, tile_bytes: int, spread: Sequence[int], tiles: int) -> float:
-    """The bytes of a tile that resident weights may take: a share of it, less what constants take when they are spread."""
+    """Computes the bytes of a tile for resident weights: a share of it, less its part of all constants when spread."""
     return max(share * tile_bytes - math.fsum(spread) / tiles, 0)

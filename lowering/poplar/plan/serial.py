@@ -1,4 +1,4 @@
-"""Contractions that need more of a tile at once than there is run in several steps: over output channels, or over rows."""
+"""Serial splits: contractions whose temporaries exceed a tile run in several steps, over output channels or rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ MOST = 64  # steps of one contraction
 
 
 def split_serially(graph: GraphOp) -> None:
-    """Replaces each contraction no plan of which has room by contractions of slices, and their concatenation.
+    """Replaces each contraction without a plan that fits by contractions of slices, and their concatenation.
 
-    What none of up to 64 steps gives room stays as it is; then the program does not fit, which `poplar-allocate` says.
+    If up to 64 steps do not suffice, the contraction stays, and `poplar-allocate` reports that the program does
+    not fit.
     """
     for op in list(graph.walk()):
         if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op)).macs:
@@ -33,22 +34,22 @@ def split_serially(graph: GraphOp) -> None:
             if options(shape, element, graph.machine)[0].fits:
                 continue
             for steps in (2**i for i in range(1, MOST.bit_length())):
-                found = [s for s in _smaller(op, shape, steps) if options(s[1], element, graph.machine)[0].fits]
-                if found:
-                    _replace(op, found[0][0], steps)
+                fitting = [s for s in _smaller(op, shape, steps) if options(s[1], element, graph.machine)[0].fits]
+                if fitting:
+                    _replace(op, fitting[0][0], steps)
                     break
 
 
 def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, steps: int) -> list[tuple[str, Contraction]]:
-    """What is left of a contraction for one of some steps, by what is cut: output channels, or rows (of a batch: images)."""
-    found: list[tuple[str, Contraction]] = []
+    """Lists the contraction of one of `steps` steps, by the cut: output channels, or rows (for a batch: images)."""
+    smaller: list[tuple[str, Contraction]] = []
     if shape.out_channels >= steps and (isinstance(op, MatMulOp) or shape.groups == 1):
-        found.append(("channels", replace(shape, out_channels=-(-shape.out_channels // steps))))
+        smaller.append(("channels", replace(shape, out_channels=-(-shape.out_channels // steps))))
     if isinstance(op, MatMulOp) and shape.windows[0] >= steps:
-        found.append(("rows", replace(shape, windows=(-(-shape.windows[0] // steps),))))
+        smaller.append(("rows", replace(shape, windows=(-(-shape.windows[0] // steps),))))
     if isinstance(op, ConvolutionOp) and shape.batch >= steps:
-        found.append(("rows", replace(shape, batch=-(-shape.batch // steps))))
-    return found
+        smaller.append(("rows", replace(shape, batch=-(-shape.batch // steps))))
+    return smaller
 
 
 def _replace(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
@@ -69,7 +70,7 @@ def _replace(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
 
 
 def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAValue:
-    """Part of an operand; of a constant, a constant of its own, which may wait elsewhere while the others are read."""
+    """Slices an operand; a slice of a constant is a constant of its own, which can be offloaded separately."""
     shape = shape_of(x.type)
     cast = x.owner
     if isinstance(cast, UnrealizedConversionCastOp) and isinstance(constant := cast.inputs[0].owner, ConstOp):

@@ -1,4 +1,4 @@
-"""Windows that skip elements: where no window touches more than every g-th, the operand is seen through every g-th."""
+"""Strided windows: if windows read only every g-th element, the operand becomes a view of every g-th element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from populus.lowering.poplar.tile_builder import TileBuilder
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows along each spatial dimension of an operand: element o stride + k dilation - before, of `sizes` elements."""
+    """Windows along each spatial dimension of an operand: element o stride + k dilation - before, of `sizes`
+    elements.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -24,14 +26,16 @@ class Windows:
 
     @property
     def pads(self) -> tuple[int, ...]:
+        """Padding before each dimension, then after each."""
         return (*self.before, *self.behind)
 
 
 def thinned(t: TileBuilder, x: SSAValue, w: Windows, windows: Sequence[int], kernel: Sequence[int]) -> tuple[SSAValue, Windows]:
-    """x: [batch, channels, sizes..] and its windows, without the elements that no window reads.
+    """Returns x: [batch, channels, sizes..] and its windows, without the elements that no window reads.
 
-    With g the greatest common divisor of stride and dilation (of those that matter: a kernel of 1 has no dilation, a single
-    window no stride), all elements read are r modulo g. Index p of x is index (p - r) / g of every g-th element from r on.
+    g is the greatest common divisor of stride and dilation. (A kernel of 1 has no dilation, a single window no
+    stride.) All elements read are r modulo g. Index p of x becomes index (p - r) / g of every g-th element from r
+    on.
     """
     assert isinstance(x.type, TensorType)
     begins, steps = [0, 0], [1, 1]
@@ -39,7 +43,7 @@ def thinned(t: TileBuilder, x: SSAValue, w: Windows, windows: Sequence[int], ker
     for d, n in enumerate(w.sizes):
         g = math.gcd(w.strides[d] if windows[d] > 1 else 0, w.dilations[d] if kernel[d] > 1 else 0) or 1
         r = -w.before[d] % g
-        if r >= n:  # every window is padding
+        if r >= n:  # all windows read padding only
             g, r = 1, 0
         size = -(-(n - r) // g)
         behind = -(-(n + w.behind[d] - r) // g) - size
