@@ -151,6 +151,7 @@ def select(a: Like, b: Like, condition: Like) -> Expr:
 
 
 def equal(a: Like, b: Like) -> Expr:
+    """Builds `a == b`, a boolean."""
     return call("equal", a, b)
 
 
@@ -160,14 +161,17 @@ def maximum(a: Like, b: Like) -> Expr:
 
 
 def minimum(a: Like, b: Like) -> Expr:
+    """Builds the smaller of two; NaN if either is NaN."""
     return call("min", a, b)
 
 
 def clamp(x: Like, low: Like, high: Like) -> Expr:
+    """Builds x limited to the range `low` .. `high`."""
     return call("min", call("max", x, low), high)
 
 
 def cast(x: Like, type: Attribute) -> Expr:
+    """Builds x converted to an element type."""
     return Cast(lift(x), type)
 
 

@@ -65,6 +65,7 @@ def numbers(value: Attribute) -> list[Any]:
 
 
 def floats(values: Sequence[float]) -> Attribute:
+    """Makes an `array<f32: ..>` property."""
     return DenseArrayBase.from_list(f32, [float(v) for v in values])
 
 

@@ -49,6 +49,7 @@ def to_node(op: OnnxOp) -> NodeProto:
 
 
 def input_protos(op: OnnxOp) -> dict[str, TypeProto]:
+    """Converts the types of an op's inputs to TypeProtos, by the names `i0`, `i1`, .."""
     return {f"i{i}": to_proto(v.type) for i, v in enumerate(op.inputs) if v is not None}
 
 

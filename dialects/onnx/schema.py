@@ -138,10 +138,12 @@ class OnnxOp(IRDLOperation, ABC):
         return None if value is None else plain(value)
 
     def region(self, name: str) -> Region:
+        """Returns the region of a graph attribute."""
         return self.regions[self.GRAPHS.index(name)]
 
     @classmethod
     def schema(cls) -> OpSchema:
+        """Returns the schema of this version of the op."""
         import onnx.defs
 
         return onnx.defs.get_schema(cls.OP_TYPE, cls.VERSION, cls.DOMAIN)

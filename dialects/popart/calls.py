@@ -22,10 +22,12 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, is
 
 
 def element(x: SSAValue) -> Attribute:
+    """Returns the element type of a tensor value."""
     return element_type_of(x.type)
 
 
 def shape(x: SSAValue) -> tuple[int, ...]:
+    """Returns the shape of a tensor value."""
     return shape_of(x.type)
 
 
@@ -85,10 +87,12 @@ def codelet(
 
 
 def reshape(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    """Reshapes x; returns x itself if it has that shape."""
     return x if tuple(to) == shape(x) else insert(b, ReshapeOp(x, shape=tuple(to)))
 
 
 def transpose(b: Builder, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+    """Permutes the dimensions of x: dimension i of the result is dimension permutation[i]."""
     if tuple(permutation) == tuple(range(len(permutation))):
         return x
     return insert(b, DimShuffleOp(x, permutation=tuple(permutation)))
@@ -100,6 +104,7 @@ def stretch(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
 
 
 def slice(b: Builder, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int] | None = None) -> SSAValue:
+    """Slices `x[begins : ends : steps]`; returns x itself if that is all of it."""
     steps = (1,) * len(begins) if steps is None else steps
     if tuple(begins) == (0,) * len(begins) and tuple(ends) == shape(x) and all(s == 1 for s in steps):
         return x
@@ -128,6 +133,7 @@ def reverse(b: Builder, x: SSAValue, dims: Sequence[int]) -> SSAValue:
 
 
 def concat(b: Builder, parts: Sequence[SSAValue], dim: int) -> SSAValue:
+    """Concatenates values along a dimension."""
     return parts[0] if len(parts) == 1 else insert(b, ConcatOp(*parts, dim=dim))
 
 

@@ -77,6 +77,7 @@ class Property:
 
     @property
     def required(self) -> bool:
+        """True if it has no default and is not optional."""
         return self.default is None and not self.optional
 
     @property
@@ -140,10 +141,12 @@ class Definition:
 
     @property
     def has_lowering(self) -> bool:
+        """True if the class defines `lower`."""
         return self.op.lower is not PopartOp.lower
 
     @property
     def has_gradient(self) -> bool:
+        """True if the class defines `gradient`."""
         return self.op.gradient is not PopartOp.gradient
 
     def checked(self, operands: int, properties: Mapping[str, Plain | None]) -> dict[str, Plain]:

@@ -142,6 +142,7 @@ class Known:
     only: str | None = None
 
     def refusal(self, op: PopartOp, target: str | None) -> str | None:
+        """Returns the reason why the kernel cannot compute an op on a target; None if it can."""
         if self.only is not None and target is not None and target != self.only:
             return f"it was added for {self.only} only"
         return self.kernel.refusal(op, target)
@@ -257,6 +258,7 @@ class KernelOp(PopartOp):
 
     @property
     def config(self) -> Config:
+        """The layouts of operands and results."""
         return Config(tuple(a.data for a in self.inputs.data), tuple(a.data for a in self.outputs.data))
 
     def infer(self) -> Sequence[TensorType[Attribute]]:

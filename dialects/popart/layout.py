@@ -46,6 +46,7 @@ class Layout:
         return (*shape[: self.dim], -(-shape[self.dim] // self.block), *shape[self.dim + 1 :], self.block)
 
     def fits(self, shape: Sequence[int]) -> bool:
+        """Tells whether a tensor of a shape can have this layout."""
         return not self.block or len(shape) > self.dim
 
     def pack(self, array: NDArray[Any]) -> NDArray[Any]:

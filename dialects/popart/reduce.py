@@ -23,15 +23,18 @@ class _WideReduceOp(ReduceOp):
     """A reduction whose value in between wants a wider float than x has."""
 
     def wide(self) -> Attribute:
+        """Returns the element type to reduce in."""
         element = calls.element(self.x)
         if element in (f16, bf16):
             return f32
         return element if is_float(element) else f64
 
     def widened(self, x: Expr) -> Expr:
+        """Casts an expression of x's element type to the wide one."""
         return x if self.wide() == calls.element(self.x) else cast(x, self.wide())
 
     def narrowed(self, y: Expr) -> Expr:
+        """Casts an expression of the wide element type to x's."""
         return y if self.wide() == calls.element(self.x) else cast(y, calls.element(self.x))
 
     def before(self, x: Expr) -> Expr:

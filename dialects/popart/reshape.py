@@ -129,6 +129,7 @@ class SliceOp(_ViewOp):
     steps = prop_def(DenseArrayBase.constr(i64))
 
     def bounds(self) -> list[tuple[int, int, int]]:
+        """Lists (begin, end, step) per dimension."""
         return list(zip(ints(self.begins), ints(self.ends), ints(self.steps)))
 
     def infer(self) -> Sequence[TensorType[Attribute]]:

@@ -32,9 +32,11 @@ class Codelet:
     code: TileCode | None = None
 
     def is_contracted(self, axis: str) -> bool:
+        """Tells whether the codelet sums over an axis."""
         return re.fullmatch(self.contracted, axis) is not None
 
     def needs_whole(self, axis: str) -> bool:
+        """Tells whether an axis may not be cut."""
         return re.fullmatch(self.whole, axis) is not None
 
 

@@ -62,10 +62,12 @@ class FamilyOp(IRDLOperation):
 
     @property
     def space(self) -> Domain:
+        """The iteration space."""
         return self.domain.data
 
     @property
     def declaration(self) -> Codelet:
+        """The codelet's requirements."""
         return CODELETS[self.codelet.data]
 
     @property
@@ -74,9 +76,11 @@ class FamilyOp(IRDLOperation):
         return frozenset(a for a, _ in self.space.axes if self.declaration.is_contracted(a))
 
     def connections(self) -> Iterable[tuple[Field, SSAValue]]:
+        """Pairs each field with its view."""
         return zip(self.fields.data, self.views, strict=True)
 
     def written(self) -> Iterable[tuple[Field, SSAValue]]:
+        """Pairs each written field with its view."""
         return ((f, v) for f, v in self.connections() if f.kind != "in")
 
     # -- verification
@@ -234,6 +238,7 @@ class ExecuteOp(IRDLOperation):
         super().__init__(properties={"label": StringAttr(label)}, regions=[Region(Block(families))])
 
     def families(self) -> list[FamilyOp]:
+        """Lists the families, in order."""
         return [op for op in self.body.block.ops if isinstance(op, FamilyOp)]
 
     def stages(self) -> list[list[FamilyOp]]:

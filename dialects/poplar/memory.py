@@ -57,10 +57,12 @@ class StorageOp(IRDLOperation):
 
     @property
     def layout(self) -> Grid | None:
+        """The layout; None until it is decided."""
         return None if self.grid is None else self.grid.data
 
     @property
     def type(self) -> TensorType:
+        """The type of the whole variable or constant."""
         return self.result.type
 
     def _print_storage(self, printer: Printer) -> None:

@@ -124,10 +124,12 @@ class Domain:
 
     @property
     def splits(self) -> dict[str, Split]:
+        """The split of each axis, by name."""
         return dict(self.axes)
 
     @property
     def vertices(self) -> int:
+        """The number of vertices: the product of the axes' parts."""
         return math.prod(s.parts for _, s in self.axes)
 
     @property

@@ -77,6 +77,7 @@ class GraphOp(_Control):
 
     @property
     def machine(self) -> Target:
+        """The machine that the graph is for."""
         return self.target.data.target()
 
     def verify_(self) -> None:

@@ -168,6 +168,7 @@ class Spec:
         return spec
 
     def target(self) -> Target:
+        """Makes the machine. Raises PopulusError as `make_target` does."""
         return make_target(self.name, self.overrides)
 
 

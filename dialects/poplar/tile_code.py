@@ -125,10 +125,12 @@ class _Reader:
         self.output = ""
 
     def refuse(self, node: ast.AST | None, message: str) -> NoReturn:
+        """Raises PopulusError with file, line and codelet."""
         line = self.first + getattr(node, "lineno", 1) - 1
         raise PopulusError(f"{self.file}:{line}: codelet {self.name}: {message}")
 
     def read(self) -> TileCode:
+        """Reads the function's source and makes the codelet's code."""
         try:
             text = textwrap.dedent(inspect.getsource(self.function))
         except OSError:
@@ -191,6 +193,7 @@ class _Reader:
         return tuple(s for node in body for s in self.statement(node, scope))
 
     def statement(self, node: ast.stmt, scope: _Scope) -> list[Statement]:
+        """Reads one statement of Python."""
         match node:
             case ast.Expr(ast.Constant(str())) | ast.Pass():
                 return []

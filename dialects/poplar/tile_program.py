@@ -120,10 +120,12 @@ class TileCode:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The vectors that are read only."""
         return tuple(v for v in self.axes if v != self.output)
 
     @property
     def all_axes(self) -> tuple[str, ...]:
+        """The axes of all vectors, each once."""
         return tuple(dict.fromkeys(a for axes in self.axes.values() for a in axes))
 
     @property

@@ -26,10 +26,12 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
     @staticmethod
     def of(shape: Sequence[int], element: Attribute) -> TensorType:
+        """Makes the type of a shape and an element type."""
         return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element)
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
         return tuple(n.data for n in self.dims.data)
 
     def verify(self) -> None:
@@ -57,6 +59,7 @@ def parse_split(parser: AttrParser) -> Split:
 
 
 def parse_start(parser: AttrParser) -> int:
+    """Parses `start 3`; 0 if it is absent."""
     return parser.parse_integer(allow_boolean=False, allow_negative=False) if parser.parse_optional_keyword("start") is not None else 0
 
 

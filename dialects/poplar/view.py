@@ -34,6 +34,7 @@ class View:
 
     @staticmethod
     def whole(shape: Sequence[int]) -> View:
+        """Makes the view of a whole variable."""
         return View(tuple(shape), 0, tuple(shape), row_major(shape))
 
     @property
@@ -43,6 +44,7 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
+        """True if its elements are contiguous, in order."""
         return all(n <= 1 or s == expected for n, s, expected in zip(self.shape, self.strides, row_major(self.shape)))
 
     @property
@@ -57,6 +59,7 @@ class View:
         return View(self.base, offset, shape, tuple(s * t for s, t in zip(self.strides, steps)))
 
     def dim_shuffle(self, permutation: Sequence[int]) -> View:
+        """Permutes the dimensions: dimension i of the result is dimension permutation[i]."""
         return View(self.base, self.offset, tuple(self.shape[d] for d in permutation), tuple(self.strides[d] for d in permutation))
 
     def broadcast(self, shape: Sequence[int]) -> View:

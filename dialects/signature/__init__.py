@@ -82,6 +82,7 @@ def _stated(function: FuncOp, attribute: str) -> list[str]:
 
 
 def return_of(function: FuncOp) -> ReturnOp:
+    """Returns the terminator of a function."""
     last: Operation | None = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
     return last

@@ -88,6 +88,7 @@ _FLOATS = (
 
 
 def is_float(element: Attribute) -> bool:
+    """Tells whether a type is a float type."""
     return isinstance(element, _FLOATS)
 
 
@@ -102,6 +103,7 @@ def is_packed(element: Attribute) -> bool:
 
 
 def is_unsigned(element: Attribute) -> bool:
+    """Tells whether a type is an unsigned integer of whole bytes."""
     return element in (ui8, ui16, ui32, ui64)
 
 
@@ -138,6 +140,7 @@ def element_of(dtype: np.dtype[Any]) -> Attribute:
 
 
 def size_in_bytes(element: Attribute) -> int:
+    """Returns the size of an element."""
     return dtype_of(element).itemsize
 
 
@@ -148,9 +151,11 @@ def shape_of(type: Attribute) -> tuple[int, ...]:
 
 
 def element_type_of(type: Attribute) -> Attribute:
+    """Returns the element type of a tensor type."""
     assert isinstance(type, TensorType), type
     return cast("TensorType[Attribute]", type).element_type
 
 
 def tensor(shape: tuple[int, ...] | list[int], element: Attribute) -> TensorType[Attribute]:
+    """Makes a tensor type."""
     return TensorType(element, list(shape))
