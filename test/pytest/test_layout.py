@@ -88,6 +88,46 @@ def test_a_pass_has_one_name_in_table_class_file_and_test_folder(name):
     assert (made.__doc__ or "").strip() and not (made.__doc__ or "").startswith(made.__name__ + "(")
 
 
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 450, 70  # a file or function above this has several subjects
+STATED = re.compile(r"^\s*# long: \S.*", re.MULTILINE)  # a longer one states its reason in such a comment
+SPLIT_LATER = {"runtime/engine/native/kernels/elementwise.py", "runtime/engine/native/run/step_loop.py"}
+
+
+def product_sources() -> list[Path]:
+    """Gives the Python files of the product: no tests, and none twice through the links of `populus`."""
+    places = [ROOT / folder for folder in FOLDERS] + [ROOT / "populus"]
+    links = {ROOT / "populus" / folder for folder in FOLDERS}
+    return sorted(p for place in places for p in place.rglob("*.py") if not links & {*p.parents})
+
+
+def too_long(text: str) -> list[str]:
+    """Lists a file's length and its long functions, unless the file states the reason."""
+    if STATED.search(text):
+        return []
+    lines = len(text.splitlines())
+    found = [f"{lines} lines, at most {MOST_LINES}"] if lines > MOST_LINES else []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MOST_LINES_OF_A_FUNCTION:
+                found.append(f"{node.name} has {length} lines, at most {MOST_LINES_OF_A_FUNCTION}")
+    return found
+
+
+def test_files_and_functions_are_short_or_say_why_not():
+    long = {p.relative_to(ROOT).as_posix(): too_long(p.read_text()) for p in product_sources()}
+    found = {path: reasons for path, reasons in long.items() if reasons and path not in SPLIT_LATER}
+    assert not found, f"split these by subject, or state the reason in a comment `# long: ...`: {found}"
+    assert not (done := {path for path in SPLIT_LATER if not long.get(path)}), f"take {sorted(done)} out of SPLIT_LATER"
+
+
+def test_long_files_and_functions_are_found():
+    body = "    pass\n" * MOST_LINES_OF_A_FUNCTION
+    assert too_long(f"def f():\n{body}") == ["f has 71 lines, at most 70"]
+    assert too_long("x = 1\n" * 451) == ["451 lines, at most 450"]
+    assert not too_long(f"def f():\n{body}# long: one table\n") and not too_long("x = 1\n" * 450)
+
+
 def test_every_file_of_lowering_has_a_room():
     assert [p.name for p in (ROOT / "lowering").glob("*.py")] == ["__init__.py"]
     folders = {p.parent.name for p in (ROOT / "lowering").glob("*/__init__.py")}
