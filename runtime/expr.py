@@ -1,6 +1,6 @@
-"""The values of expressions, with NumPy: at once (`evaluate`), or bound to arrays and run again and again (`bind_map`).
+"""The evaluator of expressions with NumPy: once (`evaluate`), or bound to arrays and run repeatedly (`bind_map`).
 
-A formula of many steps goes over the arrays in blocks that stay in the cache. The blocking never shows in the result.
+A formula of many steps runs over the arrays in blocks that stay in the cache. The result does not depend on the blocks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from numpy.lib.stride_tricks import as_strided
 from populus.dialects.expr import Expr
 from populus.runtime.tape import PRIMITIVES, READ_LATE, ROUNDED, VIEWED_AS_INTEGERS, Array, DType, Step, Tape, as_bits, tape_of
 
-BLOCK = 1 << 14  # elements: 64 KB of f32, so that operands and a few temporaries fit a second-level cache
+BLOCK = 1 << 14  # elements: 64 KB of f32, so that operands and a few temporaries fit the second-level cache
 
 
 def evaluate(e: Expr, arrays: Sequence[Array], out: Array | None = None) -> Array:
-    """`e` over arrays that broadcast against each other.
+    """Computes `e` over arrays that broadcast against each other, into `out` or a new array of the broadcast shape.
 
-    Element types are those of the arrays: nothing is promoted, integers wrap, narrow floats round after each function.
+    Element types are those of the arrays, without promotion. Integers wrap around; narrow floats round after each
+    function.
     """
     arrays = [np.asarray(a) for a in arrays]
     if out is None:
@@ -30,9 +31,9 @@ def evaluate(e: Expr, arrays: Sequence[Array], out: Array | None = None) -> Arra
 
 
 def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]:
-    """A function that computes `e` over the arrays' present content into `out`, of the broadcast shape.
+    """Gives a function that computes `e` over the arrays' current content into `out`, which has the broadcast shape.
 
-    Inputs may have any strides. `out` may be one of them, element for element; it may not overlap one otherwise.
+    Inputs may have any strides. `out` may be one of the inputs, element for element; it must not overlap one otherwise.
     """
     tape = tape_of(e, tuple(a.dtype for a in inputs))
     assert out.dtype == tape.dtype, (out.dtype, tape.dtype)
@@ -58,8 +59,9 @@ def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]
 
 
 def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
-    """(sizes, byte strides of each array), of arrays of one shape, neighbouring dimensions merged where all of them
-    allow it.
+    """Merges neighbouring dimensions of arrays of one shape where all strides allow it.
+
+    Returns the sizes, and the strides of each array in bytes.
     """
     shape: list[int] = []
     strides: list[list[int]] = [[] for _ in arrays]
@@ -79,13 +81,13 @@ def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
 
 
 def _strided(a: Array, shape: list[int], strides: list[int]) -> Array:
-    if a.dtype.kind == "V" or a.dtype.isbuiltin == 2:  # NumPy's as_strided knows no names of other libraries' types
+    if a.dtype.kind == "V" or a.dtype.isbuiltin == 2:  # NumPy's as_strided does not support other libraries' types
         return as_strided(a.view(f"u{a.itemsize}"), shape, strides, writeable=a.flags.writeable).view(a.dtype)
     return as_strided(a, shape, strides, writeable=a.flags.writeable)
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[int | slice, ...]]:
-    """Indices that cut an array of this shape in row-major order into parts of at most `limit` elements, or of one row."""
+    """Gives the indices of row-major blocks of an array of this shape: at most `limit` elements each, or one row."""
     inner = 1
     d = len(shape)
     while d > 0 and inner * shape[d - 1] <= limit:
@@ -104,26 +106,26 @@ Bound = tuple[Callable[..., object], tuple[Array, ...]]
 
 
 def _bind(tape: Tape, inputs: list[Array], out: Array) -> list[Bound]:
-    """The calls that run a tape over arrays of one shape, block after block."""
+    """Gives the calls that run a tape over arrays of one shape, block by block."""
     if out.size == 0:
         return []
     first_step = len(tape.operands) + len(tape.literals)
     if tape.result < first_step:
         source = [*inputs, *tape.literals][tape.result]
         return [(_copy, (source, out))]
-    # What is written before an operand at the same place has been read would be lost.
+    # If an input shares memory with the output, a step must not write the output before that input has been read.
     in_place = any(np.may_share_memory(a, out) for a in inputs)
     slots, homes = _allocate(tape, scratch_result=in_place)
     whole = len(tape.steps) == 1 and slots == [] and all(_direct(tape.steps[0], [a]) for a in (*inputs, out))
     limit = out.size if whole else min(BLOCK, out.size)
     scratch = [np.empty(limit, dtype) for dtype in slots]
-    spare: dict[tuple[int, DType], Array] = {}  # for what a rounded step cannot read or write where it is
+    spare: dict[tuple[int, DType], Array] = {}  # contiguous copies of operands and results that a rounded step needs
     calls: list[Bound] = []
     for index in _blocks(out.shape, limit):
         target = out[index]
 
         def room(i: int, dtype: DType, shape: tuple[int, ...] = target.shape, size: int = target.size) -> Array:
-            # Of a single element NumPy takes a scalar loop: two are computed, and one kept.
+            # NumPy uses a scalar loop for a single element, so two are computed and one is used.
             buffer = spare.setdefault((i, dtype), np.empty(max(limit, 2), dtype))
             return buffer[:2] if size == 1 else buffer[:size].reshape(shape)
 
@@ -154,12 +156,12 @@ def _copy(source: Array, target: Array) -> None:
 
 
 def _plain(a: Array) -> bool:
-    """Whether NumPy takes its vector loops: a literal, or two elements or more side by side."""
+    """Tells if NumPy uses its vector loops: for a literal, or for two or more contiguous elements."""
     return a.ndim == 0 or (a.flags.c_contiguous and a.size > 1)
 
 
 def _direct(step: Step, arrays: Sequence[Array]) -> bool:
-    """Whether a step gives the same bits on these arrays as on contiguous copies of them."""
+    """Tells if a step gives the same bits on these arrays as on contiguous copies."""
     return step.name not in ROUNDED or all(map(_plain, arrays))
 
 
@@ -170,10 +172,11 @@ def _bound(step: Step, args: list[Array], out: Array) -> Bound:
 
 
 def _allocate(tape: Tape, scratch_result: bool) -> tuple[list[DType], list[int | None]]:
-    """Scratch buffers (their element types), and for each step the one that it writes; None: the output itself.
+    """Allocates scratch buffers. Returns their element types, and for each step the buffer that it writes; None: the
+    output.
 
-    With `scratch_result`, the output holds an operand too: only a last step that reads before it writes goes there
-    directly.
+    With `scratch_result`, the output shares memory with an operand. Then the last step writes the output only if it
+    reads its operands before it writes.
     """
     first_step = len(tape.operands) + len(tape.literals)
     last_read = {i: n for n, step in enumerate(tape.steps) for i in step.args}

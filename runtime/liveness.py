@@ -153,12 +153,14 @@ class LivenessWalk:
                     self.spans[variable] = [(min(begin, first), max(end, last))]
 
     def block(self, block: Block) -> _Flow:
+        """Walks a block and returns its dataflow."""
         flow = _Flow()
         for op in block.ops:
             self.visit(op, flow)
         return flow
 
     def visit(self, op: Operation, flow: _Flow) -> None:
+        """Adds the steps of an op, and its dataflow to `flow`."""
         match op:
             case ExecuteOp():
                 self.step(op, flow, [], [])
@@ -193,6 +195,7 @@ class LivenessWalk:
                 pass  # variables, views and functions are not steps
 
     def step(self, op: Operation, flow: _Flow, reads: Iterable[SSAValue], writes: Iterable[tuple[SSAValue, bool]]) -> None:
+        """Adds a step, and records its reads and writes as `touches` does."""
         self.steps.append(op)
         self.touches(flow, reads, writes)
 
@@ -205,11 +208,13 @@ class LivenessWalk:
             flow.write(self.touch(storage_of(value), now), view_of(value), whole)
 
     def touch(self, variable: StorageOp, now: int) -> StorageOp:
+        """Extends the live range of a variable to a step."""
         spans = self.spans.get(variable, [(now, now)])
         self.spans[variable] = [(min(spans[0][0], now), max(spans[-1][1], now))]
         return variable
 
     def call(self, op: CallOp, flow: _Flow) -> None:
+        """Adds the steps of a call, shifted from the function's own, with copies of arguments and results around them."""
         function = self.function(op.target())
         bindings = list(op.bindings())
         before = len(self.steps)
@@ -267,6 +272,7 @@ class LivenessWalk:
         return flow
 
     def branches(self, flow: _Flow, blocks: Iterable[Block]) -> None:
+        """Joins the flows of alternative blocks: it needs what any needs, and writes what all write."""
         flows = [self.block(block) for block in blocks]
         joined = _Flow()
         for one in flows:

@@ -1,11 +1,14 @@
-"""The value of every node of an ONNX model by ONNX's own reference: an oracle to compare with, never what a program
-computes.
+"""The reference values of an ONNX model's nodes, by `onnx.reference`: an oracle for comparisons, which no program runs.
 
-`onnx.reference` is wrong where it reads nodes of old opsets as if they were new: BatchNormalization below opset 14,
-Softmax, LogSoftmax and Hardmax below 13 and LRN. Those are evaluated as an equal node of a newer opset, LRN by its
-formula. A Loop without a condition is one whose condition is true. It ignores the lengths of a recurrent op's
-sequences: there each sequence is run by itself; and a LogSoftmax is no logarithm of a softmax that underflows. What
-it gets wrong besides (`_WRONG`) counts as what it cannot run.
+`onnx.reference` has errors, which are corrected here:
+
+- It treats some nodes of old opsets as new ones: BatchNormalization below opset 14; Softmax, LogSoftmax and Hardmax
+  below 13. These are evaluated by their own formulas, and so is LRN.
+- It takes a missing condition of a Loop for false; it is true.
+- It ignores the sequence lengths of a recurrent op; each sequence is run separately.
+- It computes LogSoftmax as the logarithm of a softmax, which underflows.
+
+Its other known errors (`_WRONG`) are treated as nodes that it cannot run.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
 
 
 def run_reference(model: str | os.PathLike[str] | ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs, initializers and every node's outputs of a model, by name, for these inputs. Sequences are left out.
+    """Evaluates a model, and returns its inputs, initializers and all outputs of its nodes by name. Sequences are left
+    out.
 
-    Raises PopulusError naming the node where the reference cannot run it.
+    Raises PopulusError, which names the node, if the reference cannot run it.
     """
     import onnx
     from onnx import numpy_helper
@@ -54,7 +58,7 @@ def _load(path: str | os.PathLike[str]) -> ModelProto:
 
 
 def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
-    """The outputs of one node; a subgraph may read any value."""
+    """Evaluates one node, whose subgraphs may read any of `values`; returns its outputs in order."""
     if node.domain not in ("", "ai.onnx"):
         return _reference(node, values, model, opsets)
     special = _SPECIAL.get(node.op_type)
@@ -62,16 +66,16 @@ def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, ops
         return [special[1](node, [values[i] if i else None for i in node.input])]
     if node.op_type == "LogSoftmax":
         return [_log_softmax_along(node, values[node.input[0]])]
-    for wrong, what in _WRONG.get(node.op_type, ()):
-        if wrong(node):
-            raise NotImplementedError(f"it is wrong about {what}")
+    for applies, feature in _WRONG.get(node.op_type, ()):
+        if applies(node):
+            raise NotImplementedError(f"it is wrong about {feature}")
     if node.op_type in ("GRU", "LSTM", "RNN") and len(node.input) > LENGTHS and node.input[LENGTHS]:
         return _sequences(node, values, model, opsets)
     return _reference(node, values, model, opsets)
 
 
 def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | None, opsets: Mapping[str, int]) -> Sequence[Any]:
-    """`onnx.reference` on a graph of this node alone."""
+    """Runs `onnx.reference` on a graph of this node alone."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
@@ -87,16 +91,17 @@ def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | N
     functions = [] if model is None else list(model.functions)
     single = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], functions=functions)
     evaluator: Any = ReferenceEvaluator(single)
-    found = iter(evaluator.run(None, {name: values[name] for name in names}))
-    return [next(found) if name else None for name in node.output]
+    outputs = iter(evaluator.run(None, {name: values[name] for name in names}))
+    return [next(outputs) if name else None for name in node.output]
 
 
-LENGTHS = 4  # which input of a recurrent op says how long each sequence is
+LENGTHS = 4  # the input of a recurrent op with the length of each sequence
 
 
 def _sequences(node: NodeProto, values: Mapping[str, Any], model: ModelProto, opsets: Mapping[str, int]) -> Sequence[Any]:
-    """A recurrent op, each sequence by itself and as long as it is: behind its end the result is zero. Source: ONNX
-    LSTM-14.
+    """Runs a recurrent op on each sequence separately, up to its length; the result after its end is zero.
+
+    Source: ONNX LSTM-14.
     """
     from onnx import NodeProto
 
@@ -106,33 +111,31 @@ def _sequences(node: NodeProto, values: Mapping[str, Any], model: ModelProto, op
     single = NodeProto()
     single.CopyFrom(node)
     single.input[LENGTHS] = ""
-    states = [i for i in node.input[LENGTHS + 1 : LENGTHS + 3] if i]  # with a batch of their own: initial_h, initial_c
+    states = [i for i in node.input[LENGTHS + 1 : LENGTHS + 3] if i]  # initial_h, initial_c, which have a batch dimension
     parts: list[list[Any]] = []
     for i, length in enumerate(int(n) for n in lengths):
         if not 0 < length <= x.shape[time]:
             raise NotImplementedError(f"a sequence of length {length} among {x.shape[time]} steps")
         own = x.take([i], batch).take(range(length), time)
-        given = {name: values[name].take([i], 0 if batch_first else 1) for name in states}
-        y, *last = _reference(single, {**values, **given, node.input[0]: own}, model, opsets)
+        initial = {name: values[name].take([i], 0 if batch_first else 1) for name in states}
+        y, *last = _reference(single, {**values, **initial, node.input[0]: own}, model, opsets)
         if y is not None:
             y = np.concatenate([y, np.zeros_like(y, shape=_with(y.shape, time, x.shape[time] - length))], time)
         parts.append([y, *last])
     # Y is [time, directions, batch, hidden], a state [directions, batch, hidden]; or with the batch first.
     axes = [0] * len(parts[0]) if batch_first else [2] + [1] * (len(parts[0]) - 1)
-    return [None if found[0] is None else np.concatenate(found, axis) for found, axis in zip(zip(*parts), axes)]
+    return [None if rows[0] is None else np.concatenate(rows, axis) for rows, axis in zip(zip(*parts), axes)]
 
 
 def _with(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
     return tuple(size if d == axis else n for d, n in enumerate(shape))
 
 
-TRUE = "populus.true"  # no name of a model
+TRUE = "populus.true"  # a name that no model uses
 
 
 def _with_conditions(node: NodeProto) -> NodeProto:
-    """The node with a condition for each Loop that has none, its own subgraphs included: the reference takes none for
-    false.
-    """
+    """Copies a node and gives each Loop without a condition, also in its subgraphs, the condition true."""
     from onnx import NodeProto
 
     new = NodeProto()
@@ -146,7 +149,7 @@ def _with_conditions(node: NodeProto) -> NodeProto:
 
 
 def _captured(node: NodeProto) -> list[str]:
-    """The names that a node's subgraphs read, their own among them."""
+    """Lists the names that a node's subgraphs read, including names that they define."""
     names: list[str] = []
     for attribute in node.attribute:
         for inner in attribute.g.node:
@@ -162,7 +165,7 @@ def _attribute(node: NodeProto, name: str, default: Any) -> Any:
 
 
 def _batch_norm(node: NodeProto, inputs: Sequence[Array]) -> Array:
-    """BatchNormalization-15's formula, with the input's own type. Source: ONNX BatchNormalization-15, -7 for `spatial`."""
+    """Computes BatchNormalization in the input's type. Source: ONNX BatchNormalization-15, -7 for `spatial`."""
     x, scale, bias, mean, variance = inputs
     if _attribute(node, "spatial", 1):
         scale, bias, mean, variance = (v.reshape(-1, *(1,) * (x.ndim - 2)) for v in (scale, bias, mean, variance))
@@ -171,7 +174,7 @@ def _batch_norm(node: NodeProto, inputs: Sequence[Array]) -> Array:
 
 
 def _flattened(compute: Callable[[Array], Array]) -> Callable[[NodeProto, Sequence[Array]], Array]:
-    """Softmax and its kin below opset 13: rows of all dimensions from `axis` on."""
+    """Wraps a function of rows as Softmax and its kin below opset 13: a row has all dimensions from `axis` on."""
 
     def evaluate(node: NodeProto, inputs: Sequence[Array]) -> Array:
         (x,) = inputs
@@ -193,7 +196,7 @@ def _log_softmax(rows: Array) -> Array:
 
 
 def _log_softmax_along(node: NodeProto, x: Array) -> Array:
-    """LogSoftmax-13. The reference takes the logarithm of a softmax that underflows."""
+    """Computes LogSoftmax-13 without underflow."""
     axis = _attribute(node, "axis", -1) % x.ndim
     rows = np.moveaxis(x, axis, -1)
     return np.moveaxis(_log_softmax(rows.reshape(-1, x.shape[axis])).reshape(rows.shape), -1, axis).astype(x.dtype)
@@ -206,7 +209,7 @@ def _hardmax(rows: Array) -> Array:
 
 
 def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:
-    """`x / (bias + alpha / size * sum of squares of the channels around)^beta`. Source: ONNX LRN-13."""
+    """Computes `x / (bias + alpha / size * sum of squares of neighbouring channels)^beta`. Source: ONNX LRN-13."""
     (x,) = inputs
     size = _attribute(node, "size", 0)
     alpha, beta, bias = _attribute(node, "alpha", 1e-4), _attribute(node, "beta", 0.75), _attribute(node, "bias", 1.0)
@@ -217,7 +220,7 @@ def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:
     return (x / (bias + alpha / size * squares) ** beta).astype(x.dtype)
 
 
-# op type -> below which opset the reference is not to be trusted, and what is right there
+# op type -> (opset below which the reference is wrong, the correct function)
 _SPECIAL: dict[str, tuple[int, Callable[[NodeProto, Sequence[Any]], Array]]] = {
     "BatchNormalization": (14, _batch_norm),
     "Hardmax": (13, _flattened(_hardmax)),
@@ -232,7 +235,7 @@ def _has(*names: str) -> Callable[[NodeProto], bool]:
 
 
 def _strides_over(node: NodeProto) -> bool:
-    """Whether a window that is placed automatically leaves out elements between it and the next."""
+    """Tells if a node with automatic padding has a stride larger than its window."""
     kernel, strides = _attribute(node, "kernel_shape", ()), _attribute(node, "strides", ())
     return _attribute(node, "auto_pad", b"").startswith(b"SAME") and any(s > k for s, k in zip(strides, kernel))
 
@@ -258,15 +261,15 @@ def _torch_cubic(node: NodeProto) -> bool:
 
 
 def _activated(node: NodeProto) -> bool:
-    """Whether a recurrent op has other functions than its own."""
-    usual = {"GRU": [b"Sigmoid", b"Tanh"], "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"], "RNN": [b"Tanh"]}[node.op_type]
-    found = [f.capitalize() for f in _attribute(node, "activations", ())]
-    return bool(found) and found != usual * (len(found) // len(usual))
+    """Tells if a recurrent op has other activations than the default."""
+    default = {"GRU": [b"Sigmoid", b"Tanh"], "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"], "RNN": [b"Tanh"]}[node.op_type]
+    activations = [f.capitalize() for f in _attribute(node, "activations", ())]
+    return bool(activations) and activations != default * (len(activations) // len(default))
 
 
 _WINDOWS = [(_strides_over, "windows that it places itself with strides beyond them")]
 _RECURRENT = [(_activated, "activations"), (_has("clip", "input_forget"), "clip and input_forget")]
-# op type -> where the reference gives a wrong answer, and what it is that it does not know
+# op type -> (condition on the node under which the reference gives a wrong result, the feature that it lacks)
 _WRONG: dict[str, list[tuple[Callable[[NodeProto], bool], str]]] = {
     "AveragePool": [*_WINDOWS, (_has("ceil_mode"), "windows that lie beyond the end")],
     "Conv": _WINDOWS,

@@ -164,6 +164,7 @@ class ProfileWalk:
         self.left_out: list[tuple[str, int]] = []
 
     def block(self, block: Block, count: int) -> None:
+        """Adds the steps of a block that runs `count` times."""
         for op in block.ops:
             match op:
                 case ExecuteOp():
@@ -211,6 +212,7 @@ class ProfileWalk:
         self.left_out += [(where(op), cost) for i, cost in enumerate(costs) if i != largest]
 
     def execute(self, op: ExecuteOp, count: int) -> ProfiledStep:
+        """Costs a compute set: exchange in, compute, exchange out."""
         target, tiles, families = self.target, self.target.tiles, op.families()
         busy, received_in, arrives_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(6))
         operations = bounds = 0

@@ -69,17 +69,22 @@ def _auto(graph: GraphOp, options: Options) -> LoadedProgram:
         return _numpy(graph, options)
 
 
-ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {"auto": _auto, "native": _native, "numpy": _numpy, "strict": _strict}
+ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {
+    "auto": _auto,
+    "native": _native,
+    "numpy": _numpy,
+    "strict": _strict,
+}
 
 
 class Session:
     """The one `poplar.graph` of a module, loaded to run any number of times. Threads may share it; their runs are
     serialised.
 
-    - `engine`: `native`, which runs machine code; `numpy`; `strict`, which runs vertex by vertex and checks each; or `auto`.
-      `auto` is native, except for small programs and without a compiler, where it is numpy.
-    - `sample`: run on the numpy engine, and check this many vertices of each family in each execute by the rules of `strict`.
-      None or 0: no checks.
+    - `engine`: `native`, which runs machine code; `numpy`; `strict`, which runs vertex by vertex and checks each; or
+      `auto`, which is native, except for small programs and without a compiler, where it is numpy.
+    - `sample`: run on the numpy engine, and check this many vertices of each family in each execute by the rules of
+      `strict`. None or 0: no checks.
     - `seed`: determines the order of vertices on `strict`, and the sample.
     - `threads`: number of threads of the native engine. The default is POPULUS_THREADS, else the number of CPUs of this
       process. Results do not depend on it.

@@ -1,10 +1,10 @@
-"""An expression as a list of steps, each one NumPy loop: what a formula means to the last bit.
+"""The tape of an expression: a list of steps, each one NumPy loop, which defines the result bit for bit.
 
     tape = tape_of(select(x, 0.01 * x, x >= 0), (np.dtype("float32"),))
 
-Equal subexpressions are one step, steps on literals alone are done here. A function that NumPy lacks becomes several
-steps. Floats of 8 and 16 bits are computed in float32 and rounded after each function; all else stays in its type.
-Engines that run the steps in any blocking get the same bits.
+Common subexpressions become one step, and steps on literals alone are folded. A function that NumPy lacks becomes
+several steps. Floats of 8 and 16 bits are computed in float32 and rounded after each function; other types are
+computed as they are. Engines may run the steps in blocks of any size with the same result.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SATURATING = frozenset(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "floa
 PACKED = frozenset(("int2", "int4", "uint2", "uint4"))
 
 
-# -- primitives: called with the operands and `out` -----------------------------------------------------------------
+# -- primitives: take the operands and `out` ------------------------------------------------------------------------
 
 
 def _keyword(ufunc: np.ufunc) -> Primitive:
-    """NumPy deprecates a positional `out` of these."""
+    """Passes `out` by keyword, because NumPy deprecates a positional `out` for these functions."""
 
     def run(a: Array, b: Array, out: Array) -> None:
         ufunc(a, b, out=out)
@@ -47,8 +47,9 @@ def _convert(x: Array, out: Array) -> None:
 
 
 def _saturate(x: Array, out: Array) -> None:
-    """To a float of 8 or 4 bits: what is too large, infinities too, becomes the largest. Source: ONNX Cast-24, saturate
-    = 1.
+    """Converts to a float of 8 or 4 bits; larger magnitudes and infinities become the largest finite value.
+
+    Source: ONNX Cast-24, saturate = 1.
     """
     import ml_dtypes
 
@@ -58,7 +59,7 @@ def _saturate(x: Array, out: Array) -> None:
 
 
 def _bits(x: Array, out: Array) -> None:
-    """The same bits. Of a byte that becomes a boolean any bit that is set makes it true."""
+    """Copies the bits to another type. A byte becomes true as a boolean if any bit is set."""
     bytes = f"u{out.dtype.itemsize}"
     np.copyto(out.view(bytes), x.view(bytes))
     if out.dtype == BOOL:
@@ -66,7 +67,11 @@ def _bits(x: Array, out: Array) -> None:
 
 
 def _negative(x: Array, out: Array) -> None:
-    """-x. NumPy 2.4 reads what it has already written where both are the same elements, 16 bytes apart in f32 and i32."""
+    """Computes -x.
+
+    A strided `out` goes through a copy: in place, NumPy 2.4 rereads elements that it has written, 16 bytes apart in
+    f32 and i32.
+    """
     if out.flags.c_contiguous:
         np.negative(x, out)
     else:
@@ -74,28 +79,28 @@ def _negative(x: Array, out: Array) -> None:
 
 
 def _mask(condition: Array, out: Array) -> None:
-    """Booleans, given as bytes, as integers of all bits set or none."""
+    """Converts booleans, given as bytes, to integers with all bits set or none."""
     np.copyto(out, condition)
     np.negative(out, out)
 
 
 def _blend(a: Array, b: Array, mask: Array, out: Array) -> None:
-    """The bits of a where the mask is set, of b elsewhere: no branch to mispredict, and NaNs keep their payload."""
+    """Selects the bits of a where the mask is set and of b elsewhere, without branches; NaNs keep their payload."""
     np.bitwise_xor(a, b, out)
     np.bitwise_and(out, mask, out)
     np.bitwise_xor(out, b, out)
 
 
 def _int_divide(a: Array, b: Array, out: Array) -> None:
-    """Towards zero; 0 where b is 0."""
+    """Divides integers, rounding towards zero; the result is 0 where b is 0."""
     q = np.floor_divide(a, b)
-    if a.dtype.kind == "i":  # one more where the floor went below an inexact negative quotient
+    if a.dtype.kind == "i":  # floor division is one too low for an inexact negative quotient
         q += ((a < 0) != (b < 0)) & (q * b != a) & (b != 0)
     np.copyto(out, q)
 
 
 def _int_power(a: Array, b: Array, out: Array) -> None:
-    """Modulo 2^bits; to a negative power, what is left of 1 / a^-b: 0 but for a = 1 and -1."""
+    """Computes a^b modulo 2^bits. For negative b it is 1 / a^-b truncated: 0 except for a = 1 and -1."""
     result = np.power(a, np.maximum(b, 0))
     if b.dtype.kind == "i":
         odd = np.where(b % 2 == 0, 1, a).astype(a.dtype)
@@ -103,7 +108,7 @@ def _int_power(a: Array, b: Array, out: Array) -> None:
     np.copyto(out, result)
 
 
-# Steps whose result does not depend on NumPy's choice of loop: correctly rounded, or moving bits.
+# Steps whose result does not depend on NumPy's choice of loop: they round correctly, or move bits.
 EXACT: dict[str, Primitive] = {
     "abs": np.absolute, "add": np.add, "bits": _bits, "bitwise_and": np.bitwise_and, "bitwise_not": np.bitwise_not,
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "blend": _blend, "ceil": np.ceil, "convert": _convert,
@@ -115,15 +120,14 @@ EXACT: dict[str, Primitive] = {
     "shift_left": np.left_shift, "shift_right": np.right_shift, "signum": np.sign, "sqrt": np.sqrt, "sub": np.subtract,
     "trunc": np.trunc,
 }  # fmt: skip
-# Steps for which NumPy has vector loops that may differ in the last bit from the scalar ones it takes for strided
-# arrays.
+# Steps whose vector loops in NumPy may differ in the last bit from the scalar loops that it uses for strided arrays.
 ROUNDED: dict[str, Primitive] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2,
     "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
     "pow": np.power, "sin": np.sin, "sinh": np.sinh, "tan": np.tan, "tanh": np.tanh,
 }  # fmt: skip
 PRIMITIVES: dict[str, Primitive] = {**EXACT, **ROUNDED}
-# Operands that a step may not find at the place of its result (by position), because it writes before it has read them.
+# Positions of operands that must not share memory with the result, because the step writes it before it has read them.
 READ_LATE: dict[str, tuple[int, ...]] = {"blend": (1, 2), "mask": (0,), "bits": (0,), "convert": (0,), "saturate": (0,)}
 VIEWED_AS_INTEGERS = {"blend", "mask"}
 
@@ -133,7 +137,7 @@ VIEWED_AS_INTEGERS = {"blend", "mask"}
 
 @dataclass(frozen=True)
 class Step:
-    """`values[result] = PRIMITIVES[name](values of args)`, of element type `dtype`."""
+    """A step: `values[result] = PRIMITIVES[name](values of args)`, with elements of type `dtype`."""
 
     name: str
     args: tuple[int, ...]
@@ -142,8 +146,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Tape:
-    """Values are numbered: the operands, then `literals` (scalars), then the result of each step. `result` is one of
-    them.
+    """A list of steps over numbered values: the operands, then `literals` (scalars), then the result of each step.
+
+    `operands`: element types. `result`: the number of the value that is the result, of element type `dtype`.
     """
 
     operands: tuple[DType, ...]
@@ -155,14 +160,16 @@ class Tape:
 
 @lru_cache(1024)
 def tape_of(e: Expr, operands: tuple[DType, ...]) -> Tape:
-    """The steps of an expression over operands of these element types."""
+    """Gives the tape of an expression over operands of these element types."""
     build = _Builder(operands)
     value = build.value(e, None)
     return build.tape(value)
 
 
 class _Builder:
-    """Values are tuples here, so that equal ones are found: ('operand', i), ('literal', i), ('step', i)."""
+    """The builder of a tape. Values are tuples, so that equal ones are shared: ('operand', i), ('literal', i), ('step',
+    i).
+    """
 
     def __init__(self, operands: tuple[DType, ...]):
         self.operands = operands
@@ -175,7 +182,7 @@ class _Builder:
     # - element types
 
     def type_of(self, e: Expr) -> DType | None:
-        """The element type of `e`; None if it consists of literals and takes what it meets."""
+        """Gives the element type of `e`; None if it consists of literals, which take the type of their context."""
         if id(e) not in self._types:
             self._types[id(e)] = self._type_of(e)
         return self._types[id(e)]
@@ -194,11 +201,9 @@ class _Builder:
                 raise AssertionError(e)
 
     def common(self, function: str, args: tuple[Expr, ...]) -> DType | None:
-        """The element type in which a function works."""
-        for a in args[:2] if function == "select" else args:
-            if (found := self.type_of(a)) is not None:
-                return found
-        return None
+        """Gives the element type in which a function is computed; None if its operands are literals."""
+        operands = args[:2] if function == "select" else args
+        return next((dtype for a in operands if (dtype := self.type_of(a)) is not None), None)
 
     # - values
 
@@ -223,15 +228,15 @@ class _Builder:
                 return self.steps[number][2]
 
     def step(self, name: str, *args: _Value, dtype: DType | None = None) -> _Value:
-        """A primitive on values, of the first one's element type unless another is named."""
+        """Adds a primitive on values, with the first operand's element type unless `dtype` is given."""
         dtype = self.dtype(args[0]) if dtype is None else dtype
         if all(kind == "literal" for kind, _ in args):
             out = np.empty((1,), dtype)
-            given = [self.literals[number].reshape(1) for _, number in args]
+            literals = [self.literals[number].reshape(1) for _, number in args]
+            if name in VIEWED_AS_INTEGERS:
+                literals = [as_bits(a) for a in literals]
             with np.errstate(all="ignore"):
-                PRIMITIVES[name](
-                    *(as_bits(a) for a in given) if name in VIEWED_AS_INTEGERS else given, as_bits(out) if name == "blend" else out
-                )
+                PRIMITIVES[name](*literals, as_bits(out) if name == "blend" else out)
             return self.literal(out[0], dtype)
         key = (name, args, dtype)
         number = self._step_numbers.setdefault(key, len(self.steps))
@@ -248,14 +253,14 @@ class _Builder:
                 x = self.step("convert", x, dtype=F32)
             return self.step("saturate", x, dtype=to)
         if to.name in PACKED and source.name != "int8":
-            # As an integer first, of which the lowest bits are kept. Source: ONNX Cast-24.
+            # The value becomes an integer first, whose lowest bits are the result. Source: ONNX Cast-24.
             return self.step("convert", self.convert(x, I8), dtype=to)
         if source.itemsize == 1 and source.isbuiltin == 2 and to != F32:
-            return self.convert(self.step("convert", x, dtype=F32), to)  # not all conversions of ml_dtypes exist
+            return self.convert(self.step("convert", x, dtype=F32), to)  # ml_dtypes lacks some direct conversions
         return self.step("convert", x, dtype=to)
 
     def value(self, e: Expr, expected: DType | None) -> _Value:
-        """`e`, whose literals take the type `expected` where they meet nothing else."""
+        """Adds the steps of `e`; literals take the type `expected` if their context does not determine it."""
         match e:
             case Arg(index):
                 return ("operand", index - 1)
@@ -306,7 +311,7 @@ _ON_INTEGERS = {"divide": "int_divide", "pow": "int_power"}
 
 
 def as_bits(x: Array) -> Array:
-    """A view of the same bits as signed integers."""
+    """Gives a view of the same bits as signed integers."""
     return x.view(f"i{x.dtype.itemsize}")
 
 
@@ -331,7 +336,7 @@ def _sigmoid(t: _Builder, x: _Value) -> _Value:
 
 
 def _polynomial(t: _Builder, x: _Value, coefficients: list[float]) -> _Value:
-    """Horner's rule; the coefficient of the highest power last."""
+    """Evaluates a polynomial by Horner's rule; the coefficient of the highest power is last."""
     dtype = t.dtype(x)
     value = t.literal(coefficients[-1], dtype)
     for c in coefficients[-2::-1]:
@@ -339,8 +344,8 @@ def _polynomial(t: _Builder, x: _Value, coefficients: list[float]) -> _Value:
     return value
 
 
-# erf(x) / x over x^2, for |x| < 4 (erf is 1 in f32 from 3.92 on): least squares of the relative error, 2e-8; as
-# computed, 4e-7.
+# erf(x) / x over x^2, for |x| < 4 (erf is 1 in f32 from 3.92 on): a least-squares fit, relative error 2e-8, or 4e-7
+# in f32.
 _ERF_P = [1.12837911, 0.190781921, 0.0527900271, 0.0037795247, 0.000284806272, 2.04198068e-06]
 _ERF_Q = [1.0, 0.502408803, 0.114256725, 0.01499727, 0.00116519129, 3.80040547e-05]
 # erf(x) / x over x^2 for |x| < 1 in f64: Taylor, 2/sqrt(pi) (-1)^n / (n! (2n + 1)).
@@ -354,14 +359,14 @@ _ERFC = [
 
 
 def _erf(t: _Builder, x: _Value) -> _Value:
-    """The error function; relative error 4e-7 in f32, 4e-16 in f64."""
+    """Computes the error function; relative error 4e-7 in f32, 4e-16 in f64."""
     dtype = t.dtype(x)
 
     def literal(v: float) -> _Value:
         return t.literal(v, dtype)
 
     if dtype == F32:
-        limit = literal(4.0)  # there and beyond, the quotient is 1 or more
+        limit = literal(4.0)  # from here on, the quotient is 1 or more
         z = t.step("max", t.step("min", x, limit), t.step("neg", limit))
         u = t.step("mul", z, z)
         y = t.step("divide", t.step("mul", z, _polynomial(t, u, _ERF_P)), _polynomial(t, u, _ERF_Q))
@@ -378,7 +383,7 @@ def _erf(t: _Builder, x: _Value) -> _Value:
     size = t.select(near, far, t.step("lt", a, literal(1), dtype=BOOL))
     size = t.select(size, literal(1), t.step("lt", a, literal(6), dtype=BOOL))
     signed = t.select(t.step("neg", size), size, t.step("lt", x, literal(0), dtype=BOOL))
-    signed = t.select(x, signed, t.step("equal", x, literal(0), dtype=BOOL))  # -0.0 stays
+    signed = t.select(x, signed, t.step("equal", x, literal(0), dtype=BOOL))  # -0.0 stays -0.0 -0.0
     return t.select(x, signed, t.step("isnan", x, dtype=BOOL))
 
 

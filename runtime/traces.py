@@ -1,8 +1,8 @@
-"""What a level computed at each place: the values that ops of other places read of it, by the ONNX name of the place.
+"""Traces: the values that a level computes at each place, which is the ONNX name of a node or value.
 
-A node becomes several ops, which all keep its name; what only they read is their own matter, and may differ from
-level to level. What others read of it is the node's result, whatever op of it makes that. Ops that run several times,
-in loops and in functions that are called again, have a result for each time.
+A node becomes several ops, which all keep its name. Values that only these ops read are intermediate, and may differ
+from level to level. Values that ops of other places read are the node's results, whichever of its ops produces them.
+An op that runs several times, in a loop or in a function, has a result for each time.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from populus.runtime.engine.views import view_array
 
 Array: TypeAlias = NDArray[Any]
 Key: TypeAlias = tuple[str, int]
-"""A place, and the how manyth time it is, from 0."""
+"""A place, and the number of earlier runs of its op."""
 Trace: TypeAlias = dict[Key, list[Array]]
-"""What others read of each place, in the order in which it was made."""
+"""The results of each place that ops of other places read, in the order of their production."""
 
-MOST_TURNED = 4  # dimensions
-TIMES = 32  # of which an op's results are kept
+MAX_PERMUTED = 4  # dimensions of an array that is compared in all permutations
+TIMES = 32  # runs of an op whose results are recorded
 
 
 def places(op: Operation) -> list[str]:
-    """The ONNX names of what an op was made of; its result is that of the last."""
+    """Gives the ONNX names of the nodes that an op was made of; its result is the result of the last."""
     parts = parts_of(op.location) if isinstance(op.location, FusedLoc) else [op.location]
     return [part.desc.data for part in parts if isinstance(part, NameLoc)]
 
 
 def place(op: Operation) -> str | None:
-    """The ONNX name whose result an op's is."""
+    """Gives the ONNX name of the node whose result an op computes, or None."""
     return next(reversed(places(op)), None)
 
 
 class TensorTrace:
-    """What a module of whole tensors computes; `observe` is for its interpreter."""
+    """The trace of a module of whole tensors; its interpreter calls `observe`."""
 
     def __init__(self) -> None:
         self.found: Trace = {}
@@ -57,7 +57,7 @@ class TensorTrace:
         self._read: dict[Operation, list[int]] = {}
 
     def observe(self, op: Operation, results: Sequence[Array]) -> None:
-        """Notes an op's results, those that ops of other places read."""
+        """Records those results of an op that ops of other places read."""
         if (at := place(op)) is None or self._times[op] >= TIMES:
             return
         if op not in self._read:
@@ -69,13 +69,17 @@ class TensorTrace:
 
 
 def _apart(op: Operation, reader: Operation) -> bool:
-    """Whether neither op is part of what the other's result is made of."""
+    """Tells if neither op was made of the other's node."""
     return place(op) not in places(reader) and place(reader) not in places(op)
 
 
 @dataclass
 class _Write:
-    """What a step left in a variable: where, for which place; whether it was seen, and was worked on in place."""
+    """A write to a variable.
+
+    `key`: the place and run that wrote it. `known`: the written content was observed. `in_place`: the step also read
+    the view.
+    """
 
     view: View
     key: Key | None
@@ -84,13 +88,13 @@ class _Write:
 
 
 class _Memory:
-    """The content of a variable as the steps have left it, as far as it is known, and who wrote what last."""
+    """The current content of a variable, as far as it was observed, and the last write of each view."""
 
     def __init__(self, storage: StorageOp, like: Array):
         self.content = np.zeros(int(np.prod(storage.type.shape)), like.dtype)
         self.known = np.zeros(self.content.size, np.bool_)
         self.writes: list[_Write] = []
-        self.made_by: dict[SSAValue, str] = {}  # the place that has worked on a value in place
+        self.made_by: dict[SSAValue, str] = {}  # the place that last updated a value in place
 
     def write(self, write: _Write, array: Array) -> None:
         if write.known:
@@ -100,46 +104,46 @@ class _Memory:
         self.writes.append(write)
 
     def last(self, view: View) -> _Write | None:
-        """The last write that touched a view."""
+        """Gives the last write that overlaps a view, or None."""
         return next((w for w in reversed(self.writes) if not disjoint(w.view, view)), None)
 
     def read(self, view: View) -> Array | None:
-        """A copy of what a view shows; None where part of it is not known."""
+        """Copies the content of a view; None if part of it is unknown."""
         return view_array(self.content, view).copy() if view_array(self.known, view).all() else None
 
 
 class TileTrace:
-    """What a tile program computes: variables as their readers see them, through the views that lie between.
+    """The trace of a tile program: the content of variables as their readers see them, through views.
 
-    A reader's own views are its own matter. The value that they look at is the result of the place that made it; of
-    one that a step has worked on in place, the result of that step.
+    The views of a reader belong to its own place. The value below them is the result of the place that produced it.
+    If a step has updated the value in place, it is the result of that step.
     """
 
     def __init__(self, graph: GraphOp):
         self._read: dict[Key, dict[SSAValue, Array]] = {}
         self._written: dict[Key, dict[SSAValue, Array]] = {}
-        self._unseen: set[Key] = set()  # of which a step has made something and gone on with it
+        self._unseen: set[Key] = set()  # whose result was overwritten within the step that produced it
         self._memory: dict[StorageOp, _Memory] = {}
         self._times: Counter[Operation] = Counter()
-        # A variable that bears the name of a loop or branch holds what that carries, at some time.
+        # A variable with the name of a loop or branch holds a carried value of an unknown iteration.
         control = (op for op in graph.walk() if isinstance(op, IfOp | RepeatOp | SwitchOp | WhileOp))
         self._left_out = {name for op in control for name in places(op)}
 
     @property
     def found(self) -> Trace:
-        """What others read of each place; of one that nobody reads as it is, what it has written, its dimensions in any
-        order.
+        """The results of each place that other places read; if none does, its written values in all permutations of
+        dimensions.
         """
         seen = {key: values for key, values in self._written.items() if key not in self._unseen}
-        written = {key: [turned for v in values.values() for turned in _turned(v)] for key, values in seen.items()}
+        written = {key: [p for v in values.values() for p in _permutations(v)] for key, values in seen.items()}
         read = {key: list(values.values()) for key, values in self._read.items() if values}
         return {key: values for key, values in {**written, **read}.items() if key[0] not in self._left_out}
 
     def observe(self, step: Operation, written: Written) -> None:
-        """Notes what a step has read and written; `written`: views with their content after it."""
-        left = iter(written)
+        """Records the reads and writes of a step; `written`: the views that it wrote, with their content afterwards."""
+        remaining = iter(written)
         makers = _makers(step) if written else [step]
-        made: list[tuple[Operation, Written]] = [(maker, [next(left) for _ in _writes(maker)] if written else []) for maker in makers]
+        made: list[tuple[Operation, Written]] = [(m, [next(remaining) for _ in _writes(m)] if written else []) for m in makers]
         later = [value for _, pairs in made for value, _ in pairs]
         for maker, pairs in made:
             later = later[len(pairs) :]
@@ -148,30 +152,30 @@ class TileTrace:
             for value in reads:
                 self.read(maker, value)
             for value, array in pairs:
-                seen = not any(_meet(value, other) for other in later)  # else a family of the step went on in its memory
+                seen = not any(_overlap(value, other) for other in later)  # else a later family of the step overwrote it
                 self.write(maker, value, array, seen, value in worked_on)
             self._times[maker] += 1
 
     def read(self, reader: Operation, value: SSAValue) -> None:
-        """Notes what an op reads of another place."""
+        """Records the results of another place that an op reads."""
         memory = self._memory.get(storage_of(value))
         write = None if memory is None else memory.last(view_of(value))
         if memory is None or write is None or write.key is None or self._is_own(reader, value):
             return
-        own = [] if isinstance(reader, StreamOutOp) else places(reader)  # who reads an output may have the name of the node that makes it
-        for at, seen in _results(memory, _beyond(own[-1] if own else None, value), write):
-            found = self._read.setdefault((at, write.key[1]), {})
-            if at not in own and seen not in found and (content := memory.read(view_of(seen))) is not None:
-                found[seen] = content
+        own = [] if isinstance(reader, StreamOutOp) else places(reader)  # a stream out may have the name of its producer
+        for at, seen in _results(memory, _below_own_views(own[-1] if own else None, value), write):
+            contents = self._read.setdefault((at, write.key[1]), {})
+            if at not in own and seen not in contents and (content := memory.read(view_of(seen))) is not None:
+                contents[seen] = content
 
     def write(self, maker: Operation, value: SSAValue, array: Array, known: bool, in_place: bool) -> None:
-        """Notes what an op wrote."""
+        """Records a write of an op."""
         at, times, storage = place(maker), self._times[maker], storage_of(value)
         key = None if at is None or times >= TIMES else (at, times)
         memory = self._memory.setdefault(storage, _Memory(storage, array))
         memory.write(_Write(view_of(value), key, known, in_place), array)
         memory.made_by = {v: by for v, by in memory.made_by.items() if _place_of(v) != at}
-        worked_on = [_beyond(at, value)] if in_place else []
+        worked_on = [_below_own_views(at, value)] if in_place else []
         if at is not None:
             memory.made_by.update(dict.fromkeys(worked_on, at))
         if key is not None and not known:
@@ -181,7 +185,7 @@ class TileTrace:
             self._written[key] = {v: content for v, content in contents if content is not None}
 
     def _is_own(self, op: Operation, value: SSAValue) -> bool:
-        """Whether what an op reads was last written by an op of the same place."""
+        """Tells if the value that an op reads was last written by an op of the same place."""
         memory = self._memory.get(storage_of(value))
         write = None if memory is None else memory.last(view_of(value))
         own = not isinstance(op, StreamOutOp)
@@ -220,32 +224,32 @@ def _place_of(value: SSAValue) -> str | None:
     return place(value.owner) if isinstance(value.owner, Operation) else None
 
 
-def _beyond(at: str | None, value: SSAValue) -> SSAValue:
-    """What an op of a place looks at through its own views."""
+def _below_own_views(at: str | None, value: SSAValue) -> SSAValue:
+    """Gives the value below the views that belong to a place."""
     while isinstance(value.owner, ViewOp) and at is not None and _place_of(value) == at:
         value = value.owner.x
     return value
 
 
 def _results(memory: _Memory, value: SSAValue, write: _Write) -> list[tuple[str, SSAValue]]:
-    """The results that a reader of a value looks at: its own, and those that it is a view of, down to what was written
-    last.
+    """Lists the results that a reader of a value sees, as (place, value): its own, and those below its views.
 
-    None where that was done in place, through a view that the reader does not look through: what lies below is no more.
+    The list ends at the last write. It is empty if that write updated the variable in place, through a view that the
+    reader does not use: then the values below no longer exist.
     """
-    found: list[tuple[str, SSAValue]] = []
+    results: list[tuple[str, SSAValue]] = []
     writer = None if write.key is None else write.key[0]
     while True:
         at = memory.made_by.get(value) or _place_of(value)
-        if at is not None and all(at != before for before, _ in found):
-            found.append((at, value))
+        if at is not None and all(at != before for before, _ in results):
+            results.append((at, value))
         if at == writer or not isinstance(value.owner, ViewOp):
-            return [] if write.in_place and at != writer else found
+            return [] if write.in_place and at != writer else results
         value = value.owner.x
 
 
 def _shown(value: SSAValue, at: str | None) -> Iterator[SSAValue]:
-    """Those of a value and its views that are of a place."""
+    """Gives those of a value and its views that belong to a place."""
     waiting = [value]
     for v in waiting:
         if _place_of(v) == at:
@@ -253,14 +257,14 @@ def _shown(value: SSAValue, at: str | None) -> Iterator[SSAValue]:
         waiting += [use.operation.y for use in v.uses if isinstance(use.operation, ViewOp)]
 
 
-def _turned(array: Array) -> Iterator[Array]:
-    """An array with its dimensions in any order."""
+def _permutations(array: Array) -> Iterator[Array]:
+    """Gives an array, and the permutations of its dimensions of more than one element."""
     squeezed = array.squeeze()
     yield array
-    if squeezed.ndim <= MOST_TURNED:
+    if squeezed.ndim <= MAX_PERMUTED:
         yield from (squeezed.transpose(order) for order in permutations(range(squeezed.ndim)))
 
 
-def _meet(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two views may have memory in common."""
+def _overlap(a: SSAValue, b: SSAValue) -> bool:
+    """Tells if two views may share memory."""
     return storage_of(a) is storage_of(b) and not disjoint(view_of(a), view_of(b))

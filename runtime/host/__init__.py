@@ -1,7 +1,6 @@
-"""What `host.call` and `poplar.host_call` can call, by name: NumPy and Python, written here.
+"""The host functions that `host.call` and `poplar.host_call` name, in NumPy and Python.
 
-A function takes its parameters as Python values, the shapes and dtypes that its results have to have, and the content of its
-inputs; it gives that of its results.
+A function takes its parameters as Python values and its inputs as arrays, and returns its results as arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Params: TypeAlias = Mapping[str, Any]
 
 Function: TypeAlias = Callable[[Params, list[Array]], list[Array]]
 
-# Strings are arrays of objects in these; `call` turns handles into them and back.
+# These functions take strings as arrays of objects; `call` converts from handles and back.
 FUNCTIONS: Mapping[str, Function] = {
     "image.decode": images.decode,
     "text.concat": text.concat,
@@ -35,21 +34,21 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 def function_named(name: str) -> Function:
-    """The host function of this name. Raises PopulusError if there is none."""
+    """Gives the host function of this name. Raises PopulusError if there is none."""
     if name not in FUNCTIONS:
         raise PopulusError(f"no host function '{name}'{did_you_mean(name, FUNCTIONS)}")
     return FUNCTIONS[name]
 
 
 def call(name: str, params: Params, types: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], arrays: Sequence[Array]) -> list[Array]:
-    """The results of a host function, which have these shapes and dtypes. Strings go in and come out as handles.
+    """Calls a host function, whose results have the shapes and dtypes of `types`. Strings are passed and returned as
+    handles.
 
-    Raises PopulusError if the values that it is given lead to other shapes than the program was compiled for.
+    Raises PopulusError if the input values lead to other shapes than the program was compiled for.
     """
     function = function_named(name)
-    given = [current().decode(a) if text else a for text, a in zip(_flags(params, "texts_in", len(arrays)), arrays)]
-    found = function(params, given)
-    results = [current().encode(a) if a.dtype == object else a for a in found]
+    inputs = [current().decode(a) if text else a for text, a in zip(_flags(params, "texts_in", len(arrays)), arrays)]
+    results = [current().encode(a) if a.dtype == object else a for a in function(params, inputs)]
     for i, ((shape, dtype), result) in enumerate(zip(types, results)):
         if result.shape != shape:
             raise PopulusError(
@@ -60,5 +59,5 @@ def call(name: str, params: Params, types: Sequence[tuple[tuple[int, ...], np.dt
 
 
 def _flags(params: Params, name: str, count: int) -> list[bool]:
-    """Which of the operands are handles."""
+    """Tells for each operand if it holds handles of strings."""
     return [bool(v) for v in params.get(name, (0,) * count)]

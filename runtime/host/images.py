@@ -1,4 +1,4 @@
-"""Images: from the bytes of a file to pixels."""
+"""The decoder of image files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from populus.dialects.support.diagnostics import PopulusError
 Array = NDArray[Any]
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-LARGEST = 1 << 26  # pixels: what more would be made of few bytes is refused
+LARGEST = 1 << 26  # pixels: a limit against small files that decode to huge images
 
 
 def decode(params: Mapping[str, Any], arrays: list[Array]) -> list[Array]:
-    """The pixels of an encoded image, [height, width, channels]; an empty array if it cannot be decoded.
+    """Decodes an image, given as bytes: [n], u8. Returns its pixels [height, width, channels], empty if it cannot be
+    decoded.
 
-    Raises PopulusError without Pillow (`pip install pillow`) and for more than 2^26 pixels. Source: ONNX ImageDecoder-20.
+    Raises PopulusError without Pillow (`pip install pillow`) and for more than 2^26 pixels. Source: ONNX
+    ImageDecoder-20.
     """
     try:
         from PIL import Image, UnidentifiedImageError

@@ -1,7 +1,8 @@
-"""Regular expressions that take time proportional to the text: no pattern and no text make them search for ever.
+"""Regular expressions that match in time proportional to the text, by simulation of a nondeterministic automaton.
 
-The syntax is what RE2 and Python share: literals, classes, groups, `|`, `* + ?` and `{m,n}` (up to 1,000), anchors, `\\b`, flags `i s`.
-Back references and looking around are in neither RE2 nor here. Source: Thompson, "Regular expression search algorithm" (1968).
+The syntax is the intersection of RE2 and Python: literals, classes, groups, `|`, `* + ?` and `{m,n}` (up to 1,000),
+anchors, `\\b`, flags `i s`. Like RE2, it has no back references and no lookaround. Source: Thompson, "Regular
+expression search algorithm" (1968).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from populus.dialects.support.diagnostics import PopulusError
 MOST_REPEATS = 1000  # as in RE2
 MOST_STATES = 100_000
 
-# CPython's own parser of patterns, which has no public name: what it gives is (kind, value) pairs.
+# CPython's own parser of patterns, which has no public name; it returns (kind, value) pairs.
 c: Any = import_module("re._constants")
 parse: Any = import_module("re._parser").parse
 
@@ -27,7 +28,7 @@ Test = Callable[[str], bool]
 
 @dataclass
 class _State:
-    """A step of the machine: a test of one character, an assertion about a position, or a fork; then what follows."""
+    """A state of the automaton: a test of one character, an assertion about a position, or a fork; and the next states."""
 
     test: Test | None = None
     at: Callable[[str, int], bool] | None = None
@@ -35,7 +36,7 @@ class _State:
 
 
 class Pattern:
-    """A pattern, ready to be compared with texts. Raises PopulusError for one that is not of the syntax."""
+    """A compiled pattern. Raises PopulusError for one outside the syntax, or too large."""
 
     def __init__(self, text: str):
         self.text = text
@@ -50,7 +51,7 @@ class Pattern:
         self.end = end
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Tells if the whole text matches."""
         present = self._closure([self.start], text, 0)
         for i, character in enumerate(text):
             present = self._step(present, text, i, character)
@@ -59,8 +60,8 @@ class Pattern:
         return self.end in present
 
     def find_all(self, text: str) -> list[str]:
-        """The longest matches from the left, none within another, none empty."""
-        found: list[str] = []
+        """Lists the leftmost-longest matches, without overlap and without empty ones."""
+        matches: list[str] = []
         i = 0
         while i < len(text):
             longest, present = i, self._closure([self.start], text, i)
@@ -71,27 +72,27 @@ class Pattern:
                 if self.end in present:
                     longest = k
             if longest > i:
-                found.append(text[i:longest])
+                matches.append(text[i:longest])
             i = max(longest, i + 1)
-        return found
+        return matches
 
     def _step(self, present: set[int], text: str, i: int, character: str) -> set[int]:
         moved = [n for s in present if (test := self.states[s].test) is not None and test(character) for n in self.states[s].next]
         return self._closure(moved, text, i + 1)
 
     def _closure(self, waiting: list[int], text: str, i: int) -> set[int]:
-        """What is reached at a position without reading a character."""
-        found: set[int] = set()
+        """Gives the states that are reached from `waiting` at a position without reading a character."""
+        reached: set[int] = set()
         waiting = list(waiting)
         while waiting:
             s = waiting.pop()
-            if s in found:
+            if s in reached:
                 continue
-            found.add(s)
+            reached.add(s)
             state = self.states[s]
             if state.test is None and (state.at is None or state.at(text, i)):
                 waiting.extend(state.next)
-        return found
+        return reached
 
     def _state(self, state: _State) -> int:
         if len(self.states) >= MOST_STATES:
@@ -105,7 +106,7 @@ class Pattern:
         return following
 
     def _node(self, kind: Any, value: Any, following: int, flags: int) -> int:
-        """The first state of a node that goes on with `following`."""
+        """Builds the states of a node that continues with `following`; returns the first."""
         match kind:
             case c.LITERAL | c.NOT_LITERAL | c.ANY | c.IN:
                 return self._state(_State(_test(kind, value, flags), None, (following,)))
@@ -184,7 +185,7 @@ def _digit(character: str) -> bool:
     return character.isascii() and unicodedata.category(character) == "Nd"
 
 
-# RE2's classes are ASCII's.
+# As in RE2, classes contain only ASCII characters.
 _CATEGORIES: dict[Any, Test] = {
     c.CATEGORY_DIGIT: _digit,
     c.CATEGORY_NOT_DIGIT: lambda x: not _digit(x),

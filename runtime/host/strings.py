@@ -1,4 +1,4 @@
-"""The table of strings of one run: what a handle stands for."""
+"""The string table of one run, which maps handles to strings."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ Array = NDArray[Any]
 
 
 class Strings:
-    """Strings by number, each once. A run begins with those of the program's constants."""
+    """A table of distinct strings, numbered by handles. A run begins with the strings of the program's constants."""
 
     def __init__(self, table: Sequence[str]):
         self.texts = list(table)
         self.handles = {text: i for i, text in enumerate(self.texts)}
 
     def handle(self, text: str) -> int:
-        found = self.handles.get(text)
-        if found is None:
-            found = self.handles[text] = len(self.texts)
+        """Gives the handle of a string, a new one if the table lacks it."""
+        handle = self.handles.get(text)
+        if handle is None:
+            handle = self.handles[text] = len(self.texts)
             self.texts.append(text)
-        return found
+        return handle
 
     def encode(self, array: Array) -> NDArray[np.int32]:
-        """The handles of an array of strings."""
+        """Gives the handles of an array of strings, in its shape."""
         return np.array([self.handle(str(v)) for v in array.reshape(-1)], np.int32).reshape(array.shape)
 
     def decode(self, array: Array) -> NDArray[np.object_]:
-        """The strings of an array of handles."""
-        found = np.empty(array.size, object)
-        found[:] = [self.texts[int(h)] for h in array.reshape(-1)]
-        return found.reshape(array.shape)
+        """Gives the strings of an array of handles, in its shape."""
+        strings = np.empty(array.size, object)
+        strings[:] = [self.texts[int(h)] for h in array.reshape(-1)]
+        return strings.reshape(array.shape)
 
 
 _CURRENT: ContextVar[Strings] = ContextVar("strings")
@@ -45,7 +46,7 @@ _CURRENT: ContextVar[Strings] = ContextVar("strings")
 
 @contextmanager
 def using(table: Sequence[str]) -> Generator[Strings, None, None]:
-    """A run whose strings begin with these."""
+    """Enters a run whose string table begins with these strings."""
     strings = Strings(table)
     token = _CURRENT.set(strings)
     try:
@@ -55,7 +56,7 @@ def using(table: Sequence[str]) -> Generator[Strings, None, None]:
 
 
 def current() -> Strings:
-    """The strings of the present run. Raises PopulusError for a program that came without its table."""
+    """Gives the string table of the current run. Raises PopulusError outside a run with a table."""
     try:
         return _CURRENT.get()
     except LookupError:
@@ -65,7 +66,7 @@ def current() -> Strings:
 
 
 def texts_of(value: Any) -> NDArray[np.object_]:
-    """An array of strings as objects: of `str`, or of bytes as UTF-8. Raises PopulusError for anything else."""
+    """Converts an array of `str`, or of bytes in UTF-8, to an array of objects. Raises PopulusError for other elements."""
     array = np.asarray(value)
     if array.dtype.kind == "S" or (array.dtype == object and any(isinstance(v, bytes) for v in array.reshape(-1))):
         array = np.array([v.decode() if isinstance(v, bytes) else v for v in array.reshape(-1)], object).reshape(array.shape)

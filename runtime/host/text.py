@@ -1,4 +1,4 @@
-"""Strings: what ONNX's ops on them compute, on arrays of Python strings."""
+"""ONNX's ops on strings, on arrays of Python strings."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Params = Mapping[str, Any]
 
 
 def _objects(values: list[str], shape: tuple[int, ...]) -> Array:
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found.reshape(shape)
+    strings = np.empty(len(values), object)
+    strings[:] = values
+    return strings.reshape(shape)
 
 
 def concat(params: Params, arrays: list[Array]) -> list[Array]:
-    """`x + y`, broadcast. Source: ONNX StringConcat-20."""
+    """Concatenates x and y, which broadcast against each other. Source: ONNX StringConcat-20."""
     x, y = np.broadcast_arrays(*arrays)
     return [_objects([a + b for a, b in zip(x.reshape(-1), y.reshape(-1))], x.shape)]
 
 
 def split(params: Params, arrays: list[Array]) -> list[Array]:
-    """The parts of each string, filled up with empty ones along a new last dimension, and how many there are.
+    """Splits each string. Returns the parts along a new last dimension, padded with empty strings, and their number.
 
-    Without a delimiter, white space of any length is one. Source: ONNX StringSplit-20.
+    Without a delimiter, any run of white space is one. Source: ONNX StringSplit-20.
     """
     (x,) = arrays
     most = params.get("maxsplit")
@@ -42,9 +42,10 @@ def split(params: Params, arrays: list[Array]) -> list[Array]:
 
 
 def normalize(params: Params, arrays: list[Array]) -> list[Array]:
-    """The strings that are no stop words, in one case; one empty string if none is left. x: [n] or [1, n].
+    """Removes stop words and changes the case; returns one empty string if none is left. x: [n] or [1, n].
 
-    Cases are Unicode's, whatever the `locale`. Source: ONNX StringNormalizer-10.
+    Case changes are Unicode's for any `locale`. Raises PopulusError for another shape or case change.
+    Source: ONNX StringNormalizer-10.
     """
     (x,) = arrays
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
@@ -55,21 +56,25 @@ def normalize(params: Params, arrays: list[Array]) -> list[Array]:
         raise PopulusError(f"case_change_action is '{action}'; {', '.join(changes)} are expected")
     compared = str if params.get("is_case_sensitive") else str.lower
     stop = {compared(word) for word in params.get("stopwords", ())}
-    kept = [changes[action](text) for text in x.reshape(-1) if compared(text) not in stop] or [""]
-    return [_objects(kept, (len(kept),) if x.ndim == 1 else (1, len(kept)))]
+    words = [changes[action](text) for text in x.reshape(-1) if compared(text) not in stop] or [""]
+    return [_objects(words, (len(words),) if x.ndim == 1 else (1, len(words)))]
 
 
 def match(params: Params, arrays: list[Array]) -> list[Array]:
-    """Whether each string as a whole matches `pattern`, in time proportional to its length. Source: ONNX RegexFullMatch-20."""
+    """Tells for each string if it matches `pattern` as a whole, in time proportional to its length.
+
+    Source: ONNX RegexFullMatch-20.
+    """
     (x,) = arrays
     pattern = Pattern(params["pattern"])
     return [np.array([pattern.matches(text) for text in x.reshape(-1)], np.bool_).reshape(x.shape)]
 
 
 def from_numbers(params: Params, arrays: list[Array]) -> list[Array]:
-    """Numbers as text: the shortest that reads back, without a point where the number is whole; `NaN`, `INF`, `-INF`.
+    """Formats numbers as the shortest text that reads back to the same value; integral values have no decimal point.
 
-    Source: ONNX Cast-25, which leaves the form open; whole numbers are as onnxruntime writes them.
+    Special values are `NaN`, `INF` and `-INF`. Source: ONNX Cast-25, which leaves the form open; integral values are
+    as in onnxruntime.
     """
     (x,) = arrays
     return [_objects([_written(v) for v in x.reshape(-1)], x.shape)]
@@ -86,7 +91,10 @@ def _written(value: Any) -> str:
 
 
 def to_numbers(params: Params, arrays: list[Array]) -> list[Array]:
-    """Text as numbers of `dtype`. Raises PopulusError for text that is none, or does not fit. Source: ONNX Cast-25."""
+    """Parses text as numbers of `dtype`. Raises PopulusError for text that is not a number, or out of range.
+
+    Source: ONNX Cast-25.
+    """
     import ml_dtypes
 
     (x,) = arrays
@@ -115,20 +123,20 @@ def _float(text: str, dtype: np.dtype[Any]) -> float:
 
 
 def tokenize(params: Params, arrays: list[Array]) -> list[Array]:
-    """The tokens of each string along a new last dimension, filled up with `pad_value`.
+    """Splits each string into tokens along a new last dimension, padded with `pad_value`. x: [n] or [b, n].
 
-    They are what `tokenexp` finds, or what stands between `separators`; shorter ones than `mincharnum` are left out, and `mark`
-    puts one before and one after. x: [n] or [b, n]. Source: onnxruntime, com.microsoft Tokenizer-1.
+    Tokens are the matches of `tokenexp`, or the text between `separators`. Tokens shorter than `mincharnum` are left
+    out. `mark` adds a start and an end token. Source: onnxruntime, com.microsoft Tokenizer-1.
     """
     (x,) = arrays
     least = params.get("mincharnum", 1)
     if expression := params.get("tokenexp"):
         pattern = Pattern(expression)
-        found = [pattern.find_all(text) for text in x.reshape(-1)]
+        tokens = [pattern.find_all(text) for text in x.reshape(-1)]
     else:
         separators = [s for s in params.get("separators", ()) if s]
-        found = [_between(text, separators) for text in x.reshape(-1)]
-    rows = [[token for token in row if len(token) >= least] for row in found]
+        tokens = [_between(text, separators) for text in x.reshape(-1)]
+    rows = [[token for token in row if len(token) >= least] for row in tokens]
     if params.get("mark"):
         rows = [["\x02", *row, "\x03"] for row in rows]
     width = max(map(len, rows), default=0)

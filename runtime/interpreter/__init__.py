@@ -1,7 +1,7 @@
-"""Runs a module at the `popart` or `popops` level, or a mixture, op by op on whole arrays.
+"""The interpreter of modules at the `popart` and `popops` levels, or a mixture, op by op on whole arrays.
 
-A loop over the ops and a dictionary from class to function, rather than xDSL's `Interpreter`: that one copies scopes and
-looks names up for each op (about 10 us), and wants every op registered, where a custom op here runs through its own formula
+It is a loop over the ops with a dictionary from class to function. xDSL's `Interpreter` copies scopes and looks names
+up for each op (about 10 us). It also needs every op registered, whereas a custom op here runs through its own formula
 or lowering.
 """
 
@@ -42,7 +42,7 @@ Observe = Callable[[Operation, list[Array]], None]
 
 @cache
 def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
-    """What computes an op of each class: takes the op and its operands' arrays, gives its results'."""
+    """Gives the function that computes each class of op: from the op and its operands' arrays to its results' arrays."""
     return {
         ConstantOp: _constant,
         CallOp: _host,
@@ -72,8 +72,9 @@ def _host(op: CallOp, *arrays: Array) -> list[Array]:
 
 
 def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:
-    """The results of one op. An op without a row here is evaluated by its formula or its own `evaluate`, or else through its `lower`.
+    """Computes the results of one op.
 
+    An op without a row in `functions` runs its formula, its own `evaluate`, or else its lowering (`lower`).
     Raises PopulusError for an op of another level.
     """
     if (function := functions().get(type(op))) is not None:
@@ -89,7 +90,7 @@ def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:
 
 def _through_lowering(op: PopartOp, arrays: Sequence[Array]) -> list[Array]:
     block = Block(arg_types=[o.type for o in op.operands])
-    # A constant operand stays one, since a lowering may look at it.
+    # A constant operand stays a constant, because a lowering may depend on its value.
     operands: list[SSAValue] = []
     for argument, o in zip(block.args, op.operands):
         constant = o.owner.clone() if isinstance(o.owner, ConstantOp) else None
@@ -109,11 +110,12 @@ def _through_lowering(op: PopartOp, arrays: Sequence[Array]) -> list[Array]:
 
 
 def run_function(module: ModuleOp, inputs: Mapping[str, Array], observe: Observe | None = None, function: str = "main") -> dict[str, Array]:
-    """The results of a function of the module, by the names of its `output_names`; `inputs` by those of its `input_names`.
+    """Runs a function of the module on `inputs` and returns its results, both by name.
 
-    A function without these attributes has its arguments' own names (`input_0` ..) and `output_0` ...
-    `observe` is called after each op with its results. `check.close` is checked.
-    Raises PopulusError for inputs that are missing, of another shape or element type, or not asked for, and as the ops do.
+    The names are those of its attributes `input_names` and `output_names`. Without them, they are the names of the
+    arguments (`input_0` ..) and `output_0` .. `observe` is called after each op with its results. `check.close` is
+    checked. Raises PopulusError for inputs that are missing, unknown, or of another shape or element type, and as the
+    ops do.
     """
     main = _function(module, function)
     names = input_names(main)
@@ -144,7 +146,7 @@ def _call(module: ModuleOp, function: func.FuncOp, arguments: Sequence[Array], o
 
 
 class _Scope:
-    """The values of a function that is being run, those inside its branches and loops too."""
+    """The values of a running function, including those inside its branches and loops."""
 
     def __init__(self, module: ModuleOp, observe: Observe | None):
         self.module = module
@@ -153,7 +155,7 @@ class _Scope:
         self.reads: dict[Block, dict[Operation, list[SSAValue]]] = {}
 
     def run(self, region: Region, arguments: Sequence[Array]) -> list[Array]:
-        """What a region's last op reads, once the ops before it are evaluated."""
+        """Runs the ops of a region, and returns the operands of its terminator."""
         block, values = region.block, self.values
         if block not in self.reads:
             self.reads[block] = _last_reads(block)
@@ -183,12 +185,12 @@ class _Scope:
 
 
 def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
-    """For each op, the values of its block that nothing reads after it, so that memory is what is alive and not the whole model."""
+    """Lists for each op the values of its block that no later op reads, so that their memory can be freed."""
     last: dict[SSAValue, Operation] = {}
     for op in block.ops:
         last.update((v, op) for v in read_by(op) if (v.owner if isinstance(v.owner, Block) else v.owner.parent) is block)
         last.update((r, op) for r in op.results)
-    found: dict[Operation, list[SSAValue]] = {}
+    dying: dict[Operation, list[SSAValue]] = {}
     for value, op in last.items():
-        found.setdefault(op, []).append(value)
-    return found
+        dying.setdefault(op, []).append(value)
+    return dying

@@ -1,4 +1,4 @@
-"""What branches and loops of the `popart` and `popops` levels compute on whole arrays, given how a region is run."""
+"""Branches and loops of the `popart` and `popops` levels on whole arrays, given a function that runs a region."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 
 Array: TypeAlias = NDArray[Any]
 RunRegion: TypeAlias = Callable[[Region, Sequence[Array]], list[Array]]
-"""Runs a region with these arguments; what it gives."""
+"""Runs a region with these arguments, and returns the operands of its terminator."""
 
 
 def run_control(op: Control, arrays: Sequence[Array], run: RunRegion) -> list[Array]:
-    """The results of a branch or a loop, for these operands."""
+    """Computes the results of a branch or a loop for these operands."""
     if isinstance(op, Branch):
         return run(op.then if arrays[0].item() else op.otherwise, [])
     assert isinstance(op, Loop), op
@@ -32,11 +32,11 @@ def _loop(op: Loop, arrays: list[Array], run: RunRegion) -> list[Array]:
     collected = [np.zeros(shape_of(r.type), dtype_of(element_type_of(r.type))) for r in op.results[count:]]
     i = 0
     while going and (most is None or i < most):
-        given = run(op.body, [np.array(i, np.int32), *states, *(table[i] for table in tables)])
+        yielded = run(op.body, [np.array(i, np.int32), *states, *(table[i] for table in tables)])
         if conditional:
-            going = bool(given.pop(0).item())
-        states = given[:count]
-        for rows, row in zip(collected, given[count:]):
+            going = bool(yielded.pop(0).item())
+        states = yielded[:count]
+        for rows, row in zip(collected, yielded[count:]):
             rows[i] = row
         i += 1
     return [*states, *collected]

@@ -1,7 +1,8 @@
-"""What `popart` ops compute on whole arrays, by NumPy's or the definition's own formula.
+"""The values of `popart` ops on whole arrays, by NumPy's function or the definition's formula.
 
-Written apart from the ops' `lower`, so that comparing the levels checks it. Element-wise ops have no row: their formula is
-what they compute. Nor have ops that are another op's formula on other dimensions; these run through `lower`.
+They are independent of the ops' `lower`, so that comparing the levels checks it. Element-wise ops have no row,
+because their formula is evaluated. Ops that apply another op to other dimensions have none either; they run through
+`lower`.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ def _conv(op: popart.ConvOp, x: Array, w: Array, bias: Array | None = None) -> l
 
 
 def _conv_transpose(op: popart.ConvTransposeOp, x: Array, w: Array, bias: Array | None = None) -> list[Array]:
-    """Each element of x adds its multiple of the kernel where it stands; what falls on the padding is cut off."""
+    """Adds to the result, for each element of x, its multiple of the kernel at its position; padding is cut off at the
+    end.
+    """
     strides, dilations, pads, group = ints(op.strides), ints(op.dilations), ints(op.pads), op.group
     batch, _, *size = x.shape
     inputs, out, *kernel = w.shape

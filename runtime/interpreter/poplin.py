@@ -1,4 +1,4 @@
-"""What each `poplin` op computes on whole arrays."""
+"""The values of `poplin` ops on whole arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Array = NDArray[Any]
 
 
 def windows(x: Array, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...], counts: tuple[int, ...]) -> Array:
-    """A view [.., windows.., kernel..] of x [.., size..], which is padded already: `counts` windows in each spatial dimension."""
+    """Gives a view [.., windows.., kernel..] of the padded x [.., size..], with `counts` windows in each spatial
+    dimension.
+    """
     reaches = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations))
     spatial = len(kernel)
     lead = (slice(None),) * (x.ndim - spatial)
@@ -29,13 +31,16 @@ def windows(x: Array, kernel: tuple[int, ...], strides: tuple[int, ...], dilatio
 
 
 def product(a: Array, b: Array) -> Array:
-    """NumPy's matmul; narrow floats are computed in float32, integers wrap."""
+    """Computes NumPy's matmul: [.., m, k] times [.., k, n]. Narrow floats are computed in float32; integers wrap around."""
     with np.errstate(all="ignore"):
         return np.matmul(a.astype(wide(a.dtype)), b.astype(wide(b.dtype))).astype(a.dtype)
 
 
 def convolution(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, ...], dilations: tuple[int, ...], groups: int) -> Array:
-    """See `poplin.ConvolutionOp`: windows as rows of a matrix, times the weights as columns, group by group."""
+    """Computes `poplin.ConvolutionOp`: x [batch, channels, size..], w [out, channels / groups, kernel..].
+
+    For each group, the windows are the rows of a matrix, which is multiplied by the weights as columns.
+    """
     spatial = x.ndim - 2
     kernel = w.shape[2:]
     x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:spatial], pads[spatial:])])

@@ -1,4 +1,4 @@
-"""What each `popnn` op computes on whole arrays."""
+"""The values of `popnn` ops on whole arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Array = NDArray[Any]
 
 
 def softmax(x: Array, axis: int, log: bool) -> Array:
-    """Narrow floats are computed in float32; a softmax is rounded to them in each step, as where ONNX writes it out as ops."""
+    """Computes softmax, or with `log` its logarithm, along `axis`. Narrow floats are computed in float32.
+
+    A softmax of narrow floats is rounded after each step, as ONNX's expansion into ops does.
+    """
 
     def rounded(v: Array) -> Array:
         return v if log else v.astype(x.dtype).astype(v.dtype)
@@ -33,7 +36,7 @@ def softmax(x: Array, axis: int, log: bool) -> Array:
 
 
 def whiten(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`; narrow floats are computed in float32."""
+    """Computes (x - mean) / sqrt(variance + epsilon) over `axes`; narrow floats are computed in float32."""
     with np.errstate(all="ignore"):
         v = x.astype(wide(x.dtype))
         v = v - v.mean(axes, keepdims=True)
@@ -50,10 +53,10 @@ def pool(
     counts: tuple[int, ...],
     count_padding: bool,
 ) -> Array:
-    """See `popnn.PoolOp`; `counts`: the number of windows in each spatial dimension."""
+    """Computes `popnn.PoolOp` of x [batch, channels, size..]; `counts`: the number of windows in each spatial dimension."""
     spatial = len(kernel)
     dims = tuple(range(-spatial, 0))
-    # Where windows hang over the padding (`ceil`), there is more of it, which is never counted.
+    # With `ceil`, windows may extend past the padding; the elements beyond it never count in an average.
     last = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, kernel, dilations)]
     over = [max(end - n - p - q, 0) for end, n, p, q in zip(last, x.shape[2:], pads[:spatial], pads[spatial:])]
     around = [(p, q + o) for p, q, o in zip(pads[:spatial], pads[spatial:], over)]

@@ -1,4 +1,4 @@
-"""What each `popops` op computes on whole arrays: the plainest NumPy, to compare everything else with."""
+"""The values of `popops` ops on whole arrays: simple NumPy code, which all lower levels are compared with."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Array = NDArray[Any]
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which sums of this one are accumulated: float32 for narrower floats, else itself."""
+    """Gives the element type in which sums of `dtype` are accumulated: float32 for narrower floats, else `dtype`."""
     return np.dtype(np.float32) if dtype.kind not in "biu" and dtype.itemsize < 4 else dtype
 
 
 def reduce(op: str, x: Array, dims: tuple[int, ...]) -> Array:
-    """One of `popops.REDUCTIONS`; without elements, its neutral element."""
+    """Reduces x over `dims` by one of `popops.REDUCTIONS`; the result of no elements is the neutral element."""
     dtype = x.dtype
     with np.errstate(all="ignore"):
         match op:
@@ -52,21 +52,21 @@ def reduce(op: str, x: Array, dims: tuple[int, ...]) -> Array:
 
 
 def lowest(dtype: np.dtype[Any]) -> float | int | bool:
-    """The neutral element of `max`."""
+    """Gives the neutral element of `max`."""
     if dtype.kind == "b":
         return False
     return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -math.inf
 
 
 def highest(dtype: np.dtype[Any]) -> float | int | bool:
-    """The neutral element of `min`."""
+    """Gives the neutral element of `min`."""
     if dtype.kind == "b":
         return True
     return int(np.iinfo(dtype).max) if dtype.kind in "iu" else math.inf
 
 
 def slice_of(begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> tuple[slice, ...]:
-    """A NumPy index. An end of -1 going backwards is before the first element, not the last one."""
+    """Gives the NumPy index of a slice. With a negative step, an end of -1 is the position before the first element."""
     return tuple(slice(b, None if s < 0 and e < 0 else e, s) for b, e, s in zip(begins, ends, steps))
 
 
