@@ -1,4 +1,4 @@
-"""Arrays in files (`.npz`, ONNX's `.pb` tensors), and how far two sets of them agree."""
+"""Arrays in files (`.npz`, ONNX's `.pb` tensors), and comparisons of two sets of arrays."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-ATOL = 1e-7  # beside RTOL of the largest element
+ATOL = 1e-7  # in addition to RTOL times the largest element
 
 
 def read_arrays(paths: Sequence[str], names: Sequence[str]) -> Arrays:
-    """The arrays of one `.npz` by name, or of `.pb` files in the order of `names`.
+    """Reads the arrays of one `.npz` by name, or of `.pb` files in the order of `names`.
 
-    Raises PopulusError for a file that is neither, or holds Python objects, which are never loaded.
+    Raises PopulusError for other files, and for files with Python objects, which are never loaded.
     """
     if len(paths) == 1 and Path(paths[0]).suffix == ".npz":
         return _npz(paths[0])
@@ -35,7 +35,7 @@ def read_arrays(paths: Sequence[str], names: Sequence[str]) -> Arrays:
 
 
 def write_npz(path: str, arrays: Arrays) -> None:
-    """Writes arrays by name, completely or not at all."""
+    """Writes arrays by name, atomically."""
     import numpy as np
 
     with replacing(path) as partial, partial.open("wb") as file:
@@ -43,7 +43,7 @@ def write_npz(path: str, arrays: Arrays) -> None:
 
 
 def plain_arrays(outputs: Mapping[str, Any]) -> Arrays:
-    """The outputs as arrays: of maps their values, a row each."""
+    """Converts outputs to arrays; a map becomes the rows of its values."""
     import numpy as np
 
     def rows(maps: list[dict[Any, float]]) -> NDArray[Any]:
@@ -54,7 +54,7 @@ def plain_arrays(outputs: Mapping[str, Any]) -> Arrays:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How an output compares to what was expected: the largest difference, that of the largest element, and what is wrong."""
+    """The comparison of an output with its expected array: the largest difference, absolute and relative, and the fault if any."""
 
     name: str
     absolute: float
@@ -63,15 +63,15 @@ class Agreement:
 
     @property
     def line(self) -> str:
-        """One line for the user."""
+        """Formats the comparison as one line."""
         return self.problem or f"'{self.name}' differs by at most {self.absolute:.3g} ({self.relative:.3g} of its largest element)"
 
 
 def compare(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]], rtol: float, atol: float) -> list[Agreement]:
-    """An Agreement for each expected array: shape and dtype must be equal, and `|found - expected| <= atol + rtol * max |expected|`.
+    """Compares each expected array: equal shape and dtype, and `|found - expected| <= atol + rtol * max |expected|`.
 
     Integers and booleans must be within `atol`. NaN agrees with NaN, infinity with the same infinity.
-    Raises PopulusError for an expected name that was not found.
+    Raises PopulusError for an expected name that is not an output.
     """
     for name in expected:
         if name not in found:
@@ -81,9 +81,9 @@ def compare(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[An
 
 def _agreement(name: str, found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float) -> Agreement:
     if expected.dtype.kind == "V" and expected.dtype.itemsize == found.dtype.itemsize:
-        expected = expected.view(found.dtype)  # NumPy's files forget ml_dtypes' types but keep the bits
+        expected = expected.view(found.dtype)  # NumPy's files drop the types of ml_dtypes but keep the bits
     nothing = float("nan")
-    if expected.dtype.kind == "U":  # NumPy's files have strings of one length
+    if expected.dtype.kind == "U":  # NumPy's files store strings of a fixed length
         expected = expected.astype(object)
     if found.dtype != expected.dtype or found.shape != expected.shape:
         problem = f"'{name}' is {found.dtype}{list(found.shape)}, expected {expected.dtype}{list(expected.shape)}"

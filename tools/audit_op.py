@@ -1,9 +1,9 @@
-"""What each pass and each engine does with an op: `populus-opt --audit-op leaky_relu`.
+"""The effect of each pass and each engine on an op: `populus-opt --audit-op leaky_relu`.
 
 | verdict | meaning |
 |---|---|
-| handled | the pass (or engine) does something of the op's own, which the word beside it tells |
-| passes through | the op is there before and after, or its library calls are |
+| handled | the pass (or engine) has code for the op, named after the verdict |
+| passes through | the op, or its library calls, are unchanged |
 | refused | one line says why |
 """
 
@@ -38,7 +38,7 @@ LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 
 @dataclass(frozen=True)
 class Finding:
-    """A pass or an engine, and what it does."""
+    """The verdict of one pass or engine."""
 
     place: str
     verdict: str
@@ -46,27 +46,28 @@ class Finding:
 
 
 def audit(ctx: Context, name: str, pipeline: Pipeline) -> list[Finding]:
-    """What happens to an op on its way down. Raises PopulusError for an op that there is not, or that cannot be built alone."""
+    """Audits an op through the pipeline. Raises PopulusError for an unknown op, and for one that cannot be built alone."""
     definition = definition_of(_found(ctx, name))
     model = OpModel(definition)
     try:
         module = model.module(model.examples[0])
     except (PopulusError, VerifyException, AssertionError) as error:
         raise PopulusError(
-            f"{definition.op.name} cannot be tried: {' '.join(str(error).split())}; state EXAMPLES, operand shapes and attributes"
+            f"{definition.op.name} cannot be audited: {' '.join(str(error).split())}; state EXAMPLES, operand shapes and attributes"
         ) from error
     return [*_passes(ctx, definition, model, module, pipeline), _values(definition), _gradient(model), *_engines(model, module)]
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """A line for each, in columns."""
+    """Formats the findings as lines in columns."""
     width = max(len(f.place) for f in findings)
     return "\n".join(f"{f.place:{width}}  {f.verdict:14}  {f.word}".rstrip() for f in findings)
 
 
 def _found(ctx: Context, name: str) -> type[PopartOp]:
     ops = {op.name: op for op in (*POPART.operations, *ctx.loaded_ops) if issubclass(op, PopartOp)}
-    short = {n.partition(".")[2]: n for n in sorted(ops, key=lambda n: not n.startswith("popart."))}  # your own goes before a built-in
+    # A user's op takes precedence over a built-in one.
+    short = {n.partition(".")[2]: n for n in sorted(ops, key=lambda n: not n.startswith("popart."))}
     full = name if name in ops else short.get(name, name)
     if full not in ops:
         raise PopulusError(f"there is no op '{name}'{did_you_mean(name, [*ops, *short])}")
@@ -77,7 +78,7 @@ def _passes(ctx: Context, definition: Definition, model: OpModel, built: ModuleO
     module = built.clone()
     above = pipeline.down_to("onnx")
     if definition.identity is None:
-        yield from (Finding(p.name, "passes through", "no ONNX identity: models do not have it") for p in above.passes)
+        yield from (Finding(p.name, "passes through", "no ONNX identity: no model contains it") for p in above.passes)
         below = pipeline.from_level("popart")
     else:
         from populus.lowering.onnx.importer import import_onnx
@@ -147,7 +148,7 @@ def _engines(model: OpModel, module: ModuleOp) -> Iterator[Finding]:
 
 
 def _model(definition: Definition, module: ModuleOp) -> ModelProto:
-    """The op's model as ONNX would have it."""
+    """Builds the ONNX model of the op."""
     from onnx import helper
 
     from populus.dialects.onnx.types import to_proto

@@ -21,14 +21,14 @@ LIGHT = ("light_squeezenet", "light_resnet50", "light_shufflenet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus bench`."""
+    """Adds the arguments of `populus bench`."""
     add = parser.add_argument
-    add("models", nargs="*", metavar="MODEL", help=f".onnx models; without any, of the onnx package {', '.join(LIGHT)}")
+    add("models", nargs="*", metavar="MODEL", help=f".onnx models; without any, these of the onnx package: {', '.join(LIGHT)}")
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    add("--tiles", type=int, metavar="N", help="how many tiles of it (all)")
+    add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
-    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
-    add("--repeat", type=int, default=3, metavar="N", help="run each so often and print the fastest (3)")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
+    add("--repeat", type=int, default=3, metavar="N", help="number of runs, of which the fastest is printed (3)")
 
 
 def execute(args: argparse.Namespace) -> int:

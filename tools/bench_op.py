@@ -1,4 +1,4 @@
-"""print the cycles of every kernel of the ops in a file, and compare them with those kept in another file"""
+"""print the cycles of every kernel of the ops in a file, and compare them with a stored baseline"""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.driver.files import decode, read_bytes, replacing
 from populus.tools.op_model import OpModel
 
-SLOWER = 0.05  # by how much a kernel may take more cycles than before
+SLOWER = 0.05  # the largest relative increase of cycles that passes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus bench-op`."""
+    """Adds the arguments of `populus bench-op`."""
     add = parser.add_argument
     add("file", metavar="FILE.py", help="a Python file that defines ops or kernels")
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    add("--tiles", type=int, default=16, metavar="N", help="how many of its tiles (16)")
-    add("--baseline", metavar="F.json", help="cycles to compare with; exit 1 if a kernel takes 5%% more")
+    add("--tiles", type=int, default=16, metavar="N", help="number of tiles to use (16)")
+    add("--baseline", metavar="F.json", help="stored cycles; exit 1 if a kernel takes 5%% more")
     add("--write", action="store_true", help="write the cycles to the baseline")
 
 
@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def cycles(extension: Extension, file: str, target: str, tiles: int) -> dict[str, float]:
-    """The cycles of each kernel that can compute its op's examples, as `acme.leaky_relu own`, by the machine's cost model."""
+    """Measures each kernel on the examples of its op that it can compute, by the machine's cost model: cycles by `acme.leaky_relu own`."""
     ctx = context()
     extension.register(ctx)
     ops = dict.fromkeys([*(d.op for d in extension.definitions()), *(k.op for k in extension.kernels)])
@@ -68,7 +68,7 @@ def cycles(extension: Extension, file: str, target: str, tiles: int) -> dict[str
                     .summary
                     for example in model.examples
                 ]
-            except PopulusError:  # it refuses these operands
+            except PopulusError:  # the kernel does not support these operands
                 continue
             found[f"{op.name} {name}"] = sum(float(s["cycles"]) for s in summaries)
     return found

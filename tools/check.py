@@ -1,4 +1,4 @@
-"""list what a model needs, op by op, and whether it is there; exit 1 if something is missing."""
+"""list the ops of a model and whether each is supported; exit 1 if one is not."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus check`."""
+    """Adds the arguments of `populus check`."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .onnx model")
-    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; 1 without it")
-    add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops it defines")
-    add("--no-host", action="store_true", help="count what the host has to do as missing")
-    add("--nodes", action="store_true", help="a line for each node, not for each kind")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension (1)")
+    add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
+    add("--no-host", action="store_true", help="treat ops that need the host as missing")
+    add("--nodes", action="store_true", help="list every node instead of every kind")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if not args.model.endswith(".onnx"):
-        raise PopulusError(f"{args.model}: not an .onnx model; only these are checked")
+        raise PopulusError(f"{args.model}: not an .onnx model; check needs one")
     ctx = context()
     for extension in (*extensions.installed(), *map(extensions.read, args.load)):
         extension.register(ctx)
@@ -60,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def table_of(rows: Sequence[Row], *, each: bool) -> Table:
-    """A line for each kind of node (or each node), those that are missing first."""
+    """Makes a table with a line for each kind of node (or each node), unsupported ones first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("op", "opset", "element type"):
         table.add_column(column)
@@ -86,6 +86,6 @@ def _by_reason(rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def _listed(nodes: Sequence[str]) -> str:
-    """A few of them, and how many more."""
+    """Lists a few nodes, and the number of the others."""
     shown = ", ".join(nodes[:3])
     return shown if len(nodes) <= 3 else f"{shown} and {len(nodes) - 3} more"

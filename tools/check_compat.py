@@ -1,4 +1,4 @@
-"""compare the signatures of ops with those kept in a file: what models that use them could stumble over"""
+"""compare the signatures of ops with those stored in a file, and list the changes that can break models"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Signature: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True)
 class Change:
-    """A difference. `breaks`: whether a model or a program of before may no longer work."""
+    """A difference. `breaks`: an existing model or program may no longer work."""
 
     op: str
     text: str
@@ -28,11 +28,11 @@ class Change:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus check-compat`."""
+    """Adds the arguments of `populus check-compat`."""
     add = parser.add_argument
-    add("file", metavar="OLD.json", help="signatures as --write wrote them")
-    add("--load", action="append", default=[], metavar="FILE.py", help="ops of this file, instead of the built-in ones")
-    add("--write", action="store_true", help="write the signatures as they are now")
+    add("file", metavar="OLD.json", help="a file written by --write")
+    add("--load", action="append", default=[], metavar="FILE.py", help="compare the ops of this file instead of the built-in ones")
+    add("--write", action="store_true", help="write the present signatures")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def signature(d: Definition) -> Signature:
-    """What others rely on: operands, results, attributes with what is allowed and their defaults, ONNX identity."""
+    """Gives the public contract of an op: operands, results, attributes with allowed values and defaults, ONNX identity."""
     return {
         "operands": [[o.name, o.kind, sorted(map(str, o.elements))] for o in d.operands],
         "results": [[r.name, r.kind, sorted(map(str, r.elements))] for r in d.results],
@@ -66,13 +66,13 @@ def signature(d: Definition) -> Signature:
 
 
 def text_of(signatures: Mapping[str, Signature]) -> str:
-    """One line for each op, so that a change is one line."""
+    """Formats one line per op, so that a change is one line of a diff."""
     lines = [f" {json.dumps(name)}: {json.dumps(signatures[name])}" for name in sorted(signatures)]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def changes(old: Mapping[str, Signature], new: Mapping[str, Signature]) -> Iterator[Change]:
-    """What differs, op by op."""
+    """Lists the differences, op by op."""
     for name in sorted({*old, *new}):
         if name not in new:
             yield Change(name, "is gone", True)

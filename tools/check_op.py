@@ -1,4 +1,4 @@
-"""run the whole contract of the ops in a file, and print what holds; exit 1 if something does not."""
+"""check the whole contract of the ops in a file, and print the result of each part; exit 1 if one fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLOURS = {"ok": "green", "failed": "red", "none": "yellow"}
 
 @dataclass(frozen=True)
 class Row:
-    """One part of the contract: `ok`, `failed`, or `none` where the op does not have it; with a word about it."""
+    """One part of the contract: `ok`, `failed`, or `none` if the op does not have it, with a remark."""
 
     part: str
     verdict: str
@@ -38,7 +38,7 @@ class Row:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus check-op`."""
+    """Adds the arguments of `populus check-op`."""
     parser.add_argument("file", metavar="FILE.py", help="a Python file that defines ops")
 
 
@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def table_of(definition: Definition, rows: Sequence[Row]) -> Table:
-    """A line for each part."""
+    """Makes a table with a line for each part."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in (definition.op.name, "", ""):
         table.add_column(escape(column))
@@ -71,7 +71,7 @@ def table_of(definition: Definition, rows: Sequence[Row]) -> Table:
 
 
 def check(extension: Extension, definition: Definition) -> Iterator[Row]:
-    """The contract of one op, part by part. A part that cannot be tried because an earlier one failed is left out."""
+    """Checks the contract of one op, part by part. Parts that depend on a failed one are left out."""
     op = _Op(extension, definition)
     yield op.row("definition", op.definition_)
     found = op.row("example", op.example)
@@ -96,13 +96,13 @@ def check(extension: Extension, definition: Definition) -> Iterator[Row]:
 
 
 def kernels(extension: Extension, definition: Definition) -> Row:
-    """What holds of a file's kernels of an op that another file, or we, define."""
+    """Checks a file's kernels of an op that another file or the built-in dialect defines."""
     op = _Op(extension, definition)
     return op.row("kernels", lambda: kernels_agree(op, extension))
 
 
 class _Op(OpModel):
-    """The parts of an op's contract."""
+    """The checks of an op's contract."""
 
     def __init__(self, extension: Extension, definition: Definition):
         super().__init__(definition)
@@ -114,7 +114,7 @@ class _Op(OpModel):
         except (Unmet, PopulusError, VerifyException) as error:
             return Row(part, "failed", " ".join(str(error).split()))
 
-    # -- the parts
+    # -- parts of the contract
 
     def definition_(self) -> tuple[str, str]:
         d = self.definition
@@ -178,7 +178,7 @@ class _Op(OpModel):
         return "ok", f"central differences agree within {worst:.1g}, in double precision"
 
     def ties(self) -> tuple[str, str]:
-        """At 0 and -0.0, and where operands are equal, the gradient is finite if the op is, and lies between the slopes of either side."""
+        """Checks ties: at 0 and -0.0 and at equal operands the gradient is finite if the op is, and between the slopes of both sides."""
         import numpy as np
 
         if not self.definition.has_gradient:
@@ -202,7 +202,7 @@ class _Op(OpModel):
                 self.run(self.module(example), inputs, level=level)
                 if changed := [name for name, a in inputs.items() if a.tobytes() != copies[name].tobytes()]:
                     raise Unmet(f"running it at {level} changes its input {changed[0]}")
-        return "ok", "no level writes what it is given"
+        return "ok", "no level writes to its inputs"
 
     def hash(self) -> tuple[str, str]:
         skipped = frozenset[str](getattr(self.definition.op, "NOT_HASHED", ()))

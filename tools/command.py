@@ -1,4 +1,4 @@
-"""What the command-line tools share: arguments whose mistakes are one line, and failures that are one line."""
+"""Shared code of the command-line tools: arguments and failures that are reported in one line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from populus.lowering.driver.files import parse_message
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse, but a mistake is a PopulusError rather than a page of usage and exit status 2."""
+    """An argparse parser that raises a PopulusError for a mistake, instead of printing usage and exiting with status 2."""
 
     def error(self, message: str) -> NoReturn:
         raise PopulusError(f"{message} (--help lists the options)")
 
 
 def dims_of(texts: Sequence[str]) -> dict[str, int]:
-    """`["batch=4"]` as `{"batch": 4}`. Raises PopulusError for anything else than NAME=N with N at least 0."""
+    """Parses `["batch=4"]` to `{"batch": 4}`. Raises PopulusError unless each text is NAME=N with N at least 0."""
     dims: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.rpartition("=")
@@ -34,17 +34,17 @@ def dims_of(texts: Sequence[str]) -> dict[str, int]:
 
 
 def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], int]) -> int:
-    """Runs a tool's body on its arguments; what it raises becomes one line on stderr and exit status 1. With `--debug`, it is raised.
+    """Runs a tool's body; an exception becomes one line on stderr and exit status 1, or propagates with `--debug`.
 
     A warning of ours is one line on stderr, too.
     """
     try:
         if strange := [a for a in args if "\0" in a]:
-            raise PopulusError(f"argument {strange[0]!r} has a NUL character, which no path and no name has")
+            raise PopulusError(f"argument {strange[0]!r} has a NUL character, which paths and names must not have")
         with warnings.catch_warnings():
             warnings.showwarning = partial(_warned, tool, warnings.showwarning)
             return body(args)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def _warned(tool: str, other: Callable[..., None], message: Warning | str, categ
 
 
 def line_of(tool: str, error: BaseException) -> str:
-    """One line for the user, whatever was raised; a failure of ours says that it is one."""
+    """Formats any exception as one line for the user. Internal errors are marked as such."""
     match error:
         case ParseError():
             message = parse_message(error)

@@ -37,10 +37,10 @@ WIDTH = 79
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus demo`."""
+    """Adds the arguments of `populus demo`."""
     parser.add_argument("--model", default="light_resnet50", metavar="NAME", help="a light model of the onnx package (light_resnet50)")
     parser.add_argument("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    parser.add_argument("--tiles", type=int, default=None, metavar="N", help="how many tiles of it (all)")
+    parser.add_argument("--tiles", type=int, default=None, metavar="N", help="number of tiles to use (all)")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -92,10 +92,10 @@ def execute(args: argparse.Namespace) -> int:
         agreements += compare(outputs, expected, RTOL, ATOL)
         for a in agreements:
             _say(console, a, "the output packaged with ONNX")
-    else:  # Its logits are equal and huge: sums in an order that differs from column to column make some of them the largest.
-        console.print("not compared with the output packaged with ONNX, which needs the sums of machine code")
-    # The package's weights are all equal, and so are its outputs: right and wrong layouts would agree. Drawn weights tell them apart.
-    with working("running with drawn weights"):
+    else:  # Its logits are equal and huge: rounding in sums of different orders makes some of them the largest.
+        console.print("not compared with the output packaged with ONNX, which needs native's order of sums")
+    # All weights in the package are equal, and so are its outputs, so wrong layouts would agree. Random weights tell them apart.
+    with working("running with random weights"):
         agreements += _with_drawn_weights(import_onnx(path), pipeline, inputs)
     _say(console, agreements[-1], "NumPy's definitions, with random weights")
     console.print(f"{perf_counter() - begin:.1f} s in all", style="dim")
@@ -110,7 +110,7 @@ def _say(console: Console, a: Agreement, reference: str) -> None:
 
 
 def _with_drawn_weights(module: ModuleOp, pipeline: Pipeline, inputs: Arrays) -> list[Agreement]:
-    """The tile program compared with the popart level run op by op, both with normal weights in place of equal ones."""
+    """Compares the tile program with the popart level run op by op, both with normal random weights."""
     import numpy as np
 
     from populus.runtime.interpreter import run_function
@@ -122,9 +122,9 @@ def _with_drawn_weights(module: ModuleOp, pipeline: Pipeline, inputs: Arrays) ->
     drawn = [op for op in module.walk() if isinstance(op, ConstantOp) and len(op.result.type.get_shape()) >= 2]
     for op in drawn:
         shape = op.result.type.get_shape()
-        spread = np.sqrt(2 / max(int(np.prod(shape[1:])), 1))  # keeps the size of values from layer to layer
+        spread = np.sqrt(2 / max(int(np.prod(shape[1:])), 1))  # keeps the magnitude of values from layer to layer
         op.value = array_attribute((rng.standard_normal(shape) * spread).astype(op.array().dtype))
-    # A softmax of large numbers is 1 for one class and 0 for the others, whatever the layers compute: the last layer gives small ones.
+    # A softmax of large numbers is 1 for one class regardless of the layers, so the last layer gives small numbers.
     spreads: list[float] = []
     run_function(module, inputs, observe=lambda op, results: spreads.append(float(results[0].std())) if _is_read_by_softmax(op) else None)
     read = {operand: i for i, op in enumerate(main_of(module).body.block.ops) for operand in op.operands}
@@ -141,7 +141,7 @@ def _is_read_by_softmax(op: Operation) -> bool:
 
 
 def machine_table(module: ModuleOp, summary: Mapping[str, Any]) -> Table:
-    """What the program asks of the machine: tiles, memory, and where its cycles go."""
+    """Makes a table of the machine's load: tiles, memory, and cycles by kind."""
     machine = next(op.machine for op in module.walk() if isinstance(op, GraphOp))
     cycles = max(int(summary["cycles"]), 1)
     table = Table(box=None, pad_edge=False, show_header=False, title=f"on {machine.name}", title_justify="left", title_style="bold")
@@ -163,13 +163,13 @@ def machine_table(module: ModuleOp, summary: Mapping[str, Any]) -> Table:
 
 
 def _ops(module: ModuleOp) -> str:
-    """`onnx 176, data 269`: ops by dialect, the most first; functions and the module are not counted."""
+    """Counts ops by dialect, the most frequent first: `onnx 176, data 269`. Functions and the module are not counted."""
     counts = Counter(op.name.partition(".")[0] for op in module.walk())
     return ", ".join(f"{name} {n}" for name, n in counts.most_common() if name not in ("builtin", "func"))
 
 
 def _inputs(signature: Signature) -> Arrays:
-    """What ONNX's backend test feeds its light models, and the packaged outputs are for: 0, 1/n, 2/n, ..."""
+    """Gives the inputs of ONNX's backend test for its light models, which match the packaged outputs: 0, 1/n, 2/n, ..."""
     import numpy as np
 
     arrays: Arrays = {}

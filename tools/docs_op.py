@@ -1,4 +1,4 @@
-"""print the documentation page of an op, built in or your own; or of all that ops can say about themselves"""
+"""print the documentation page of a built-in or user op, or of the attributes that an op's class can have"""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from populus.op_page import page
 
 ROOT = Path(populus.__file__).parent
 
-CONSTANTS = {  # what a class states rather than does
-    "ONNX": "(domain, op type, version): which node of a model it is",
-    "OVERRIDES": "it takes the place of an op of ONNX's own domain",
-    "INTERNAL": "passes alone make it; a model that names it is refused",
-    "NOT_HASHED": "names of attributes that change nothing of what is computed",
-    "SEED": "which operand is the seed of its random numbers",
-    "OUTLINE_VALUE": "what it is worth to have it in a function that is called",
-    "OUTLINE_IGNORES": "names of attributes in which ops may differ that are outlined together",
-    "EXAMPLES": "operand shapes and attributes with which `populus check-op` tries it",
+CONSTANTS = {  # attributes of a class, as opposed to methods
+    "ONNX": "(domain, op type, version) of the ONNX node",
+    "OVERRIDES": "it replaces an op of ONNX's own domain",
+    "INTERNAL": "only passes create it; a model with it is refused",
+    "NOT_HASHED": "names of attributes that do not affect the results",
+    "SEED": "index of the operand that seeds its random numbers",
+    "OUTLINE_VALUE": "benefit of sharing its code in an outlined function",
+    "OUTLINE_IGNORES": "names of attributes that may differ between ops outlined together",
+    "EXAMPLES": "operand shapes and attributes for `populus check-op`",
 }
 _STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_")]
 METHODS: dict[str, type[PopartOp]] = {
     **dict.fromkeys(("infer", "aliases", *_STATED), PopartOp),
     **dict.fromkeys(("formula", "derivatives"), ElementwiseOp),
 }
-SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "Definition", "NOT_HASHED"}  # a file without any of these asks no op
+SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "Definition", "NOT_HASHED"}  # a file without any of these reads no attribute of an op
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus docs-op`."""
+    """Adds the arguments of `populus docs-op`."""
     add = parser.add_argument
-    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a file given with --load")
+    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a --load file")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that defines ops")
-    add("--interface", action="store_true", help="print what a class of an op can state, and what reads it")
+    add("--interface", action="store_true", help="print the attributes that an op's class can have, and their readers")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
         print(interface(), end="")
         return 0
     if args.name is None:
-        raise PopulusError("an op is expected, such as relu; --interface prints what ops can state")
+        raise PopulusError("expected an op, such as relu, or --interface")
     own = {n: d for path in args.load for d in extensions.read(path).definitions() for n in (d.name, d.op.name)}
     name = args.name.removeprefix("popart.")
     if name not in own and args.load:
@@ -65,9 +65,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def interface() -> str:
-    """A page of what an op's class can state: from the base classes' own texts, and the files that ask for it."""
-    text = ["# What an op's class can state", "", "`populus docs-op --interface` makes this page from the code.", ""]
-    text += ["| it states | meaning | read by |", "|---|---|---|"]
+    """Renders the page of an op class's attributes, from the base classes' docstrings and the files that read them."""
+    text = ["# Attributes of an op's class", "", "`populus docs-op --interface` generates this page.", ""]
+    text += ["| attribute | meaning | readers |", "|---|---|---|"]
     for name, meaning in CONSTANTS.items():
         text.append(f"| `{name}` | {meaning} | {', '.join(readers(name))} |")
     for name, of in METHODS.items():
@@ -77,7 +77,7 @@ def interface() -> str:
 
 
 def readers(name: str) -> list[str]:
-    """The passes, and files beside them, that ask an op for `name`."""
+    """Lists the passes and other files that read the attribute `name` of an op."""
     return sorted({place for found, place in _asked() if found == name})
 
 

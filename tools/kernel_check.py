@@ -1,4 +1,4 @@
-"""Whether each kernel of an op gives what the op itself gives, in each of its configurations: a part of `populus check-op`."""
+"""The check that each kernel of an op, in each configuration, computes what the op computes: a part of `populus check-op`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from populus.lowering.popart.select_kernels import candidates, put
 from populus.tools.op_gradients import Unmet
 from populus.tools.op_model import SHAPES, Array, Example, OpModel, difference, off_by
 
-TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 2e-2}  # relative to values above 1, since orders of sums differ
+TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 2e-2}  # relative to values above 1, because orders of sums differ
 
 
 def kernels_agree(model: OpModel, extension: Extension) -> tuple[str, str]:
-    """`ok` and what was compared; `none` for an op without kernels.
+    """Compares an op's kernels with it; gives `ok` with a summary, or `none` if it has no kernels.
 
-    Raises Unmet naming a kernel that gives other values than its op, that fails, or that takes none of the op's examples.
+    Raises Unmet, naming the kernel, if one gives other values than its op, fails, or supports none of the op's examples.
     """
     mine = [k for k in extension.kernels if k.op.name == model.definition.op.name]
     if not mine:
@@ -30,14 +30,14 @@ def kernels_agree(model: OpModel, extension: Extension) -> tuple[str, str]:
 
 
 class _Compared:
-    """One kernel beside its op."""
+    """One kernel and its op."""
 
     def __init__(self, model: OpModel, extension: Extension, kernel: Kernel):
         self.model, self.extension, self.kernel = model, extension, kernel
-        self.reasons: dict[str, None] = {}  # why it did not take an example
+        self.reasons: dict[str, None] = {}  # the reason why it refused an example
 
     def all(self) -> int:
-        """Compares every configuration on every example in every type that the kernel takes; how many there were."""
+        """Compares every configuration on every example in every type that the kernel supports; gives their number."""
         tried = 0
         for dtype, tolerance in TOLERANCES.items():
             for example in self._examples():
@@ -51,18 +51,18 @@ class _Compared:
                     number += 1
         if not tried:
             why = f": {'; '.join(self.reasons)}" if self.reasons else ""
-            raise Unmet(f"kernel '{self.kernel.name}' takes none of the op's EXAMPLES, so nothing is known of it{why}")
+            raise Unmet(f"kernel '{self.kernel.name}' supports none of the op's EXAMPLES, so it is untested{why}")
         return tried
 
     def _examples(self) -> Sequence[Example]:
-        """Those that the op's class states, else one of the kernel's rank."""
+        """Gives the examples of the op's class, or one of the kernel's rank."""
         rank = self.kernel.rank
         if self.model.stated or rank is None:
             return self.model.examples
         return [([SHAPES[:rank]] * len(shapes), properties) for shapes, properties in self.model.examples]
 
     def _in_kernel(self, example: Example, dtype: str, number: int) -> ModuleOp | None:
-        """The model with its op in configuration `number` of the kernel; None if it has no such one, or vetoes it."""
+        """Builds the model with its op in configuration `number` of the kernel; None if there is none, or the kernel vetoes it."""
         module, ctx = self.model.module(example, dtype), context()
         self.extension.register(ctx)
         op = self.model.op(module)
@@ -83,14 +83,14 @@ class _Compared:
         return module
 
     def _compare(self, module: ModuleOp, inputs: dict[str, Array], expected: dict[str, Array], tolerance: float) -> bool:
-        """Whether there was a kernel in the model. Raises Unmet where it gives other values."""
+        """Compares one model; False if it has no kernel. Raises Unmet if the values differ."""
         op = next((op for op in module.walk() if op.name == "popart.kernel"), None)
         if op is None:
             return False
         for level in ("popops", "poplar"):
             try:
                 got = self.model.run(module, inputs, level=level)
-            except Exception as error:  # whatever the author's code raises
+            except Exception as error:  # the author's code may raise anything
                 raise Unmet(f"kernel '{self.kernel.name}' fails at {level}: {type(error).__name__}: {error}") from error
             for name, value in expected.items():
                 if got[name].shape != value.shape or difference(got[name], value) > tolerance:

@@ -8,24 +8,24 @@ from importlib import import_module
 
 from populus.tools.command import ArgumentParser, reporting
 
-COMMANDS = {  # each is `populus.tools.<name>`, imported when it is asked for
+COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "run": "compile a model and run it on inputs from a file, or on random ones",
-    "check": "list what a model needs, op by op, and whether it is there",
-    "profile": "write where cycles and memory go, as a page and as data; compare two; find the smallest machine",
-    "check-op": "run the whole contract of the ops in a file, and print what holds",
+    "check": "list the ops of a model and whether each is supported",
+    "profile": "write a profile of cycles and memory; compare two; find the smallest machine",
+    "check-op": "check the whole contract of the ops in a file",
     "new-op": "write a file with an op of your own, and its test",
     "new-target": "write a file with a machine of your own, and its test",
-    "check-compat": "compare the signatures of ops with those kept in a file",
-    "docs-op": "print the page of an op, or what ops can state",
+    "check-compat": "compare the signatures of ops with stored ones",
+    "docs-op": "print the page of an op, or of an op's attributes",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
     "train": "train a model on arrays from a file, with checkpoints",
     "bench-op": "print the cycles of each kernel of the ops in a file",
-    "bench": "print how long models take to compile and run, and what they cost on the machine",
+    "bench": "print compile times, run times and machine costs of models",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; 0 if all went well, 1 with one line on stderr if not."""
+    """Runs the command; gives 0 on success, and 1 with one line on stderr on failure."""
     args = sys.argv[1:] if argv is None else argv
     return reporting("populus", args, _run)
 

@@ -39,7 +39,7 @@ class {title}Op(UnaryOp):
 {stem} = function_of({title}Op)
 '''
 
-TEST = '''"""{title} keeps the contract of an op, and computes what it says."""
+TEST = '''"""{title} keeps the contract of an op, and computes its formula."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_the_values_are_those_of_the_formula() -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus new-op`."""
+    """Adds the arguments of `populus new-op`."""
     add = parser.add_argument
     add("name", metavar="NAME", help="its name, such as SmoothStep or smooth_step")
     add("--domain", default="com.example", metavar="D", help="its ONNX domain (com.example); the last part is its dialect")
@@ -76,17 +76,17 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", args.name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", stem):
-        raise PopulusError(f"'{args.name}' is no name for an op; letters and digits are expected, such as SmoothStep or smooth_step")
+        raise PopulusError(f"'{args.name}' is not a name for an op; expected letters and digits, such as SmoothStep or smooth_step")
     dialect = args.domain.rpartition(".")[2]
     if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", args.domain) or args.domain.startswith("ai.onnx"):
-        raise PopulusError(f"'{args.domain}' is no domain of yours; one such as com.example is expected")
+        raise PopulusError(f"'{args.domain}' is not a valid domain; expected one such as com.example")
     folder = Path(args.folder)
     if not folder.is_dir():
         raise PopulusError(f"{folder}: no such folder")
     words = {"stem": stem, "title": "".join(part.capitalize() for part in stem.split("_")), "domain": args.domain, "dialect": dialect}
     files = {folder / f"{stem}.py": OP, folder / f"test_{stem}.py": TEST}
     if taken := [path for path in files if path.exists()]:
-        raise PopulusError(f"{taken[0]}: there already; take another name or folder")
+        raise PopulusError(f"{taken[0]}: already exists; choose another name or folder")
     for path, text in files.items():
         path.write_text(text.format(**words))
         print(path)

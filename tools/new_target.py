@@ -9,7 +9,7 @@ from pathlib import Path
 from populus.dialects.poplar.target import PRESETS, is_ours
 from populus.dialects.support.diagnostics import PopulusError
 
-TARGET = '''"""{stem}: a machine of your own. `populus run MODEL --load {stem}.py --target {stem}` runs a model on a model of it."""
+TARGET = '''"""{stem}: a machine of your own. `populus run MODEL --load {stem}.py --target {stem}` simulates it."""
 
 from populus.dialects.poplar.target import IPU_TYPES, KIB, Target
 
@@ -29,7 +29,7 @@ MACHINE = Target(
 )
 '''
 
-TEST = '''"""Programs for {stem} are legal there, fit, and give what the host gives."""
+TEST = '''"""Programs for {stem} are legal, fit in memory, and agree with the host's results."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_product_runs_on_it() -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus new-target`."""
+    """Adds the arguments of `populus new-target`."""
     parser.add_argument("name", metavar="NAME", help="its name, such as mesh64")
     parser.add_argument("--folder", default=".", metavar="DIR", help="where to write the files (here)")
 
@@ -66,14 +66,14 @@ def execute(args: argparse.Namespace) -> int:
     stem = args.name.lower()
     taken = stem in PRESETS and is_ours(PRESETS[stem])
     if not re.fullmatch(r"[a-z][a-z0-9_]*", stem) or taken:
-        why = "there already" if taken else "no name for a machine; letters and digits are expected, such as mesh64"
+        why = "there already" if taken else "not a name for a machine; expected letters and digits, such as mesh64"
         raise PopulusError(f"'{args.name}' is {why}")
     folder = Path(args.folder)
     if not folder.is_dir():
         raise PopulusError(f"{folder}: no such folder")
     files = {folder / f"{stem}.py": TARGET, folder / f"test_{stem}.py": TEST}
     if there := [path for path in files if path.exists()]:
-        raise PopulusError(f"{there[0]}: there already; take another name or folder")
+        raise PopulusError(f"{there[0]}: already exists; choose another name or folder")
     for path, text in files.items():
         path.write_text(text.format(stem=stem))
         print(path)

@@ -1,6 +1,6 @@
-"""Writes `dialects/onnx/ops.pyi`, what a type checker knows of the generated ops: `python -m populus.tools.onnx_stubs`.
+"""Writes `dialects/onnx/ops.pyi`, the types of the generated ops for type checkers: `python -m populus.tools.onnx_stubs`.
 
-It has the newest version of each op that the installed `onnx` knows; older ones are just `OnnxOp`.
+The stub has the newest version of each op that the installed `onnx` knows. Older versions are just `OnnxOp`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def stub() -> str:
-    """The text of the stub."""
+    """Renders the text of the stub."""
     from importlib.metadata import version
 
     newest = {(c.DOMAIN, c.OP_TYPE): c for c in all_classes()}

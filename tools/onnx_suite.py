@@ -1,11 +1,12 @@
-"""ONNX's backend suite, case by case, and what comes out of it: `python -m populus.tools.onnx_suite --help`.
+"""ONNX's backend suite, case by case, with the outcome of each: `python -m populus.tools.onnx_suite --help`.
 
-Each of the 2,033 cases for CPUs runs through `populus.onnx_backend` and is judged by ONNX's own runner. `--write` records the
-outcomes in `test/pytest/onnx_suite.json`, which the tests hold every case to, and writes `docs/coverage.md` from it. With `--symbolic`
-every dimension of every input is a name that gets its size when the case runs; `--write` then records what does not pass that way.
-With `--reference` programs stop at the level `popart`, which runs op by op on whole arrays; `--write` records the same of it.
-With `--asked` each case is first asked for by `is_compatible`, as ONNX's runner asks for the models that it reads from files; what
-that refuses is `refused`. `onnx.backend.test.BackendTest(populus.onnx_backend.Backend, __name__)` is the same without our two judgements.
+Each of the 2,033 cases for CPUs runs through `populus.onnx_backend`, and ONNX's own runner judges it. `--write` records the
+outcomes in `test/pytest/onnx_suite.json`, with which the tests compare every case, and writes `docs/coverage.md` from it.
+
+`--symbolic` names every dimension of every input; the sizes arrive when the case runs. `--write` then records the failures.
+`--reference` stops at the level `popart`, which runs op by op on whole arrays; `--write` records the failures likewise.
+`--asked` first asks `is_compatible`, as ONNX's runner does for models in files; a case that it refuses is `refused`.
+`onnx.backend.test.BackendTest(populus.onnx_backend.Backend, __name__)` runs the same without our two additional judgements.
 """
 
 from __future__ import annotations
@@ -40,18 +41,21 @@ from populus.tools.gradient_page import column
 from populus.tools.operators import operators
 
 CASES = 2033  # of onnx 1.23
-PASSING = ("folded", "host")  # beside those that simply pass
+PASSING = ("folded", "host")  # other outcomes that count as passed
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "test/pytest/onnx_suite.json"
-# What does not pass where all dimensions are symbolic, and at the level popart.
+# Failures with all dimensions symbolic, and at the level popart.
 OTHERS = {way: ROOT / f"test/pytest/onnx_suite_{way}.json" for way in ("symbolic", "reference")}
 PAGE = ROOT / "docs/coverage.md"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended: `passed`; `folded`, it passed, and nothing of it was left for the tiles; `host`, it passed, and the host
-    has a part in it (strings, images); `unsupported`, `wrong`, `error`; `refused`, the backend said beforehand that it cannot."""
+    """The outcome of a case.
+
+    `passed`; `folded`: passed, with nothing left for the tiles; `host`: passed, partly computed by the host (strings, images).
+    `unsupported`, `wrong` and `error`: failed; `refused`: `is_compatible` was False.
+    """
 
     status: str
     reason: str = ""
@@ -59,21 +63,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """A case of the suite; `run` raises if the outputs are not the expected ones."""
+    """A case of the suite. `run` raises if the outputs differ from the expected ones."""
 
     name: str
     group: str
     run: Callable[[], None]
-    node: NodeProto | None  # the node under test, where there is one
+    node: NodeProto | None  # the node under test, if there is one
     domains: Mapping[str, int]
 
 
 class Suite(Backend):
-    """The backend that cases run through: it tells what it could not compile, and remembers its programs."""
+    """The backend that cases run through. It reports models that it cannot compile, and keeps its programs."""
 
     programs: list[Program] = []
-    symbolic: bool = False  # whether models come without the sizes of their inputs
-    asked: bool = False  # whether only what is_compatible says yes to is run
+    symbolic: bool = False  # models come without the sizes of their inputs
+    asked: bool = False  # only cases that is_compatible accepts run
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
@@ -92,11 +96,11 @@ class Suite(Backend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        return True  # the runner asks for some cases only; `asked` has all of them asked for
+        return True  # the runner calls is_compatible for some cases only; `asked` calls it for all
 
 
 def symbolic(model: ModelProto) -> ModelProto:
-    """The model with a name for each dimension of its inputs, and without any shape that it states for what it computes."""
+    """Names each dimension of the model's inputs, and removes the stated shapes of intermediate values and outputs."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for i in copy.graph.input:
@@ -110,7 +114,7 @@ def symbolic(model: ModelProto) -> ModelProto:
 
 
 def _tensor_types(type: TypeProto) -> Iterator[TypeProto.Tensor]:
-    """The types of the tensors in a type."""
+    """Yields the types of the tensors in a type."""
     match type.WhichOneof("value"):
         case "tensor_type":
             yield type.tensor_type
@@ -123,15 +127,15 @@ def _tensor_types(type: TypeProto) -> Iterator[TypeProto.Tensor]:
 
 
 class Judge(Runner):
-    """ONNX's runner, with two judgements that it lacks: scalars in sequences, and random numbers, which no two generators share."""
+    """ONNX's runner with two additional judgements: scalars in sequences, and random numbers, which no two generators share."""
 
-    drawn: bool = False  # whether the case is of numbers drawn at random
+    drawn: bool = False  # the case draws random numbers
 
     @classmethod
     def assert_similar_outputs(
         cls, ref_outputs: Sequence[Any], outputs: Sequence[Any], rtol: float, atol: float, model_dir: str | None = None
     ) -> None:
-        """Raises AssertionError for outputs that are not similar; random ones have to have the shape and dtype, and be 0 or 1."""
+        """Raises AssertionError for outputs that are not similar. Random ones need the right shape and dtype, and values of 0 or 1."""
         if Judge.drawn:
             for wanted, found in zip(ref_outputs, outputs, strict=True):
                 assert (wanted.shape, wanted.dtype) == (found.shape, found.dtype), "Shape or dtype mismatch"
@@ -149,7 +153,7 @@ class Judge(Runner):
 
 @lru_cache(1)
 def cases() -> dict[str, Case]:
-    """The cases by name. Node cases are generated here, with the numbers that ONNX expects."""
+    """Lists the cases by name. Node cases are generated here, with ONNX's expected values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         items = cast("dict[str, dict[str, Any]]", Judge(Suite)._test_items)  # pyright: ignore[reportPrivateUsage]
@@ -181,7 +185,7 @@ def _runner(function: Callable[..., Any]) -> Callable[[], None]:
 
 
 def outcome(case: Case, way: str = "") -> Outcome:
-    """Runs a case, as it is or in another way: all its inputs' dimensions `symbolic`, at the `reference` level, or `asked` for first."""
+    """Runs a case, optionally in another way: with `symbolic` dimensions, at the `reference` level, or `asked` first."""
     Suite.programs.clear()
     Suite.symbolic = way == "symbolic"
     Suite.asked = way == "asked"
@@ -189,7 +193,7 @@ def outcome(case: Case, way: str = "") -> Outcome:
     Judge.drawn = case.node is not None and case.node.op_type == "Bernoulli"
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
-        os.environ["ONNX_MODELS"] = folder  # where the runner puts the data of nets
+        os.environ["ONNX_MODELS"] = folder  # the folder of the runner's model data
         try:
             case.run()
         except SkipTest:
@@ -211,19 +215,19 @@ def outcome(case: Case, way: str = "") -> Outcome:
 
 
 def _without_steps(program: Program) -> bool:
-    """Whether nothing is left to compute: no vertex runs and nothing moves."""
+    """Tells whether a program has no step: it runs no vertex and moves no data."""
     return not any(isinstance(op, ExecuteOp | CopyOp | HostCallOp) for op in program.module("poplar").walk())
 
 
 def plain(message: str) -> str:
-    """A message without place, name of the pass, and what differs from case to case."""
+    """Strips a message of its place, the pass's name, and parts that vary between cases."""
     message = re.sub(r" \(in [a-z-]+\)$", "", message)
     message = re.sub(r"^(test_\w+: )?'[^']*': ", "", message)
     return re.sub(r"tensor<[^>]*?(!onnx\.string)?>", lambda m: "a tensor of strings" if m[1] else "a tensor", message)
 
 
 def outcomes(names: Iterable[str], way: str = "", processes: int = 2) -> dict[str, Outcome]:
-    """The outcomes of these cases, in their order."""
+    """Runs these cases and gives their outcomes in order."""
     chosen = list(names)
     with ProcessPoolExecutor(processes) as pool:
         return dict(zip(chosen, pool.map(partial(_named, way), chosen, chunksize=16)))
@@ -237,13 +241,13 @@ def _named(way: str, name: str) -> Outcome:
 
 
 def recorded() -> dict[str, Outcome]:
-    """What the record says of every case that does not simply pass."""
+    """Reads the recorded outcomes of all cases other than `passed`."""
     found = json.loads(RECORD.read_text())
     return {name: Outcome(status, reason) for status, entries in found.items() for name, reason in entries.items()}
 
 
 def record(found: Mapping[str, Outcome]) -> str:
-    """The text of the record: by status, name -> reason."""
+    """Formats the record: by status, name -> reason."""
     groups: dict[str, dict[str, str]] = {status: {} for status in ("unsupported", "wrong", "error", *PASSING)}
     for name, o in sorted(found.items()):
         if o.status != "passed":
@@ -252,12 +256,12 @@ def record(found: Mapping[str, Outcome]) -> str:
 
 
 def failing(way: str) -> list[str]:
-    """The names of the cases that do not pass in one of the other ways, as recorded."""
+    """Lists the recorded failures of one of the other ways."""
     return [name for entries in json.loads(OTHERS[way].read_text()).values() for name in entries]
 
 
 def page(exceptions: Mapping[str, Outcome]) -> str:
-    """The text of the page, from the cases and those that do not simply pass."""
+    """Renders the page of coverage from the cases and the outcomes other than `passed`."""
     statuses = Counter(exceptions[name].status if name in exceptions else "passed" for name in cases())
     passed = statuses["passed"] + statuses["folded"] + statuses["host"]
     groups = "\n".join(_row(group, [c for c in cases().values() if c.group == group], exceptions) for group in _groups())
@@ -267,42 +271,43 @@ def page(exceptions: Mapping[str, Outcome]) -> str:
         if case.node is not None:
             by_op[f"{case.node.domain}.{case.node.op_type}".removeprefix(".")].append(case)
     rows = "\n".join(_row(op, by_op[op], exceptions, _version(by_op[op][0]), reference) for op in sorted(by_op, key=str.lower))
-    return f"""# What of ONNX runs on tiles
+    return f"""# Coverage of ONNX
 
 Written by `python -m populus.tools.onnx_suite --write`; the tests hold every case to it.
 
 ONNX's backend suite (onnx 1.23) has {len(cases()):,} cases for CPUs. Through `populus.onnx_backend`, on 16 tiles of target `host`:
 {passed:,} pass, {statuses["unsupported"]} are refused in one line, {statuses["wrong"]} differ from the expected numbers,
 {statuses["error"]} fail otherwise.
-Of those that pass, {statuses["folded"]} leave nothing to compute: all their inputs decide shapes, or they only pass on what they are given.
-In {statuses["host"]} the host has a part: strings and images are there alone (`populus check` lists it, `--no-host` refuses it).
+Of those that pass, {statuses["folded"]} leave nothing to compute: all their inputs decide shapes, or their outputs are their inputs.
+In {statuses["host"]} the host computes a part, strings and images (`populus check` lists such ops, `--no-host` refuses them).
 
-No case that runs is refused beforehand by `is_compatible` (`python -m populus.tools.onnx_suite --asked`; the tests hold a sample to it).
-The two inverse DFTs differ by the rounding of sums whose true value is 0, which a relative tolerance does not allow for.
+`is_compatible` refuses no case that runs (`python -m populus.tools.onnx_suite --asked`; the tests hold a sample to it).
+The two inverse DFTs differ by the rounding of sums whose true value is 0, for which a relative tolerance allows no error.
 
-The six cases of Bernoulli draw numbers that no two generators share, as ONNX says: they pass with 0 or 1 in the right shape.
+The six cases of Bernoulli draw random numbers, which depend on the generator. They pass with values of 0 or 1 in the right shape.
 
-With a name in place of every dimension of every input, whose size comes with the data, {len(cases()) - len(failing("symbolic")):,} pass
+With every dimension of every input symbolic, and sizes that come with the data, {len(cases()) - len(failing("symbolic")):,} pass
 (`python -m populus.tools.onnx_suite --symbolic`; the tests hold a hundred to it): a program is specialised for the sizes that arrive.
 
-| group | cases | pass | of which folded | with the host | not |
+| group | cases | pass | of which folded | with the host | fail |
 |---|---|---|---|---|---|
 {groups}
 
 ## By operator
 
-A case counts for the operator that it is about, its function written out included. `opset`: the newest version that the cases have.
+A case counts for the operator that it tests, also if it has the operator's expanded function.
+`opset`: the newest version that the cases have.
 
-`popart`: whether all of them pass at that level, too, which runs op by op on whole arrays, the reference that tiles are compared with
-(`--reference`; the tests hold a hundred to it). `gradients`: of how many of its cases they agree with differences ([which](gradients.md)).
+`popart`: yes if all cases pass at that level, too. It runs op by op on whole arrays and is the reference for tiles
+(`--reference`; the tests hold a hundred to it). `gradients`: the cases whose gradients agree with differences ([list](gradients.md)).
 
-| operator | opset | cases | pass | of which folded | with the host | `popart` | gradients | why the others do not |
+| operator | opset | cases | pass | of which folded | with the host | `popart` | gradients | reason of the others |
 |---|---|---|---|---|---|---|---|---|
 {rows}
 
 ## Every operator, every version
 
-A model of any opset from 1 to 28 is read; the rule of an operator asks for the version where they differ. `com.microsoft` is in
+Opsets 1 to 28 are supported; the rule of an operator depends on the version where versions differ. `com.microsoft` is in
 [models](models.md), gradients are in [gradients](gradients.md). Every level from `popart` down runs all of these.
 
 | operator | versions | where | element types that tiles do not hold |
@@ -314,21 +319,21 @@ A model of any opset from 1 to 28 is read; the rule of an operator asks for the 
 
 DIFFERENCES = """## Where ONNX and onnxruntime differ
 
-`test_onnx_versions.py` holds most of these. Everywhere else an operator gives what onnxruntime gives without its optimizations.
+`test_onnx_versions.py` holds most of these. All other operators agree with onnxruntime without its optimizations.
 
 | operator | ONNX | onnxruntime | here |
 |---|---|---|---|
-| BatchNormalization before opset 14 | does not say what `saved_var` is | `1 / sqrt(variance + epsilon)` | as onnxruntime |
-| ConvTranspose, `auto_pad` SAME with `output_padding` | adds it to the size | the size is x's times the stride | as onnxruntime |
-| Dropout before opset 12 that infers | does not say what the mask is | false | as onnxruntime |
+| BatchNormalization before opset 14 | does not define `saved_var` | `1 / sqrt(variance + epsilon)` | as onnxruntime |
+| ConvTranspose, `auto_pad` SAME with `output_padding` | the size includes it | the size is x's times the stride | as onnxruntime |
+| Dropout before opset 12, inference mode | does not define the mask | false | as onnxruntime |
 | DynamicQuantizeLinear of zeros | the scale is 0 | 1 | as ONNX |
-| LSTM with `clip` | clips the input of every activation, the cell's too | clips the gates only | as ONNX |
-| pools before opset 22, `ceil_mode` | counts windows that start in the padding behind | does not | as onnxruntime and opset 22 |
+| LSTM with `clip` | clips the input of every activation, including the cell's | clips the gates only | as ONNX |
+| pools before opset 22, `ceil_mode` | counts windows that start in the end padding | does not | as onnxruntime and opset 22 |
 | Resize by scales, Upsample | its inference computes sizes in f64: 4 of 6 and the f32 nearest to 5/6 | in f32: 5 | as onnxruntime |
-| Resize by scales, `align_corners` and `tf_crop_and_resize` | the result's size counts with its fraction | rounded down | as ONNX |
-| Resize by scales, `nearest`, where the size stays | picks elements | copies | as ONNX |
-| MaxUnpool with `output_shape` | counts indices in the size that it has without | in that shape | as ONNX |
-| ReduceMax, ReduceMin, MaxPool of NaN | does not say | NaN, or what is beside it, by its place | NaN |
+| Resize by scales, `align_corners` and `tf_crop_and_resize` | the result's size is not rounded | rounded down | as ONNX |
+| Resize by scales, `nearest`, with an unchanged size | selects elements | copies | as ONNX |
+| MaxUnpool with `output_shape` | interprets indices in the default shape | in `output_shape` | as ONNX |
+| ReduceMax, ReduceMin, MaxPool of NaN | undefined | NaN or its neighbour, depending on the position | NaN |
 | Squeeze before opset 11, axes not sorted | its inference drops other dimensions | those axes | as onnxruntime |
 """
 
@@ -358,18 +363,18 @@ def _version(case: Case) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the cases whose name matches, prints what does not pass, and with --write records all."""
+    """Runs the cases whose name matches and prints the failures. `--write` records all outcomes."""
     parser = argparse.ArgumentParser(prog="python -m populus.tools.onnx_suite", description="ONNX's backend suite, case by case.")
-    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only cases in whose name each of these is found")
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="run only the cases whose name contains each of these")
     parser.add_argument("--write", action="store_true", help="record the outcomes of all cases, and write the page of coverage")
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--symbolic", action="store_true", help="with a name in place of every dimension of every input")
-    ways.add_argument("--reference", action="store_true", help="at the level popart, op by op on whole arrays")
-    ways.add_argument("--asked", action="store_true", help="only what is_compatible says yes to")
-    parser.add_argument("--engine", choices=ENGINES, help="the engine; without it, what programs run on by default")
+    ways.add_argument("--symbolic", action="store_true", help="make every dimension of every input symbolic")
+    ways.add_argument("--reference", action="store_true", help="run at the level popart, op by op on whole arrays")
+    ways.add_argument("--asked", action="store_true", help="run only the cases that is_compatible accepts")
+    parser.add_argument("--engine", choices=ENGINES, help="the engine (auto)")
     args = parser.parse_args(arguments)
     if args.engine is not None:
-        os.environ["POPULUS_ENGINE"] = args.engine  # read in each process
+        os.environ["POPULUS_ENGINE"] = args.engine  # each process reads it
     names = [name for name in cases() if all(re.search(p, name) for p in args.patterns)]
     start = time.perf_counter()
     way = "symbolic" if args.symbolic else "reference" if args.reference else "asked" if args.asked else ""

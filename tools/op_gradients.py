@@ -1,4 +1,4 @@
-"""The gradient of an op alone against differences of its values: central ones in double precision, and one-sided ones at ties."""
+"""The gradient of a single op compared with differences: central ones in double precision, and one-sided ones at ties."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.tools.op_model import Array, Example, OpModel, function_of
 
-STEP = 1e-6  # of central differences in double precision, for values about 1
+STEP = 1e-6  # step of central differences in double precision, for values of about 1
 
 
 class Unmet(Exception):
-    """A part of the contract does not hold: how."""
+    """A violated part of the contract; the message says how."""
 
 
 def _gradients(model: OpModel, example: Example, inputs: dict[str, Array]) -> tuple[list[Array | None], dict[str, Array]]:
-    """The gradients of the operands for the cotangents that come with them."""
+    """Computes the gradients of the operands, and the inputs including the cotangents."""
     import numpy as np
 
     module = model.module(example, "float64")
@@ -71,7 +71,7 @@ def _slope(
 
 
 def _points(model: OpModel, example: Example, inputs: dict[str, Array]) -> Iterator[tuple[str, int, float, ModuleOp, dict[str, Array]]]:
-    """Elements of the operands with their gradients."""
+    """Yields elements of the operands with their gradients."""
     import numpy as np
 
     module = model.module(example, "float64")

@@ -1,4 +1,4 @@
-"""A model of one op alone, on its `EXAMPLES` or on operands of one shape, with inputs: what `check-op` and `--audit-op` try an op on."""
+"""A model of a single op with inputs, on its `EXAMPLES` or on operands of one shape, for `check-op` and `--audit-op`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Array: TypeAlias = "NDArray[Any]"
 Example: TypeAlias = "tuple[Sequence[tuple[int, ...]], dict[str, Plain]]"
 
 SHAPE = (3, 7)
-SHAPES = (2, 11, 3, 5, 2, 3)  # by rank, for what works with one rank only; 11 fills no whole number of blocks
+SHAPES = (2, 11, 3, 5, 2, 3)  # by rank, for ops of one rank only; 11 is not a whole number of blocks
 
 
 class OpModel:
-    """Models of an op. `examples`: operand shapes and attributes, by its class or by default."""
+    """Models of an op. `examples`: operand shapes and attributes, from its class or by default."""
 
     def __init__(self, definition: Definition):
         self.definition = definition
@@ -65,7 +65,7 @@ class OpModel:
         g, found = np.random.default_rng(3), dict[str, Array]()
         for argument, i in zip(function_of(self.module(example, dtype)).body.block.args, range(1 << 30)):
             shape, of = shape_of(argument.type), dtype_of(element_type_of(argument.type))
-            values = (g.permutation(int(np.prod(shape))).reshape(shape) - int(np.prod(shape)) // 2) * 0.11 + 0.06  # apart, and not near 0
+            values = (g.permutation(int(np.prod(shape))).reshape(shape) - int(np.prod(shape)) // 2) * 0.11 + 0.06  # distinct, not near 0
             found[f"x{i}"] = values.astype(of) if is_float(element_type_of(argument.type)) else np.abs(values).astype(of)
         return found
 
@@ -81,7 +81,7 @@ def function_of(module: ModuleOp) -> FuncOp:
 
 
 def others(p: Property, value: Plain | None) -> Iterator[Plain]:
-    """Values of an attribute that are not the one it has."""
+    """Yields other valid values of an attribute."""
     now = p.plain_default if value is None else value
     candidates: dict[str, list[Plain]] = {
         "float": [0.5, 0.25, 2.0],
@@ -105,7 +105,7 @@ def others(p: Property, value: Plain | None) -> Iterator[Plain]:
 
 
 def difference(a: Array, b: Array) -> float:
-    """The largest, relative to values above 1; NaNs and infinities at the same places are no difference."""
+    """Computes the largest difference, relative to values above 1. NaNs and infinities at equal places count as equal."""
     import numpy as np
 
     x, y = a.astype(np.float64), b.astype(np.float64)

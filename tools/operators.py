@@ -1,4 +1,4 @@
-"""Every operator of ONNX's domains at every version: how it comes to tiles, and which of its element types do not."""
+"""The table of ONNX operators at every version: how each is computed, and its element types that tiles do not support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from populus.lowering.onnx.host_ops import FUNCTIONS, MOVING
 from populus.lowering.onnx.structure import RULES as RESOLVED
 from populus.lowering.onnx.to_popart import RULES
 
-# Those that no table has: what they are is known when a model is read, or when shapes are.
+# Operators that no table has, because they depend on the model or its shapes.
 FOLDED = ("Constant", "Shape", "Size")
 WHY_NOT: Mapping[str, str] = {
     "ai.onnx.ml.CastMap": "its input is a map; maps can only be given back",
@@ -23,7 +23,7 @@ WHY_NOT: Mapping[str, str] = {
 
 
 def operators() -> str:
-    """The table, a row for each operator."""
+    """Renders the table, a row for each operator."""
     found: dict[str, list[OpSchema]] = defaultdict(list)
     for schema in get_all_schemas_with_history():
         found[f"{schema.domain}.{schema.name}".removeprefix(".")].append(schema)
@@ -37,34 +37,34 @@ def _row(name: str, schemas: list[OpSchema]) -> str:
 
 
 def _how(name: str, schemas: list[OpSchema]) -> str:
-    any_schemas = cast("list[Any]", schemas)  # the stub of onnx lacks these two
+    any_schemas = cast("list[Any]", schemas)  # onnx's type stub lacks these two
     functions = [s.since_version for s in any_schemas if s.has_function or s.has_context_dependent_function]
     if name in FUNCTIONS:
         return f"host: `{FUNCTIONS[name]}`"
     if name in FOLDED:
         return "known when compiling"
     if name in RULES and name in RESOLVED:
-        return "tiles; while compiling where its structure is known"
+        return "tiles; at compile time if its structure is known"
     if name in RULES:
         return "tiles"
     if name in RESOLVED and functions:
-        return "tiles, by ONNX's function; with graphs written out while compiling"
+        return "tiles, by ONNX's function; its graphs are expanded at compile time"
     if name in RESOLVED:
-        return "while compiling; what is left of it on tiles"
+        return "at compile time; the rest on tiles"
     if functions:
         return "tiles, by ONNX's function"
     return f"no: {WHY_NOT[name]}"
 
 
 def _not_held(name: str, schema: OpSchema) -> list[str]:
-    """The element types of the newest version that no tile holds, spelled as ONNX does."""
+    """Lists the element types of the newest version that tiles do not support, spelled as in ONNX."""
     types = {t for c in schema.type_constraints for t in c.allowed_type_strs} | {p.type_str for p in (*schema.inputs, *schema.outputs)}
     found: set[str] = set()
     handled = {*MOVING, *FUNCTIONS, *RESOLVED, "Cast", "CastLike"}
     for text in types:
         inner = text.rpartition("tensor(")[2].rstrip(")")
         if inner == "string" and (name in handled or name.removeprefix("ai.onnx.ml.") in MOVING or name.endswith("Classifier")):
-            continue  # as handles
+            continue  # on tiles as handles
         if (number := _NUMBERS.get(inner)) is not None and not _held(number):
             found.add(inner)
     return sorted(found)

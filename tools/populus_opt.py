@@ -1,4 +1,4 @@
-"""`populus-opt FILE [-p PIPELINE]`: runs passes on a module (`.mlir`) or a model (`.onnx`) and writes the module that results."""
+"""`populus-opt FILE [-p PIPELINE]`: runs passes on a module (`.mlir`) or a model (`.onnx`) and writes the resulting module."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from populus.tools.command import ArgumentParser, dims_of, reporting
 
 
 class _Kept(StringIO):
-    """A text that is still there after xDSL's driver has closed what it wrote to."""
+    """A text buffer that survives being closed by xDSL's driver."""
 
     def close(self) -> None:
         pass
 
 
 class ListPasses(argparse.Action):
-    """Prints the passes with the first line of what each says about itself, and ends."""
+    """Prints the passes with the first lines of their docstrings, and exits."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None):
         super().__init__(option_strings, dest, nargs=0, help=help)
@@ -46,7 +46,7 @@ class ListPasses(argparse.Action):
 
 
 class PopulusOpt(xDSLOptMain):
-    """xDSL's driver with our frontends, pipelines, messages, and weights beside the text."""
+    """xDSL's driver with our frontends, pipelines and messages; large weights go to a separate file."""
 
     version_format = "populus-opt on xDSL {xdsl_version}"
 
@@ -79,42 +79,42 @@ class PopulusOpt(xDSLOptMain):
         add = arg_parser.add_argument
         add("input_file", nargs="?", help="a .mlir or .onnx file; standard input (.mlir) without one")
         passes = ", ".join(PASSES)
-        add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,... of ours ({passes}) or of xDSL")
-        add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file that holds one")
-        add("--list-passes", action=ListPasses, help="print our passes, a line for each, and end")
-        add("--start-at", metavar="PHASE|PASS", help=f"leave out the passes before a phase ({', '.join(PHASES)}) or a pass")
-        add("--stop-after", metavar="PHASE|PASS", help="leave out the passes behind a phase or a pass")
-        add("--replace-phase", action="append", default=[], metavar="PHASE=PIPELINE", help="other passes for a phase, as for -p")
-        add("--verify-legal", metavar="TARGET", help="fail unless the module that results is of ops that a target runs")
-        add("--print-kernel-configs", action="store_true", help="print, instead of the module, the kernels of its ops and whether they fit")
-        add("--audit-op", metavar="NAME", help="print what each pass and engine does with an op, and end")
-        add("--pass-statistics", action="store_true", help="print to standard error which passes changed something, and the ops left")
-        add("--print-pipeline", action="store_true", help="print the passes that would run, and end")
-        add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
-        add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension of an ONNX model its size")
-        add("-o", "--output-file", metavar="FILE", help="write here, with locations, and stored constants beside it as .safetensors")
-        add("--weights", metavar="FILE", help="read stored constants from this file, not from the one beside the input")
+        add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,...: ours ({passes}) or xDSL's")
+        add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file with one")
+        add("--list-passes", action=ListPasses, help="print our passes, one per line, and exit")
+        add("--start-at", metavar="PHASE|PASS", help=f"skip the passes before a phase ({', '.join(PHASES)}) or a pass")
+        add("--stop-after", metavar="PHASE|PASS", help="skip the passes after a phase or a pass")
+        add("--replace-phase", action="append", default=[], metavar="PHASE=PIPELINE", help="replace the passes of a phase, as for -p")
+        add("--verify-legal", metavar="TARGET", help="fail unless a target supports every op of the resulting module")
+        add("--print-kernel-configs", action="store_true", help="print the ops' kernels and whether they fit, instead of the module")
+        add("--audit-op", metavar="NAME", help="print the effect of each pass and engine on an op, and exit")
+        add("--pass-statistics", action="store_true", help="print to standard error the passes that changed something, and op counts")
+        add("--print-pipeline", action="store_true", help="print the passes that would run, and exit")
+        add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
+        add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of an ONNX model")
+        add("-o", "--output-file", metavar="FILE", help="write here, with locations; stored constants go to a .safetensors file next to it")
+        add("--weights", metavar="FILE", help="read stored constants from this file instead of the one next to the input")
         add("--save-weights", metavar="FILE", help="write stored constants to this file")
-        add("--dump-dir", metavar="DIR", help="write the module after each pass to a numbered file there")
-        add("--verify-each", action="store_true", help="check the module after each pass, not only before the first and after the last")
+        add("--dump-dir", metavar="DIR", help="write the module after each pass to a numbered file in this folder")
+        add("--verify-each", action="store_true", help="verify the module after each pass")
         add("--time-passes", action="store_true", help="print the time of each pass to standard error")
         add("--debug", action="store_true", help="show a traceback when something fails")
-        add("-f", "--frontend", choices=sorted(self.available_frontends), help="read the input as this, whatever its name ends with")
+        add("-f", "--frontend", choices=sorted(self.available_frontends), help="format of the input, regardless of its suffix")
         add("-t", "--target", default="mlir", metavar="FORMAT", help="write this format (mlir, llvm, ...)")
-        add("--split-input-file", action="store_true", help="treat each part between `// -----` lines by itself")
+        add("--split-input-file", action="store_true", help="process each part between `// -----` lines separately")
         add("--print-op-generic", action="store_true", help="print ops in their generic form")
         add("--print-debuginfo", action="store_true", help="print the location of each op")
         add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
-        add("--verify-diagnostics", action="store_true", help="print what is wrong with a text or found wrong by a pass, and exit with 0")
+        add("--verify-diagnostics", action="store_true", help="print parse and pass errors, and exit with 0")
         add("-v", "--version", action=VersionAction, version_format=self.version_format)
-        # xDSL's driver reads these; the first would turn checking off in the whole process.
+        # Options that xDSL's driver reads. The first would disable verification in the whole process.
         arg_parser.set_defaults(
             disable_verify=False, syntax_highlight=False, shrink=False, print_no_properties=False, parsing_diagnostics=False
         )
 
     def register_all_dialects(self) -> None:
         super().register_all_dialects()
-        for name, dialect in DIALECTS.items():  # there already when Populus is installed, but not when it runs from its folder
+        for name, dialect in DIALECTS.items():  # already registered if Populus is installed, but not if it runs from its folder
             if name not in self.ctx.registered_dialect_names:
                 self.ctx.register_dialect(name, dialect)
 
@@ -131,7 +131,7 @@ class PopulusOpt(xDSLOptMain):
             self.blobs = load_blobs(self.args.weights)
         elif self.args.input_file is not None and not self.blobs:
             self.blobs = weights_beside(self.args.input_file)
-        text = "\n" * self._line + decode(io.read(), name)  # so that a part of a file has the lines of the file
+        text = "\n" * self._line + decode(io.read(), name)  # so that locations in a part have the file's line numbers
         try:
             return LocatingParser(self.ctx, text, name).parse_module()
         except ParseError as error:
@@ -146,7 +146,7 @@ class PopulusOpt(xDSLOptMain):
         from populus.lowering.onnx.importer import import_onnx
 
         if self.args.input_file is None:
-            raise PopulusError("an ONNX model is read from a file, since its weights may be in files beside it; give its path")
+            raise PopulusError("give the path of an ONNX model, because its weights may be in other files of the folder")
         return import_onnx(self.args.input_file, dims=dims_of(self.args.dim), customs=custom_ops(self.ctx))
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
@@ -155,7 +155,7 @@ class PopulusOpt(xDSLOptMain):
             if not Path(name).is_file():
                 raise PopulusError(f"{name}: no such file" if not Path(name).exists() else f"{name}: not a file")
             if self.args.frontend is None and Path(name).suffix not in (".mlir", ".onnx"):
-                raise PopulusError(f"{name}: neither .mlir nor .onnx; -f says what it is")
+                raise PopulusError(f"{name}: neither .mlir nor .onnx; state the format with -f")
         return super().prepare_input()
 
     def prepare_output(self) -> IO[str]:
@@ -194,11 +194,11 @@ class PopulusOpt(xDSLOptMain):
         return super().output_resulting_program(prog)
 
     def _target(self) -> str | None:
-        """The machine that the pipeline states."""
+        """Finds the machine that the pipeline targets."""
         return next((t for p in self.passes.passes if (t := getattr(p, "target", None)) is not None), None)
 
     def finish(self) -> None:
-        """Writes what goes to files, now that nothing can fail any more."""
+        """Writes the files, once nothing can fail any more."""
         if self.args.output_file is not None:
             write_module(self.modules, self.text.getvalue(), self.args.output_file)
         if self.args.save_weights is not None:
@@ -231,7 +231,7 @@ class PopulusOpt(xDSLOptMain):
 
 
 def times(timings: Sequence[Timing]) -> str:
-    """A table of passes as they ran: seconds, share of the whole, ops before and after."""
+    """Formats a table of the passes that ran: seconds, share of the total, ops before and after."""
     total = sum(t.seconds for t in timings)
     width = max([len(t.name) for t in timings], default=4)
     lines = [f"{'pass':{width}}  seconds  share  ops"]
@@ -241,14 +241,14 @@ def times(timings: Sequence[Timing]) -> str:
 
 
 def statistics(timings: Sequence[Timing]) -> str:
-    """A table of passes as they ran: whether they changed something, ops before and after."""
+    """Formats a table of the passes that ran: changed or not, ops before and after."""
     width = max([len(t.name) for t in timings], default=4)
     rows = [f"{t.name:{width}}  {'yes' if t.changed else 'no':7}  {t.ops_before} -> {t.ops_after}" for t in timings]
     return "\n".join([f"{'pass':{width}}  changed  ops", *rows])
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; 0 if all went well, 1 with one line on stderr if not."""
+    """Runs the command; gives 0 on success, and 1 with one line on stderr on failure."""
     args = sys.argv[1:] if argv is None else argv
     return reporting("populus-opt", args, _run)
 

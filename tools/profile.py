@@ -1,4 +1,4 @@
-"""write where a program spends cycles and memory, as a page and as data; compare two; find the smallest machine."""
+"""write the predicted cycles and memory of a program, as a page and as data; compare two; find the smallest machine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from populus.tools.report.record import Record, read, record, text_of
 from populus.tools.report.what_if import WhatIf, what_if
 from populus.tools.run import add_compile_arguments, program_of
 
-HOTTEST = 10  # ops that are printed
+HOTTEST = 10  # number of ops printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus profile`."""
+    """Adds the arguments of `populus profile`."""
     add_compile_arguments(parser)
     add = parser.add_argument
-    add("--json", metavar="FILE", help="write the profile there, as docs/profile.md describes it")
-    add("--html", metavar="FILE", help="write it there as one page that needs no network")
+    add("--json", metavar="FILE", help="write the profile as JSON to this file (see docs/profile.md)")
+    add("--html", metavar="FILE", help="write the profile as one HTML page that needs no network")
     add("--before", metavar="FILE", help="a profile.json to compare with")
-    add("--what-if", action="store_true", help="find the smallest machine on which the model fits, and what takes its memory")
+    add("--what-if", action="store_true", help="find the smallest machine on which the model fits, and the largest consumers of memory")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -48,7 +48,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def totals(data: Record, before: Record | None) -> Table:
-    """The totals, beside those of another profile and how they changed."""
+    """Makes a table of the totals, with those of another profile and their changes."""
     table = _table(data["title"], *(["before", "now", ""] if before is not None else [""]))
     for name, value in data["summary"].items():
         old = None if before is None else before["summary"].get(name)
@@ -58,7 +58,7 @@ def totals(data: Record, before: Record | None) -> Table:
 
 
 def hottest(data: Record) -> Table:
-    """The dearest ops of the model."""
+    """Makes a table of the model's most expensive ops."""
     table = _table("op of the model", "steps", "cycles", "share", "compute", "exchange", "sync", "bytes exchanged")
     cycles = max(int(data["summary"]["cycles"]), 1)
     for op in data["ops"][:HOTTEST]:
@@ -80,7 +80,7 @@ def _what_if(args: argparse.Namespace, console: Console) -> int:
 
 
 def what_if_table(found: WhatIf, spec: Spec) -> Table:
-    """The smallest machines, and what takes the memory."""
+    """Makes a table of the smallest machines and the consumers of memory."""
     machine = spec.target()
     table = _table(f"{machine.name}, {machine.tiles:,} tiles of {machine.tile_bytes // 1024:,} KiB", "")
     table.add_row("fits", "yes" if found.fits else "no")

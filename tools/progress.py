@@ -1,4 +1,4 @@
-"""What a long command shows on a terminal's standard error while it works; nothing where that is a pipe or a file."""
+"""Progress of a long command on a terminal's standard error; nothing if that is a pipe or a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 @contextmanager
 def stages(what: str) -> Generator[Callable[[int, str], None], None, None]:
-    """A function to call with the number and name of each stage as it begins; a spinner shows the latest."""
+    """Shows a spinner; gives a function to call with the number and name of each stage as it begins."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda number, name: None
@@ -21,6 +21,6 @@ def stages(what: str) -> Generator[Callable[[int, str], None], None, None]:
 
 @contextmanager
 def working(what: str) -> Generator[None, None, None]:
-    """A spinner beside `what` while the block runs."""
+    """Shows a spinner with a text while the block runs."""
     with stages(what):
         yield

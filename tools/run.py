@@ -31,45 +31,45 @@ if TYPE_CHECKING:
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
-ENGINE = "native, machine code; numpy; strict, which checks every vertex; auto (default): native, or numpy for small programs"
+ENGINE = "native (machine code), numpy, strict (checks every vertex), or auto (default): native, but numpy for small programs"
 
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say what is compiled, and how."""
+    """Adds the arguments that control compiling."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .onnx model, or a .mlir module of any level")
     add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow; 'gc200, tile_bytes=300000' replaces fields")
-    add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
+    add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
-    add("--sample", type=int, metavar="K", help="let strict look at K vertices of each family rather than all")
-    add("--threads", type=int, metavar="N", help="how many threads native runs on; POPULUS_THREADS, or as many as there are CPUs, without")
-    add("--narrow", action="store_true", help="compute in types that the target holds where it lacks the model's, doubles say")
+    add("--sample", type=int, metavar="K", help="let strict check K vertices of each family (all)")
+    add("--threads", type=int, metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
+    add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
     add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
-    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
-    add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel, whatever it costs")
-    add("--cache", action="store_true", help="keep the program on disk, or take it from there if it was compiled before")
-    add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops and passes it defines")
+    add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel regardless of its cost")
+    add("--cache", action="store_true", help="store the compiled program on disk, and reuse a stored one")
+    add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus run`."""
+    """Adds the arguments of `populus run`."""
     add_compile_arguments(parser)
     add = parser.add_argument
-    add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order; random without it")
-    add("--outputs", metavar="FILE.npz", help="write the outputs there")
-    add("--expect", action="append", default=[], metavar="FILE", help="compare with this .npz, or .pb tensors in order; exit 1 if beyond")
-    add("--rtol", type=float, default=RTOL, help=f"tolerance of a comparison, of the largest element ({RTOL:g})")
-    add("--atol", type=float, default=ATOL, help=f"tolerance beside that, and for integers ({ATOL:g})")
-    add("--level", default="poplar", choices=list(LEVELS), help="the level at which to run (poplar)")
+    add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order (random inputs)")
+    add("--outputs", metavar="FILE.npz", help="write the outputs to this .npz")
+    add("--expect", action="append", default=[], metavar="FILE", help="compare with a .npz, or .pb tensors in order; exit 1 if they differ")
+    add("--rtol", type=float, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
+    add("--atol", type=float, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
+    add("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
-    add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program there")
-    add("--shuffle-orders", type=int, metavar="N", help="print how far N other orders of the sums would be from each other")
+    add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program to this file")
+    add("--shuffle-orders", type=int, metavar="N", help="print the differences between N other orders of the sums")
     add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
 
 
 def program_of(args: argparse.Namespace, level: str) -> Program:
-    """The program that the arguments ask for, with a spinner while it is compiled."""
+    """Compiles the program that the arguments describe, with a spinner."""
     with stages(f"compiling {args.model}") as progress:
         return compile(
             args.model,
@@ -93,7 +93,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.profile is not None and args.level != "poplar":
-        raise PopulusError(f"--profile is of the poplar level, and --level {args.level} does not go there")
+        raise PopulusError(f"--profile needs the poplar level, and --level {args.level} does not go there")
     console = Console(highlight=False, soft_wrap=True)
     start = perf_counter()
     program = program_of(args, args.level)
@@ -111,7 +111,7 @@ def execute(args: argparse.Namespace) -> int:
     console.print(outputs_table(outputs))
     if args.shuffle_orders is not None:
         if args.shuffle_orders < 2:
-            raise PopulusError(f"--shuffle-orders {args.shuffle_orders}; at least 2 are compared")
+            raise PopulusError(f"--shuffle-orders {args.shuffle_orders}; expected at least 2")
         for name, far in program.spread(inputs, args.shuffle_orders).items():
             console.print(f"{name}: {args.shuffle_orders} orders of its sums are within {far:.2g} of its largest element", markup=False)
     for line in program.kernels():
@@ -144,7 +144,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console) -> list[str]:
-    """Runs every level that the model goes through and compares each with the one above, op by op; what did not agree."""
+    """Runs every level of the model and compares each with the one above, op by op; gives the failures."""
     failed: list[str] = []
     for comparison in compare_levels(program, inputs, rtol):
         style = "red" if comparison.first else "dim" if comparison.skipped else "green"
@@ -155,7 +155,7 @@ def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console
 
 
 def outputs_table(outputs: Arrays) -> Table:
-    """A line for each output: its type and the range of its values."""
+    """Makes a table with a line for each output: its type and the range of its values."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("output", "dtype", "shape"):
         table.add_column(column)
@@ -167,7 +167,7 @@ def outputs_table(outputs: Arrays) -> Table:
 
 
 def agreement_table(rows: Sequence[tuple[str, Agreement]], what: str) -> Table:
-    """A line for each comparison: the largest differences, and whether they are within the tolerance."""
+    """Makes a table with a line for each comparison: the largest differences, and whether they are within the tolerance."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(what)
     table.add_column("output")

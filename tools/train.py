@@ -22,7 +22,7 @@ from populus.tools.command import dims_of
 from populus.tools.run import ENGINE
 from populus.training import TrainingSession
 
-SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the learning rate, by the share of all steps that is done
+SCHEDULES: dict[str, Callable[[float], float]] = {  # factor of the learning rate, by the share of all steps done
     "constant": lambda done: 1.0,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
     "linear": lambda done: 1 - done,
@@ -30,42 +30,42 @@ SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the learning rate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `populus train`."""
+    """Adds the arguments of `populus train`."""
     add = parser.add_argument
-    add("model", metavar="MODEL.onnx", help="the model, whose initializers are where training starts")
+    add("model", metavar="MODEL.onnx", help="the model, with its initial weights")
     add("--data", required=True, metavar="FILE.npz", help="arrays by the names of the inputs, and one called labels")
     add("--validate", metavar="FILE.npz", help="evaluate on these samples after each epoch")
-    add("--labels", metavar="NAME", help="the array of labels, where it is not called labels")
+    add("--labels", metavar="NAME", help="the name of the labels' array (labels)")
     add("--loss", default="cross_entropy", metavar="LOSS", help=f"{', '.join(LOSS_NAMES)} (cross_entropy)")
-    add("--output", metavar="NAME", help="the output that the loss is of, where there are several")
+    add("--output", metavar="NAME", help="the output that the loss reads")
     add("--axis", type=int, metavar="N", help="the dimension of the classes (1)")
     add("--optimizer", default="adam", metavar="OPT", help=f"{', '.join(OPTIMIZERS)} (adam)")
-    add("--lr", type=float, metavar="X", help="the learning rate; PyTorch's default without it")
+    add("--lr", type=float, metavar="X", help="the learning rate (PyTorch's default)")
     add("--schedule", default="constant", choices=SCHEDULES, help="constant (default), or cosine or linear down to a rate of 0")
     add("--hyper", action="append", default=[], metavar="NAME=X", help="another hyperparameter, such as weight_decay=0.01")
     add("--clip-norm", type=float, metavar="X", help="scale gradients so that their norm is at most X")
     add("--clip-value", type=float, metavar="X", help="keep each element of a gradient between -X and X")
     add("--loss-scale", metavar="X", help="scale the loss by X against vanishing gradients of 16 bits, or auto")
     add("--accumulate", type=int, default=1, metavar="N", help="sum the gradients of N batches for each update (1)")
-    add("--batch", type=int, metavar="N", help="samples of a step (32, or what the model fixes)")
-    add("--epochs", type=int, default=1, metavar="N", help="how often to go through the data (1)")
-    add("--seed", type=int, default=0, metavar="N", help="which order of the samples (0)")
-    add("--parameter", action="append", default=[], metavar="PATTERN", help="train only the initializers of this name, such as 'fc.*'")
-    add("--freeze", action="append", default=[], metavar="PATTERN", help="do not train the initializers of this name")
-    add("--sparse", action="append", default=[], metavar="PATTERN", help="move only the rows of this embedding that a batch looks up")
-    add("--recompute", type=int, default=1, metavar="N", help="keep less: compute all but the last of N parts again; 0 chooses N")
-    add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and drop elements")
-    add("--checkpoint", metavar="DIR", help="go on from the newest checkpoint there, and write one after each epoch")
-    add("--every", type=int, metavar="N", help="write a checkpoint after each N steps too")
-    add("--export", metavar="FILE.onnx", help="write the trained model there")
-    add("--history", metavar="FILE.csv", help="write the loss of each step there")
-    add("--plot", metavar="FILE.svg", help="draw the losses there, after each epoch")
+    add("--batch", type=int, metavar="N", help="samples per step (32, or the model's batch)")
+    add("--epochs", type=int, default=1, metavar="N", help="number of epochs (1)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the sample order (0)")
+    add("--parameter", action="append", default=[], metavar="PATTERN", help="train only initializers that match, such as 'fc.*'")
+    add("--freeze", action="append", default=[], metavar="PATTERN", help="do not train initializers that match")
+    add("--sparse", action="append", default=[], metavar="PATTERN", help="update only the rows of this embedding that a batch looks up")
+    add("--recompute", type=int, default=1, metavar="N", help="save memory: recompute all but the last of N parts; 0 chooses N")
+    add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and apply dropout")
+    add("--checkpoint", metavar="DIR", help="resume from the newest checkpoint of this folder, and write one after each epoch")
+    add("--every", type=int, metavar="N", help="also write a checkpoint every N steps")
+    add("--export", metavar="FILE.onnx", help="write the trained model to this file")
+    add("--history", metavar="FILE.csv", help="write the loss of each step to this file")
+    add("--plot", metavar="FILE.svg", help="draw the losses as SVG, after each epoch")
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
-    add("--tiles", type=int, metavar="N", help="how many tiles of it; all of them without this")
+    add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
-    add("--threads", type=int, metavar="N", help="how many threads the native engine runs on; all CPUs without this")
-    add("--dim", action="append", default=[], metavar="NAME=N", help="give a symbolic dimension its size; first ones are the batch")
-    add("--load", action="append", default=[], metavar="FILE.py", help="run a Python file and know the ops that it defines")
+    add("--threads", type=int, metavar="N", help="number of threads of the native engine (all CPUs)")
+    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension; open first dimensions are the batch")
+    add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
             raise PopulusError(f"{path}: there is no folder {os.path.dirname(path)} to write it to")  # before hours of training
     if not str(args.model).endswith(".onnx"):
-        raise PopulusError(f"{args.model}: training is of .onnx models")
+        raise PopulusError(f"{args.model}: training needs an .onnx model")
     console = Console(highlight=False, soft_wrap=True)
     data = read_arrays([args.data], [])
     held = None if args.validate is None else read_arrays([args.validate], [])
@@ -124,7 +124,7 @@ def execute(args: argparse.Namespace) -> int:
         load=args.load,
     )
     if not lines.reported:
-        console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; more --epochs go on from there")
+        console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; use more --epochs to continue")
     if session.skipped:
         console.print(f"{session.skipped} steps were skipped, whose gradients overflowed; the loss scale is {session.loss_scale:g}")
     if args.plot is not None:
@@ -139,7 +139,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 class _Lines:
-    """A line for each epoch, and on a terminal one that changes with each step."""
+    """Prints a line for each epoch and, on a terminal, one that changes with each step."""
 
     def __init__(self, console: Console):
         self.console = console

@@ -1,4 +1,4 @@
-"""Populus as xDSL sees it: every tool that looks for the entry point `xdsl.universe` knows our dialects and passes."""
+"""The entry point `xdsl.universe`: xDSL's tools load our dialects and passes through it."""
 
 from __future__ import annotations
 

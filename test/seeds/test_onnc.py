@@ -400,7 +400,7 @@ def test_C22_a_target_of_one_s_own_is_one_file_that_passes_its_test(tool, tmp_pa
     code = compile((tmp_path / "test_mesh64.py").read_text(), "test_mesh64.py", "exec")
     exec(code, made)
     made["test_a_product_runs_on_it"]()
-    assert tool("main", "new-target", "Mesh64", "--folder", tmp_path)[2].endswith("there already; take another name or folder\n")
+    assert tool("main", "new-target", "Mesh64", "--folder", tmp_path)[2].endswith("already exists; choose another name or folder\n")
     assert "'gc200' is there already" in tool("main", "new-target", "gc200", "--folder", tmp_path)[2]
     (tmp_path / "other.py").write_text((tmp_path / "mesh64.py").read_text())
     with pytest.raises(PopulusError, match=r"other.py: target 'mesh64' is one of .*mesh64.py; give yours another name"):

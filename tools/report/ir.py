@@ -1,4 +1,4 @@
-"""The ops of every level that came from one op of the model."""
+"""The ops of every level that come from one op of the model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from populus.dialects.support.diagnostics import parts_of
 if TYPE_CHECKING:
     from populus.program import Program
 
-LONGEST = 4000  # characters of one op's text; what is longer is cut there
+LONGEST = 4000  # characters of one op's text; longer texts are cut
 
 ByLevel = dict[str, list[str]]
 
 
 def ir_by_place(program: Program) -> dict[str, ByLevel]:
-    """For each op of the model (`conv1`), the text of its ops at each level that the program goes through.
+    """Lists, for each op of the model (`conv1`), the text of its ops at each level.
 
-    An op that is made of several stands under each of them. Constants are left out, and so is what came from no op of the model.
+    An op that comes from several is listed under each. Constants are left out, and so are ops without an origin in the model.
     """
     found: dict[str, ByLevel] = {}
     for level in program.levels:
@@ -44,14 +44,14 @@ def ir_by_place(program: Program) -> dict[str, ByLevel]:
 
 
 def places(location: LocationAttr) -> list[str]:
-    """The ops of the model that a location names."""
+    """Lists the ops of the model that a location names."""
     if isinstance(location, FusedLoc):
         return list(dict.fromkeys(name for part in parts_of(location) for name in places(part)))
     return [location.desc.data] if isinstance(location, NameLoc) else []
 
 
 def _ops(module: ModuleOp) -> Iterator[Operation]:
-    """The ops of functions and graphs, loops and branches whole."""
+    """Yields the ops of functions and graphs; loops and branches stay whole."""
     for op in module.body.block.ops:
         if isinstance(op, FuncOp | GraphOp):
             for inner in op.body.block.ops if op.body.blocks else ():

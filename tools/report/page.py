@@ -1,4 +1,4 @@
-"""A profile as one page of HTML that needs nothing else: style, script and data are in it, and it asks no network for anything."""
+"""A profile as one self-contained HTML page: style, script and data are inside, and it makes no network requests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from populus.tools.report.record import Record, text_of
 
 FOLDER = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-COMPARED = ("title", "target", "summary", "ops")  # of the other profile, what the page shows
+COMPARED = ("title", "target", "summary", "ops")  # parts of the other profile that the page shows
 
 
 def html(data: Record, before: Record | None = None) -> str:
-    """The page of a profile; with the difference from `before`, if there is one. Every text of the model is data, never markup."""
+    """Renders the page of a profile, with the difference from `before` if given. Texts of the model are escaped, never markup."""
     style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     title, summary = escape(data["title"]), data["summary"]
     totals = f"{summary['cycles']:,} cycles estimated; the fullest tile has {summary['peak_tile_bytes']:,} bytes."
@@ -32,5 +32,5 @@ def html(data: Record, before: Record | None = None) -> str:
 
 
 def _embedded(data: Record) -> str:
-    """JSON that cannot end the script element that it stands in."""
+    """Serialises JSON so that it cannot end its script element."""
     return text_of(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").strip()

@@ -1,4 +1,4 @@
-"""`profile.json`: what `Program.profile()` knows, and the IR of every level, as plain data that profile.schema.json describes."""
+"""`profile.json`: the data of `Program.profile()` and the IR of every level, in the format of profile.schema.json."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Record: TypeAlias = dict[str, Any]
 
 SCHEMA, VERSION = "populus-profile", 1
-LARGEST_FILE = 1 << 30  # bytes of a profile that is read
+LARGEST_FILE = 1 << 30  # largest number of bytes of a profile to read
 
 
 def record(program: Program, title: str) -> Record:
-    """The profile of a compiled program. Raises PopulusError for a program that is not at the poplar level."""
+    """Records the profile of a compiled program. Raises PopulusError for a program that is not at the poplar level."""
     profile = program.profile()
     graph = graph_of(program.module("poplar"))
     found, steps = tenants(graph)
@@ -56,28 +56,28 @@ def record(program: Program, title: str) -> Record:
 
 
 def graph_of(module: ModuleOp) -> GraphOp:
-    """The one graph of a tile program."""
+    """Gives the graph of a tile program."""
     (graph,) = (op for op in module.body.block.ops if isinstance(op, GraphOp))
     return graph
 
 
 def text_of(data: Record) -> str:
-    """The text of a profile.json."""
+    """Formats a record as the text of a profile.json."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read(path: str | os.PathLike[str]) -> Record:
-    """A profile.json. Raises PopulusError for a file that is none, and for one of another version."""
+    """Reads a profile.json. Raises PopulusError for other files and other schema versions."""
     name = os.fspath(path)
     if Path(path).exists() and Path(path).stat().st_size > LARGEST_FILE:
         raise PopulusError(f"{name}: {Path(path).stat().st_size} bytes; a profile has at most {LARGEST_FILE}")
     try:
         found: object = json.loads(decode(read_bytes(path), name))
     except (json.JSONDecodeError, RecursionError) as error:
-        raise PopulusError(f"{name}: no profile: {error}; `populus profile MODEL --json FILE` writes one") from error
+        raise PopulusError(f"{name}: not a profile: {error}; `populus profile MODEL --json FILE` writes one") from error
     data = cast("Record", found) if isinstance(found, dict) else {}
     if data.get("schema") != SCHEMA:
-        raise PopulusError(f"{name}: JSON, but no profile; `populus profile MODEL --json FILE` writes one")
+        raise PopulusError(f"{name}: JSON, but not a profile; `populus profile MODEL --json FILE` writes one")
     if data.get("version") != VERSION:
         raise PopulusError(f"{name}: a profile of schema version {data.get('version')}, this is version {VERSION}; profile the model again")
     if missing := [key for key in ("title", "summary", "ops", "steps", "memory", "target") if key not in data]:
@@ -86,7 +86,7 @@ def read(path: str | os.PathLike[str]) -> Record:
 
 
 def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Record:
-    """Bytes of tile memory: of each tile when it is fullest and at the program's peak, and step by step. O(tenants x tiles)."""
+    """Records bytes of tile memory: per tile at its own peak and at the program's peak, and step by step. O(tenants x tiles)."""
     tiles = profile.target.tiles
     coming: list[list[Tenant]] = [[] for _ in range(steps + 1)]
     going: list[list[Tenant]] = [[] for _ in range(steps + 1)]
@@ -124,14 +124,14 @@ CATEGORIES = ("constants", "variables", "exchanged")
 
 
 def category_of(tenant: Tenant) -> str:
-    """Constants, variables, or what a step brings from other tiles."""
+    """Classifies a tenant: constant, variable, or copy received from other tiles."""
     if not isinstance(tenant.op, StorageOp):
         return "exchanged"
     return "constants" if tenant.is_constant else "variables"
 
 
 def runs(bytes: Bytes) -> list[list[int]]:
-    """Run lengths: [value, how often] for each run of equal values."""
+    """Compresses values to runs: [value, count] for each run of equal values."""
     if not len(bytes):
         return []
     starts = np.concatenate([[0], np.nonzero(np.diff(bytes))[0] + 1])
@@ -140,7 +140,7 @@ def runs(bytes: Bytes) -> list[list[int]]:
 
 
 def _ops(steps: Sequence[ProfiledStep]) -> list[Record]:
-    """The steps of each op of the model added up, the dearest first."""
+    """Sums the steps of each op of the model, the most expensive first."""
     ops: dict[str, Record] = {}
     for number, step in enumerate(steps):
         zero: Record = {"name": step.place, "places": places(step.op.location), "steps": [], **dict.fromkeys(SUMS, 0)}
@@ -155,7 +155,7 @@ SUMS = ("cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops",
 
 
 def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequence[Record]) -> list[Record]:
-    """The steps in the order in which they run. `live`: which entry of the memory curve is a step's."""
+    """Lists the steps in execution order. `live`: the op of each entry of the memory curve."""
     at: dict[Operation, deque[int]] = {}
     for i, op in enumerate(live):
         at.setdefault(op, deque()).append(i)
@@ -181,7 +181,7 @@ def _variable(tenant: Tenant, tiles: int) -> Record:
     }
     if isinstance(tenant.op, StorageOp):
         grid = layout(tenant.op)
-        copies = [-d for d in grid.order if d < 0]  # each is shown as one dimension more
+        copies = [-d for d in grid.order if d < 0]  # each is shown as an additional dimension
         numbers = count(len(grid.splits))
         entry["type"] = f"{'x'.join(map(str, tenant.op.type.shape)) or 'scalar'} {tenant.op.type.element}"
         entry["address"] = None if tenant.op.address is None else tenant.op.address.value.data
@@ -196,7 +196,7 @@ def _variable(tenant: Tenant, tiles: int) -> Record:
 
 
 def _tree(graph: GraphOp, steps: Sequence[ProfiledStep]) -> list[Record]:
-    """The control tree: blocks of steps, each step by its number. Variables and views are no part of it."""
+    """Builds the control tree: blocks of steps, each step by its number. Variables and views are left out."""
     at: dict[Operation, int] = {}
     for i, step in enumerate(steps):
         at.setdefault(step.op, i)

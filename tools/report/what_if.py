@@ -1,4 +1,4 @@
-"""On which smaller machines a program still fits, or on which larger ones it would, and what makes it as large as it is."""
+"""Smaller machines on which a program still fits, larger ones on which it would, and the largest consumers of memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ MOST_KIB, MOST_TILES = 64 * KIB * KIB, 1 << 16  # no machine larger than these i
 
 @dataclass(frozen=True)
 class WhatIf:
-    """`fits`: whether the target itself is enough. `tile_bytes`: the smallest tile memory with as many tiles. `tiles`: the fewest
-    tiles with as much memory each. None where no machine that was tried is enough.
+    """The result of `what_if`.
 
-    `reasons`: (what, bytes), what the fullest tile holds at the peak, and what would not be there if something were otherwise.
+    `fits`: the target itself suffices. `tile_bytes`: the smallest tile memory with the same number of tiles.
+    `tiles`: the fewest tiles with the same memory each. None if no machine that was tried suffices.
+    `reasons`: (consumer, bytes), the consumers of the fullest tile at the peak and the savings that are possible.
     """
 
     fits: bool
@@ -34,12 +35,12 @@ class WhatIf:
 def what_if(program: Program, spec: Spec) -> WhatIf:
     """Compiles a program for other machines, from its library calls down, by bisection.
 
-    Plans depend on the machine, so it is not certain that what fits in a size fits in every larger one; what is given did fit.
-    Takes some 20 to 30 times as long as the passes below `popops`. Raises PopulusError for a program that came as tiles.
+    Plans depend on the machine, so fitting at one size does not prove fitting at larger ones. The reported sizes did fit.
+    Takes 20 to 30 times as long as the passes below `popops`. Raises PopulusError for a model that is already a tile program.
     """
     machine = spec.target()
     if "popops" not in program.levels:
-        raise PopulusError("the program came as a tile program, whose plans are made; give the model, or a level above")
+        raise PopulusError("the model is already a tile program, with fixed plans; give it at a higher level")
 
     def made(**changed: int) -> GraphOp | None:
         return _compiled(program, Spec(spec.name, tuple({**dict(spec.overrides), **changed}.items())))
@@ -55,9 +56,9 @@ def what_if(program: Program, spec: Spec) -> WhatIf:
 
 
 def smallest(start: int, most: int, holds: Callable[[int], bool]) -> int | None:
-    """The smallest number up to `most` for which something holds, if it holds from there on; None if not even for `most`.
+    """Finds the smallest number up to `most` for which `holds` is true, if it is monotonic; None if it is false for `most`.
 
-    Doubles from `start` until it holds, then halves what is left.
+    Doubles from `start` until it holds, then bisects.
     """
     low, high = 0, start
     while not holds(high):
@@ -71,7 +72,7 @@ def smallest(start: int, most: int, holds: Callable[[int], bool]) -> int | None:
 
 
 def reasons(graph: GraphOp) -> tuple[tuple[str, int], ...]:
-    """What the fullest tile holds at the program's peak, and what would be gone if something were otherwise; largest first."""
+    """Lists the consumers of the fullest tile at the program's peak, and the possible savings; largest first."""
     usage, tiles = summary(graph), graph.machine.tiles
     found = [t for t in tenants(graph)[0] if t.at(usage.step) and t.on(usage.tile, tiles)]
 
@@ -93,7 +94,7 @@ def reasons(graph: GraphOp) -> tuple[tuple[str, int], ...]:
 
 
 def _compiled(program: Program, spec: Spec) -> GraphOp | None:
-    """The program for another machine; None if it does not fit it."""
+    """Compiles the program for another machine; None if it does not fit there."""
     module = program.module("popops").clone()
     text = ", ".join([spec.name, *(f"{name}={value}" for name, value in spec.overrides)])
     options = {"target": text, "tiles": None}

@@ -92,7 +92,7 @@ def test_a_file_of_something_else_is_refused_in_one_line(command, folder, capsys
 def test_an_argument_with_a_nul_says_so(capsys):
     for main in (populus, populus_opt):
         assert main(["a\0.onnx"]) == 1
-        assert "argument 'a\\x00.onnx' has a NUL character, which no path and no name has" in capsys.readouterr().err
+        assert "argument 'a\\x00.onnx' has a NUL character, which paths and names must not have" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("length", [73, 100_000])

@@ -90,10 +90,10 @@ def test_a_new_op_passes_its_test_and_the_contract(populus, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["3d"], "'3d' is no name for an op"),
-        (["Own", "--domain", "ai.onnx"], "'ai.onnx' is no domain of yours"),
+        (["3d"], "'3d' is not a name for an op"),
+        (["Own", "--domain", "ai.onnx"], "'ai.onnx' is not a valid domain"),
         (["Own", "--folder", "/no/such"], "/no/such: no such folder"),
-        (["Taken"], "taken.py: there already; take another name or folder"),
+        (["Taken"], "taken.py: already exists; choose another name or folder"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(args, message, populus, tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ BROKEN_KERNELS = [
         "op.formula() + (1.0 if config.inputs[0].block else 0.0)",
         "gives other values than popart.relu for y at popops: by up to",
     ),
-    ("rank = 4", "rank, arity = 4, (2, 1)", "takes none of the op's EXAMPLES, so nothing is known of it: it takes 2 operands and gives 1"),
+    ("rank = 4", "rank, arity = 4, (2, 1)", "supports none of the op's EXAMPLES, so it is untested: it takes 2 operands and gives 1"),
     ("[y]", "[y + 1]", "fails at popops: TypeError: unsupported operand type"),
     ("[y]", "[operands[0]]", "gives other values than popart.relu for y at popops: by up to"),
 ]

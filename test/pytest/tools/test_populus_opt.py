@@ -128,7 +128,7 @@ def test_debug_shows_the_traceback(populus_opt, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("no.mlir", "no such file"), ("x.txt", "neither .mlir nor .onnx; -f says what it is"), ("", "not a file")]
+    ("name", "message"), [("no.mlir", "no such file"), ("x.txt", "neither .mlir nor .onnx; state the format with -f"), ("", "not a file")]
 )
 def test_a_file_that_cannot_be_read_is_one_line(name, message, populus_opt, tmp_path):
     (tmp_path / "x.txt").write_text(MODULE)

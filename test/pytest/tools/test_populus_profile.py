@@ -170,13 +170,13 @@ def test_the_smallest_is_found_from_anywhere(start, answer):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "no profile"),
-        ("[]", "JSON, but no profile"),
-        ('{"schema": "other"}', "JSON, but no profile"),
+        ("{", "not a profile"),
+        ("[]", "JSON, but not a profile"),
+        ('{"schema": "other"}', "JSON, but not a profile"),
         ('{"schema": "populus-profile", "version": 99}', "schema version 99, this is version 1"),
         ('{"schema": "populus-profile", "version": 1, "title": ""}', "a profile without 'summary'"),
         ("\udcff", "not text"),
-        ("[" * 100_000, "no profile"),
+        ("[" * 100_000, "not a profile"),
     ],
 )
 def test_what_is_no_profile_is_refused_in_one_line(populus, tmp_path, content, message):

@@ -139,7 +139,7 @@ def arguments(folder):
             "'y' does not agree: it differs by",
         ),
         "an expectation of another name": ([*b, "--expect", folder / "other.npz"], "the expected 'z' is not an output; there are y"),
-        "a profile of a level without one": ([*b, "--level", "popops", "--profile", folder / "p.html"], "--profile is of the poplar level"),
+        "a profile of a level without one": ([*b, "--level", "popops", "--profile", folder / "p.html"], "--profile needs the poplar level"),
         "an unknown option": ([*b, "--tile", "3", "--fast"], "unrecognized arguments: --fast"),
         "outputs in no folder": ([*b, "--outputs", "/no/such/o.npz"], "/no/such/o.npz: cannot be written"),
         "a file to load that is not there": ([*b, "--load", "no.py"], "no.py: no such file; --load takes a Python file"),
