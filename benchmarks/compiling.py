@@ -1,5 +1,5 @@
 # pyright: basic
-"""Processor seconds to compile a chain of 500 nodes, convolutions and transformer layers in turn: a figure of docs/performance.md.
+"""Processor seconds to compile a chain of 500 nodes, alternating convolutions and transformer layers: a figure of docs/performance.md.
 
 python -m benchmarks.compiling [NODES]
 """
@@ -20,7 +20,7 @@ TARGETS = ("host", "gc200")
 
 def main() -> None:
     model = mixed(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
-    populus.compile(mixed(100), target="gc200")  # imports are not compiling
+    populus.compile(mixed(100), target="gc200")  # exclude imports from the time
     print("| target | nodes | ops | seconds |\n" + "|---" * 4 + "|")
     for target in TARGETS:
         best, ops = float("inf"), 0

@@ -1,4 +1,4 @@
-"""What each family of vertices reaches beside what the machine does: the last table of docs/performance-native.md."""
+"""The rate of each family of vertices, compared with the machine's limits: the last table of docs/performance-native.md."""
 
 # pyright: basic
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEAD = "| family | what | ours | limit | share |\n|---|---|---|---|---|"
 
 @dataclass(frozen=True)
 class Family:
-    """One op; `flops` or `bytes` that it takes, and why it may be far from the limit."""
+    """One op with its `flops` or `bytes`, and the reason if it is far from the limit."""
 
     name: str
     what: str
@@ -41,7 +41,7 @@ def _conv(oc: int, ic: int, kernel: int, side: int, stride: int = 1, group: int 
     return build, 2 * oc * (ic // group) * kernel**2 * (side // stride) ** 2
 
 
-M = 1 << 22  # elements of the tables below: 16 MiB, more than the caches have
+M = 1 << 22  # elements of the arrays below: 16 MiB, more than the caches hold
 BIG = [4, 1024, 1024]
 _wide, _pointwise, _deep = _conv(64, 64, 3, 56), _conv(256, 64, 1, 56), _conv(64, 64, 3, 56, group=64)
 LOOKUP = "rows of 256 bytes at random places"
@@ -60,14 +60,14 @@ FAMILIES = (
     Family("reduce", "sum of columns", lambda g: g.op("ReduceSum", "x", g.constant([1], np.int64), keepdims=0), BIG, [4, 1024],
            bytes=4 * M),
     Family("softmax", "rows of 1024", lambda g: g.op("Softmax", "x", axis=-1), BIG, BIG, bytes=8 * M,
-           reason="three walks over a row in the first cache, one with an exponential"),
+           reason="three passes over a row in the first cache, one with an exponential"),
     Family("whiten", "rows of 1024", lambda g: g.op("LayerNormalization", "x", g.constant(np.ones(1024)), axis=-1), BIG, BIG, bytes=8 * M),
     Family("pool", "max 3x3/2, 64x112x112", lambda g: g.op("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
            [1, 64, 112, 112], [1, 64, 56, 56], bytes=4 * 64 * (112**2 + 56**2), reason="nine masked steps for each element, in cache"),
     Family("multi_slice", LOOKUP, lambda g: g.op("Gather", g.weight(1 << 16, 64), g.op("Cast", "x", to=7)), [1 << 15], [1 << 15, 64],
            bytes=2 * 256 * (1 << 15), reason="memory at random"),
     Family("copy", "transposed", lambda g: g.op("Relu", g.op("Transpose", "x", perm=[0, 2, 1])), BIG, BIG, bytes=8 * M,
-           reason="one side goes through memory by columns"),
+           reason="one side accesses memory by columns"),
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def _best(run: Callable[[], object], seconds: float = 1.0) -> float:
 
 
 def limits() -> tuple[float, float]:
-    """GFLOP/s of a product by BLAS, GB/s of `a = b + c` by NumPy, one thread each."""
+    """Measures GFLOP/s of a BLAS product and GB/s of NumPy's `a = b + c`, one thread each."""
     b, c = (np.random.default_rng(i).standard_normal((1024, 1024)).astype(np.float32) for i in range(2))
     flops = 2 * 1024**3 / _best(lambda: np.matmul(b, c))
     x, y, z = (np.ones(1 << 24, np.float32) for _ in range(3))
@@ -109,6 +109,6 @@ def _row(family: Family, gflops: float, gbytes: float) -> str:
 
 
 def rows() -> list[str]:
-    """The table, a line at a time. OMP_NUM_THREADS is to be 1."""
+    """Measures the lines of the table. OMP_NUM_THREADS must be 1."""
     gflops, gbytes = limits()
     return [HEAD, *(_row(family, gflops, gbytes) for family in FAMILIES)]

@@ -1,7 +1,7 @@
 """The benchmark models: the `light` nets of the onnx wheel with random weights, and transformer layers built here.
 
-The light nets' weights are ConstantOfShape fills, which hide mistakes: every channel computes the same. `randomised` puts
-seeded random weights of the right scale (He et al., 2015) in their place, and keeps the net otherwise.
+The light nets' weights are ConstantOfShape fills, which hide mistakes because every channel computes the same. `randomised` replaces
+them with seeded random weights of the right scale (He et al., 2015), and keeps the rest of the net.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50
 
 
 def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelProto:
-    """A light net with random weights as initializers.
+    """Loads a light net and gives it random weights as initializers.
 
-    `logits`: the output is what the final softmax reads, since a saturated softmax hides differences.
+    `logits`: the output is the input of the final softmax, because a saturated softmax hides differences.
     """
     rng = np.random.default_rng(seed)
     model = onnx.load(path)  # pyright: ignore[reportUnknownMemberType]
@@ -64,7 +64,7 @@ def _weight(
     position: int,
     readers: dict[str, tuple[onnx.NodeProto, int]],
 ) -> NDArray[Any]:
-    """Random values of the scale that keeps activations near 1, by who reads them."""
+    """Draws random values whose scale, by their reader, keeps activations near 1."""
     kind = "" if reader is None else reader.op_type
     if kind == "BatchNormalization":
         near_one = position in (1, 4)  # scale, variance
@@ -74,7 +74,7 @@ def _weight(
         transposed = any(a.name == "transB" and a.i for a in reader.attribute)
         fan_in = int(np.prod(shape[1:])) if kind == "Conv" or transposed else shape[0]
         return rng.standard_normal(shape, dtype=np.float32) * np.sqrt(2 / fan_in)
-    if kind == "Unsqueeze":  # a scale or a bias of its own, as Caffe has them
+    if kind == "Unsqueeze":  # a separate scale or bias, as in Caffe
         assert reader is not None
         factor = readers[reader.output[0]][0].op_type == "Mul"
         return rng.uniform(0.8, 1.2, shape) if factor else 0.05 * rng.standard_normal(shape)
@@ -82,7 +82,7 @@ def _weight(
 
 
 class Graph:
-    """Builds an ONNX graph node by node; every method returns the name of what it made."""
+    """An ONNX graph built node by node; every method returns the name of its result."""
 
     def __init__(self, seed: int = 0):
         self.rng = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ class Graph:
         return self.op("Add", self.op("MatMul", x, self.weight(inputs, outputs)), self.weight(outputs))
 
     def model(self, name: str, y: str, shape: list[int], opset: int = 17, inputs: list[int] | None = None) -> onnx.ModelProto:
-        """The graph from the float input `x` to the float output `y`, checked."""
+        """Builds and checks the model from the float input `x` to the float output `y`."""
         self.nodes.append(helper.make_node("Identity", [y], ["y"], name="y"))
         info = helper.make_tensor_value_info
         graph = helper.make_graph(
@@ -126,7 +126,7 @@ def transformer(
     causal: bool = False,
     batch: int = 1,
 ) -> onnx.ModelProto:
-    """Layers of BERT-base (norm after, erf gelu), or with `causal` of GPT-2 small (norm before, tanh gelu, causal mask)."""
+    """Builds layers of BERT-base (norm after, erf gelu), or with `causal` of GPT-2 small (norm before, tanh gelu, causal mask)."""
     g = Graph()
     x = "x"
     for _ in range(layers):
@@ -135,9 +135,9 @@ def transformer(
 
 
 def mixed(nodes: int = 500, channels: int = 64, size: int = 8, heads: int = 4) -> onnx.ModelProto:
-    """A chain of so many nodes: a residual block of convolutions on an image, a transformer layer over its pixels, and so on.
+    """Builds a chain of `nodes` nodes, alternating residual blocks of convolutions on an image and transformer layers over its pixels.
 
-    Kernels and hidden sizes change from block to block, so that few plans serve for more than one.
+    Kernels and hidden sizes differ between blocks, so that few plans can be shared.
     """
     g = Graph()
     image, x, block = [1, channels, size, size], "x", 0
@@ -182,7 +182,7 @@ def _layer(g: Graph, x: str, shape: list[int], heads: int, feed_forward: int, ca
 
 
 def _gelu(g: Graph, x: str, tanh: bool) -> str:
-    """As exporters spell it before opset 20."""
+    """Builds gelu as exporters spell it before opset 20."""
     if tanh:
         cube = g.op("Mul", g.op("Mul", x, x), x)
         inner = g.op("Mul", g.op("Add", x, g.op("Mul", cube, g.constant(0.044715))), g.constant(np.sqrt(2 / np.pi)))
@@ -192,7 +192,7 @@ def _gelu(g: Graph, x: str, tanh: bool) -> str:
 
 
 def half(model: onnx.ModelProto, batch: int | None = None) -> onnx.ModelProto:
-    """A model of 16-bit floats, in place; with another first dimension of its inputs, outputs and reshapes where `batch` is given."""
+    """Converts a model to 16-bit floats, in place. `batch`: another first dimension of its inputs, outputs and reshapes."""
     graph = model.graph
     shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
     for i, tensor in enumerate(graph.initializer):
@@ -211,7 +211,7 @@ def half(model: onnx.ModelProto, batch: int | None = None) -> onnx.ModelProto:
 
 
 def lstm(sequence: int = 64, inputs: int = 256, hidden: int = 512) -> onnx.ModelProto:
-    """One LSTM over a sequence, batch 1."""
+    """Builds one LSTM over a sequence, batch 1."""
     g = Graph()
     x = g.op("Reshape", "x", g.constant([sequence, 1, inputs], np.int64))
     weights = [g.weight(1, 4 * hidden, n, scale=0.05) for n in (inputs, hidden)]
@@ -221,7 +221,7 @@ def lstm(sequence: int = 64, inputs: int = 256, hidden: int = 512) -> onnx.Model
 
 
 def mlp() -> onnx.ModelProto:
-    """784-512-512-10, batch 64."""
+    """Builds layers of 784-512-512-10 units, batch 64."""
     g = Graph()
     y = "x"
     for inputs, outputs in ((784, 512), (512, 512)):
@@ -230,7 +230,7 @@ def mlp() -> onnx.ModelProto:
 
 
 def conv_net() -> onnx.ModelProto:
-    """Three convolutions and two linear layers on images of 32 by 32, batch 32."""
+    """Builds three convolutions and two linear layers on images of 32 by 32, batch 32."""
     g = Graph()
     y = "x"
     for inputs, outputs, pool in ((3, 32, False), (32, 32, True), (32, 64, True)):

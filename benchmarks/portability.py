@@ -1,11 +1,11 @@
 """make portability: the tests of numbers as other machines would run them.
 
-    python -m benchmarks.portability                 # what CI runs: two machines that differ in everything from this one
+    python -m benchmarks.portability                 # as in CI: two machines that differ in every setting from this one
     python -m benchmarks.portability --full          # each setting by itself
     python -m benchmarks.portability --full -- test/pytest
 
-A setting is environment variables, and what a process started with them has to find: which kernels OpenBLAS took, which loops
-NumPy may choose, for which CPU machine code is made. Where it finds something else, the setting is not run, and the table says so.
+A setting is a set of environment variables and the facts that a process must then observe: OpenBLAS's kernels, NumPy's loops,
+and the CPU that machine code is made for. If a fact differs, the setting is skipped, and the table says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 
-# Tests whose results could depend on the machine: products compared between plans and engines, formulas, rows, threads, signals, the demo.
+# Tests that may depend on the machine: products compared between plans and engines, formulas, rows, threads, signals, the demo.
 NUMBERS = (
     "test/pytest/lowering/test_offload.py::test_what_waits_outside_changes_no_result",
     "test/pytest/lowering/test_offload.py::test_training_steps_are_the_same_with_weights_outside",
@@ -49,7 +49,7 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """`variables` of a process, and what it has to find: `facts` as `found` gives them. `ignored`: SIGINT is, as under nohup."""
+    """`variables` of a process, and the `facts` that it must observe. `ignored`: SIGINT is ignored, as under nohup."""
 
     name: str
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -70,7 +70,7 @@ def blas(kernel: str) -> Setting:
 
 
 def loops(name: str, *without: str) -> Setting:
-    """NumPy without those of the CPU's features that it has loops for and whose names begin so."""
+    """Disables the CPU features of NumPy's loops whose names begin with these."""
     features: Mapping[str, bool] = np._core._multiarray_umath.__cpu_features__
     dispatched: Sequence[str] = np._core._multiarray_umath.__cpu_dispatch__
     disabled = [f for f in dispatched if f.startswith(without) and features[f]]
@@ -109,7 +109,7 @@ FULL = [
 
 
 def found() -> dict[str, object]:
-    """What this process runs with. Asks for a product and a formula, so that kernels that the CPU lacks show here."""
+    """Observes this process's kernels, loops and CPU. Runs a product and a formula, so that unsupported kernels fail here."""
     import threadpoolctl
 
     from populus.runtime.engine.native.codegen.cpu import machine
@@ -130,7 +130,7 @@ def found() -> dict[str, object]:
 
 
 def started(setting: Setting, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments, in the setting."""
+    """Runs Python with these arguments in the setting."""
     command = [sys.executable, *arguments]
     if setting.ignored:
         command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
@@ -138,7 +138,7 @@ def started(setting: Setting, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 def obstacle(setting: Setting) -> str:
-    """Why the setting cannot be had here; empty if it can."""
+    """Explains why the setting is not available here; empty if it is."""
     done = started(setting, "-m", "benchmarks.portability", "--facts")
     if done.returncode:
         lines = done.stderr.strip().splitlines()
@@ -148,7 +148,7 @@ def obstacle(setting: Setting) -> str:
 
 
 def result(setting: Setting, tests: Sequence[str]) -> tuple[str, str]:
-    """The table's cell, and the output of tests that failed."""
+    """Runs the tests; gives the table's cell, and the output if tests failed."""
     if reason := obstacle(setting):
         return f"not run: {reason}", ""
     begin = time.perf_counter()
@@ -160,10 +160,10 @@ def result(setting: Setting, tests: Sequence[str]) -> tuple[str, str]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.portability", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="each setting by itself, for all that are known")
-    parser.add_argument("--only", default="", metavar="TEXT", help="settings whose name has this text")
-    parser.add_argument("--facts", action="store_true", help="print what this process runs with, as JSON")
-    parser.add_argument("tests", nargs="*", default=NUMBERS, help="what pytest is given (the tests of numbers)")
+    parser.add_argument("--full", action="store_true", help="run every known setting by itself")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run settings whose name contains this text")
+    parser.add_argument("--facts", action="store_true", help="print the facts of this process, as JSON")
+    parser.add_argument("tests", nargs="*", default=NUMBERS, help="arguments of pytest (the tests of numbers)")
     args = parser.parse_args(arguments)
     if args.facts:
         print(json.dumps(found()))

@@ -1,4 +1,4 @@
-"""How good the tile programs are: with every rewrite against none, and against the machines' limits. Nothing runs but for the last columns.
+"""The quality of the tile programs: all rewrites against none, and against the machines' limits. Only the last columns run programs.
 
 python -m benchmarks.quality                  both tables of docs/quality.md
 python -m benchmarks.quality bert_12 --no-wall
@@ -38,10 +38,10 @@ TABLE = (
 
 
 def measure(name: str, pipeline: str, wall: bool) -> dict[str, Any]:
-    """The summary of a model's program for 1,472 tiles, and the best wall time of running it on `host`."""
+    """Measures a model's program for 1,472 tiles: its summary, and the best wall time of runs on `host`."""
     model = MODELS[name]()
     warm = Graph()
-    populus.compile(warm.model("relu", warm.op("Relu", "x"), [4]), target=TARGET)  # imports are not compiling
+    populus.compile(warm.model("relu", warm.op("Relu", "x"), [4]), target=TARGET)  # exclude imports from the time
     began = time.perf_counter()
     program = populus.compile(model, target=TARGET, pipeline=pipeline)
     seconds = time.perf_counter() - began
@@ -55,7 +55,7 @@ def measure(name: str, pipeline: str, wall: bool) -> dict[str, Any]:
 
 
 def _supersteps(profile: Profile) -> int:
-    """How many compute sets run, those of functions as often as they are called."""
+    """Counts the compute sets that run; those of functions count once per call."""
     return sum(step.count for step in profile.steps if step.kind == "execute")
 
 
@@ -76,19 +76,19 @@ def _wall(model: onnx.ModelProto, pipeline: str) -> float:
 
 
 def matmul() -> Profile:
-    """1024^3 in 16 bits on a gc200."""
+    """Profiles a product of 1024^3 in 16 bits on a gc200."""
     g = Graph()
     model = half(g.model("matmul", g.op("MatMul", "x", g.weight(1024, 1024)), [1024, 1024]))
     return populus.compile(model, target="gc200").profile()
 
 
 def resnet50() -> Profile:
-    """Eight images in 16 bits on a bow."""
+    """Profiles ResNet-50 on eight images in 16 bits on a bow."""
     return populus.compile(half(randomised(LIGHT / "light_resnet50.onnx"), batch=8), target="bow").profile()
 
 
 def bert_training(batch: int = 8) -> Profile:
-    """A step of the twelve layers of BERT-base: sequences of 128, batches of 8, 16 bits, SGD, on a bow."""
+    """Profiles a training step of the twelve layers of BERT-base: sequences of 128, batches of 8, 16 bits, SGD, on a bow."""
     model = half(transformer(layers=12, batch=batch))
     session = TrainingSession(model, loss="mean_squared_error", optimizer="sgd", target="bow")
     return session.program.profile()
@@ -105,7 +105,7 @@ LIMITS: dict[str, tuple[Callable[[], Profile], str]] = {
 
 
 def row_of(name: str, wall: bool) -> str:
-    """Plain and with everything, each measured in a process of its own."""
+    """Measures a model without rewrites and with all of them, each in its own process; gives a row."""
     rows = [_child(name, pipeline, wall) for pipeline in PIPELINES]
     cells: list[str] = []
     for _, key, unit in TABLE:
@@ -155,7 +155,7 @@ COLUMNS = ("program", "of the matrix peak", "from .. to", "aim", "kilocycles", "
 
 
 def limit(title: str, aim: str, s: dict[str, Any]) -> str:
-    """A row against a limit. `from .. to`: if exchange and sync took twice as long, and if they took no time."""
+    """Formats a row against a limit. `from .. to`: exchange and sync take twice as long, or no time."""
     moving = s["exchange_cycles"] + s["sync_cycles"]
     least, most = (s["utilisation"] * s["cycles"] / (s["cycles"] + d) for d in (moving, -moving))
     parts = [f"{s[k] / s['cycles']:.0%}" for k in ("compute_cycles", "exchange_cycles", "sync_cycles")]

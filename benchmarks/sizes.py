@@ -1,5 +1,5 @@
 # pyright: basic
-"""How the size and the compile time of programs depend on the number of tiles: the second table of docs/performance.md.
+"""Size and compile time of programs by the number of tiles: the second table of docs/performance.md.
 
 python -m benchmarks.sizes
 """
@@ -23,9 +23,9 @@ ROUNDS = 4
 
 
 def row(name: str, model: onnx.ModelProto) -> str:
-    """Nodes after folding, ops of the tile level, and best seconds of compiling with no plan kept from before.
+    """Measures nodes after folding, ops of the tile level, and best seconds of compiling with an empty plan cache.
 
-    Tiles have 256 MiB: on 16 of the usual 624 KiB most nets would run by way of memory outside.
+    Tiles have 256 MiB, because on 16 tiles of the usual 624 KiB most nets would need memory outside.
     """
     passes = Pipeline.named("inference")
     module, ctx = import_onnx(model), context()
@@ -53,7 +53,7 @@ def row(name: str, model: onnx.ModelProto) -> str:
 def main() -> None:
     models = {**{net: onnx.load(LIGHT / f"light_{net}.onnx") for net in NETS}, "bert_layer": transformer()}
     print("| model | nodes | ops | for each node | 5,888 / 16 | seconds at 16 | at 5,888 | ratio |\n" + "|---" * 8 + "|")
-    populus.compile(models["squeezenet"], target="gc200")  # imports are not compiling
+    populus.compile(models["squeezenet"], target="gc200")  # exclude imports from the time
     for name, model in models.items():
         print(row(name, model), flush=True)
 

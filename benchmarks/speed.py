@@ -1,12 +1,11 @@
-"""Times programs against onnxruntime, torch, ONNX's reference and the machine itself, and prints tables.
+"""Times programs against onnxruntime, torch, ONNX's reference and the machine's limits, and prints tables.
 
     python -m benchmarks.speed                        the tables of docs/performance-native.md
     python -m benchmarks.speed resnet50 --target gc200 --rounds 30
     python -m benchmarks.speed --engine numpy         the first table of docs/performance.md
 
-Each model is measured in a process of its own, so that its peak memory is its own, with onnxruntime in turn: some runs of one, a pause
-for threads to calm down, some runs of the other. Ratios are of best times: the machine's other work slows single rounds, never speeds
-them up.
+Each model has its own process, and so its own peak memory. Our runs alternate with onnxruntime's, with pauses for threads to
+settle. Ratios are of best times, because other work on the machine only slows rounds down.
 """
 
 # pyright: basic
@@ -40,16 +39,16 @@ from populus.runtime.session import Session
 HOST = (*NETS, "bert_layer", "bert_12", "gpt_layer", "lstm")
 ROWS = (*((name, "host", 16) for name in HOST), *((name, "gc200", 1472) for name in ("resnet50", "squeezenet", "bert_layer")))
 THREADS = (1, 2)
-REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # those for which ONNX's reference takes seconds, not minutes
-BLOCK, PAUSE = 5, 0.02  # runs in a row, and seconds behind them
+REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # models for which ONNX's reference takes seconds, not minutes
+BLOCK, PAUSE = 5, 0.02  # consecutive runs, and seconds of the pause after them
 
 
 def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> dict[str, Any]:
-    """One row: compile and first-run seconds, best milliseconds of both by threads, memory in MiB, the largest difference of results."""
+    """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference."""
     g = Graph()
     product = g.op("Tanh", g.op("MatMul", "x", g.weight(64, 64)))
     small = populus.compile(g.model("product", product, [4, 64]), target=target, tiles=4, engine=engine)
-    small.run({"x": np.zeros((4, 64), np.float32)})  # modules that are imported are not memory that a model takes
+    small.run({"x": np.zeros((4, 64), np.float32)})  # exclude imported modules from the model's memory
     base = _peak_mib()
     began = time.perf_counter()
     program = populus.compile(path, target=target, tiles=tiles, engine=engine)
@@ -89,7 +88,7 @@ def _rival(path: Path, threads: int) -> Callable[[dict[str, Any]], dict[str, Any
 
 
 def _best(runs: tuple[Callable[[], object], ...], rounds: int) -> list[float]:
-    """The best milliseconds of each, taken in turn."""
+    """Times the functions in turn; gives the best milliseconds of each."""
     best = [math.inf] * len(runs)
     for _ in range(-(-rounds // BLOCK)):
         for i, run in enumerate(runs):
@@ -102,7 +101,7 @@ def _best(runs: tuple[Callable[[], object], ...], rounds: int) -> list[float]:
 
 
 def measure_reference(path: Path) -> dict[str, Any]:
-    """One run of ONNX's reference, and our best of five."""
+    """Measures one run of ONNX's reference, and our best of five."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -116,7 +115,7 @@ def measure_reference(path: Path) -> dict[str, Any]:
 
 
 def live_bytes(graph: GraphOp) -> int:
-    """Bytes of the variables alive at once, at the widest step."""
+    """Sums the bytes of the variables alive at the widest step."""
     alive: Counter[int] = Counter()
     for variable, spans in liveness(graph).spans.items():
         if isinstance(variable, VarOp):
@@ -131,7 +130,7 @@ def _peak_mib() -> float:
 
 
 def _measured(folder: str, name: str, *arguments: str) -> dict[str, Any] | str:
-    """A row measured in a process of its own, which makes the model's file if there is none; or what went wrong."""
+    """Measures a row in its own process, after making the model's file if needed; gives an error message on failure."""
     command = [sys.executable, "-m", "benchmarks.speed", "--one", str(Path(folder) / f"{name}.onnx"), name, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -139,7 +138,7 @@ def _measured(folder: str, name: str, *arguments: str) -> dict[str, Any] | str:
 
 
 def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str) -> Iterator[str]:
-    """The table of models beside onnxruntime, in Markdown, and the geometric means of its ratios."""
+    """Yields the table of models compared with onnxruntime, in Markdown, and the geometric means of its ratios."""
     threads = THREADS if engine == "native" else (1,)
     timed = [f"{what} {n}t" for n in threads for what in ("ours ms", "onnxruntime ms", "**ratio**")]
     columns = ["model", "target", "ops", "compile s", "first run s", *timed, "peak MiB", "weights + live MiB", "largest difference"]
@@ -162,7 +161,7 @@ def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder
 
 
 def reference(folder: str) -> Iterator[str]:
-    """The table beside ONNX's reference."""
+    """Yields the table of models compared with ONNX's reference."""
     yield "| model | onnx.reference ms | ours ms 1t | times |\n|---|---|---|---|"
     for name in REFERENCE:
         r = _measured(folder, name, "--reference")
@@ -173,7 +172,7 @@ def reference(folder: str) -> Iterator[str]:
 
 
 def _elsewhere(code: str) -> Iterator[str]:
-    """The lines that a process of one thread prints."""
+    """Yields the lines that a process of one thread prints."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POPULUS_THREADS": "1"}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -182,7 +181,7 @@ def _elsewhere(code: str) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="names in benchmarks/models.py; all tables without")
+    parser.add_argument("models", nargs="*", help="names in benchmarks/models.py (all tables)")
     parser.add_argument("--target")
     parser.add_argument("--tiles", type=int)
     parser.add_argument("--rounds", type=int, default=20)
@@ -193,7 +192,7 @@ def main() -> int:
     if args.one:
         path = Path(args.one)
         if not path.exists():
-            # In a process of its own: building a model takes more memory than running it.
+            # In another process, because building a model takes more memory than running it.
             build = f"import onnx; from benchmarks.models import MODELS; onnx.save(MODELS[{args.models[0]!r}](), {str(path)!r})"
             assert args.models[0] in MODELS, args.models
             subprocess.run([sys.executable, "-c", build], check=True)

@@ -1,4 +1,4 @@
-"""CPU seconds of a process that imports, compiles a model, loads it and runs it once: with an empty object cache, then with a filled one.
+"""CPU seconds of a process that imports, compiles, loads and runs a model once: with an empty object cache, then with a filled one.
 
 python -m benchmarks.start             resnet50, the best of 5 of each
 python -m benchmarks.start squeezenet --rounds 20
@@ -30,16 +30,16 @@ print(*(t.user + t.system for t in (compiled, os.times())))
 
 
 def once(path: Path, cache: str) -> tuple[float, float]:
-    """CPU seconds until the model is compiled, and until it has run, in a process of its own."""
+    """Measures CPU seconds until the model is compiled, and until it has run, in a new process."""
     environment = {**os.environ, "POPULUS_CACHE": cache}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # like an installed package, which has its bytecode
     done = subprocess.run([sys.executable, "-c", ONCE, str(path)], env=environment, capture_output=True, text=True, check=True)
     compiled, ended = map(float, done.stdout.split())
     return compiled, ended
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="CPU seconds of the first run of a model, in a process of its own.")
+    parser = argparse.ArgumentParser(description="CPU seconds of the first run of a model, in a new process.")
     parser.add_argument("model", nargs="?", default="resnet50", choices=list(MODELS))
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
-"""Training steps beside torch eager, one thread each: forward, backward and SGD. The third table of docs/performance-native.md.
+"""Training steps compared with torch eager, one thread each: forward, backward and SGD. The third table of docs/performance-native.md.
 
-Run where torch can be imported; without it the times are ours alone.
+If torch cannot be imported, the table has only our times.
 """
 
 # pyright: basic
@@ -73,6 +73,6 @@ def _row(name: str, model: onnx.ModelProto, rounds: int) -> str:
 
 
 def rows(rounds: int) -> list[str]:
-    """The table, a line at a time. POPULUS_THREADS is to be 1."""
+    """Measures the lines of the table. POPULUS_THREADS must be 1."""
     models = {"mlp": mlp, "conv_net": conv_net, "bert_layer": transformer, "bert_layer batch 8": lambda: transformer(batch=8)}
     return [HEAD, *(_row(name, make(), rounds) for name, make in models.items())]

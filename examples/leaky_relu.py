@@ -1,4 +1,4 @@
-"""An operator of your own, whole: `populus run model.onnx --load leaky_relu.py`, `populus check-op leaky_relu.py`."""
+"""A complete user op: `populus run model.onnx --load leaky_relu.py`, `populus check-op leaky_relu.py`."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""An operator whose tile code is your own: what one tile does is a Python function, which is checked, costed and run by every engine."""
+"""An op with user tile code: a Python function computes one tile's share, and every engine checks, costs and runs it."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -20,7 +20,7 @@ from populus.dialects.support.element_types import element_type_of, shape_of, te
 
 @codelet(axes={"x": "row column", "y": "row"})
 def row_norm_vertex(x: Vector, y: Vector) -> None:
-    """`y[i] = sqrt(sum of x[i, k]^2)`."""
+    """Computes `y[i] = sqrt(sum of x[i, k]^2)`."""
     for i in range(len(y)):
         total = 0.0
         for k in range(x.shape[1]):

@@ -1,6 +1,6 @@
-"""Writes digits.onnx, a small convolutional net that torch exported, and losses.csv, those of torch in its first 100 steps.
+"""Writes digits.onnx, a small convolutional net that torch exports, and losses.csv, torch's losses of the first 100 steps.
 
-python examples/digits/export.py      in an environment that has torch and scikit-learn; both files are in the repository
+python examples/digits/export.py      needs torch and scikit-learn; both files are in the repository
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from make import digits
 
 HERE = Path(__file__).parent
 STEPS, BATCH = 100, 32
-OPTIMIZERS = {  # with the defaults of `populus train`, but a tenth of the rate of RMSprop, at which it is not steady
+OPTIMIZERS = {  # the defaults of `populus train`, except a tenth of RMSprop's rate, which is unstable
     "adadelta": torch.optim.Adadelta,
     "adagrad": torch.optim.Adagrad,
     "adam": torch.optim.Adam,
@@ -34,14 +34,14 @@ OPTIMIZERS = {  # with the defaults of `populus train`, but a tenth of the rate 
 
 
 def net() -> nn.Module:
-    """No rectifiers, no maxima: where a value crosses a kink in f32 alone, losses part by 1e-4, in any two programs."""
+    """Builds a net without rectifiers or maxima: a value that crosses a kink in f32 makes losses of any two programs differ by 1e-4."""
     torch.manual_seed(0)
     convs = [nn.Conv2d(1, 16, 3, padding=1), nn.SiLU(), nn.Conv2d(16, 32, 3, padding=1), nn.SiLU(), nn.AvgPool2d(2)]
     return nn.Sequential(*convs, nn.Flatten(), nn.Linear(512, 10))
 
 
 def losses(model: nn.Module, optimizer: str, dtype: torch.dtype) -> list[float]:
-    """Of the first steps, over the same samples as `populus train` with seed 0."""
+    """Trains the first steps in torch, on the same samples as `populus train` with seed 0; gives the losses."""
     data, _ = digits()
     model = copy.deepcopy(model).to(dtype)
     made = OPTIMIZERS[optimizer](model.parameters())

@@ -1,4 +1,4 @@
-"""Writes train.npz and test.npz, scikit-learn's handwritten digits, and a copy of digits.onnx beside them.
+"""Writes train.npz and test.npz, scikit-learn's handwritten digits, and a copy of digits.onnx next to them.
 
 python examples/digits/make.py FOLDER
 """
@@ -15,7 +15,7 @@ MODEL = Path(__file__).parent / "digits.onnx"
 
 
 def digits(seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """1,437 images to train with and 360 others to test with; pixels from 0 to 1."""
+    """Loads 1,437 images for training and 360 others for testing, with pixels from 0 to 1."""
     from sklearn.datasets import load_digits
 
     found = load_digits()

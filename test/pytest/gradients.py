@@ -27,7 +27,7 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one node test. `problem` is empty where gradients agree."""
+    """The outcome of one node test. `problem` is empty if the gradients agree."""
 
     op: str
     case: str
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def differentiable_ops() -> dict[str, defs.OpSchema]:
-    """The ops of which the newest schema tags an input and an output differentiable, by name."""
+    """Lists the ops whose newest schema tags an input and an output as differentiable, by name."""
     return {
         s.name: s
         for s in sorted(defs.get_all_schemas(), key=lambda s: s.name)
@@ -44,7 +44,7 @@ def differentiable_ops() -> dict[str, defs.OpSchema]:
 
 
 def node_tests() -> Iterator[tuple[str, str, onnx.ModelProto, list[Array | None]]]:
-    """(op, case, model of one node in f64, inputs) for each node test of a differentiable op that is of plain floats."""
+    """Yields (op, case, model of one node in f64, inputs) for each node test of a differentiable op on plain floats."""
     ops = differentiable_ops()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -74,7 +74,7 @@ class _Test:
 
 
 def _own_tests() -> list[Any]:
-    """For ops of which ONNX has none."""
+    """Makes node tests for ops without any in ONNX."""
     x = np.random.default_rng(5).standard_normal((2, 3, 4, 5)).astype(np.float32)
     info = helper.make_tensor_value_info
     tests: list[Any] = []
@@ -100,9 +100,9 @@ def _own_tests() -> list[Any]:
 def typed(
     op: str, model: onnx.ModelProto, values: Sequence[Array | None], type: int
 ) -> tuple[onnx.ModelProto, dict[str, Array], list[str]]:
-    """The model in `type` for floats, its inputs of floats that are tagged, and the names of its outputs that are.
+    """Converts floats of the model to `type`; gives it with its tagged float inputs and the names of its tagged float outputs.
 
-    Inputs that are not tagged become initializers, since indices, shapes and scales decide what the node is.
+    Other inputs become initializers, because indices, shapes and scales decide the node's semantics.
     """
     schema = differentiable_ops()[op]
     dtype = helper.tensor_dtype_to_np_dtype(type)
@@ -124,7 +124,7 @@ def typed(
             here.elem_type = type
             value = value.astype(dtype)
         if formal.differentiation_category == DIFFERENTIABLE and here.elem_type == type:
-            # Off ties and kinks, which whole numbers sit on, and inside the intervals that end at 1.
+            # Avoids ties and kinks, which are at whole numbers, and stays inside intervals that end at 1.
             sign = -1 if op in ("Acos", "Asin", "Atanh") else 1
             inputs[info.name] = np.asarray(value + sign * jitter.uniform(0.02, 0.09, value.shape)).astype(dtype)
             kept.append(info)
@@ -145,12 +145,12 @@ def typed(
 
 
 def _formal(formals: Sequence[Any], i: int) -> Any:
-    """Formal parameter i; the last stands for all behind it where it is variadic."""
+    """Gives formal parameter i; a variadic last one stands for all after it."""
     return formals[min(i, len(formals) - 1)]
 
 
 def check(op: str, case: str, model: onnx.ModelProto, values: Sequence[Array | None]) -> Outcome | None:
-    """Compares the gradients along random directions; None where nothing is there to differentiate."""
+    """Compares the gradients along random directions; None if nothing is differentiable."""
     found = None
     for type in (TensorProto.DOUBLE, TensorProto.FLOAT):  # a few ops are not defined on doubles
         made, inputs, outputs = typed(op, model, values, type)
@@ -187,22 +187,22 @@ def _problem(model: onnx.ModelProto, inputs: dict[str, Array], outputs: list[str
 
 
 def outcomes() -> list[Outcome]:
-    """What came of every node test."""
+    """Runs every node test."""
     return [o for test in node_tests() if (o := check(*test)) is not None]
 
 
 def page(found: Sequence[Outcome]) -> str:
-    """The text of docs/gradients.md."""
+    """Renders docs/gradients.md."""
     lines = [
         "# Gradients of ONNX's ops",
         "",
-        "`python test/pytest/gradients.py` writes this page. ONNX tags inputs and outputs of ops as differentiable; for each such op,",
-        "its node tests that have floats there are run through `populus.vjp` in f64 (in f32 where the op is not defined on f64),",
-        "with inputs moved off whole numbers, and the gradients are compared along random directions with central differences,",
-        "relative to the sum of the terms' sizes: 1e-5 in f64, 2e-2 in f32. What is not finite is left out of the comparison;",
-        "`test/pytest/test_gradient_points.py` has the gradients at 0, at infinity, at kinks and at the ends of domains.",
+        "`python test/pytest/gradients.py` writes this page. ONNX tags inputs and outputs of ops as differentiable.",
+        "The node tests of each such op with floats run through `populus.vjp` in f64 (in f32 if the op is not defined on f64).",
+        "Inputs are moved off whole numbers. Gradients are compared with central differences along random directions,",
+        "relative to the sum of the terms' sizes: 1e-5 in f64, 2e-2 in f32. Values that are not finite are not compared.",
+        "`test/pytest/test_gradient_points.py` tests the gradients at 0, at infinity, at kinks and at the ends of domains.",
         "",
-        "| op | since | with respect to | node tests that agree | the others |",
+        "| op | since | with respect to | node tests that agree | others |",
         "|---|---|---|---|---|",
     ]
     agreeing = 0
@@ -218,7 +218,7 @@ def page(found: Sequence[Outcome]) -> str:
 
 
 def _reason(o: Outcome) -> str:
-    """A problem without the names of one test."""
+    """Strips names of one test from a problem."""
     text = re.sub(r"^(\S+: )?'[^']*': (\w+(-\d+)?: )?|; the path to it is .*$", "", o.problem)
     return re.sub(r" \(in [a-z-]+\)$", "", text).replace("|", "/")
 

@@ -1,4 +1,4 @@
-"""docs/seeds.md: for each row of `rows.tsv` its tests, and what is missing. `python test/seeds/page.py` writes it."""
+"""Generates docs/seeds.md: for each row of `rows.tsv` its tests, and the missing parts. `python test/seeds/page.py` writes it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PARTS = {
     "F": ("Paddle's notes on operators", "test_paddle.py"),
 }
 
-HEAD = """# What five documents say about operators, and what is here
+HEAD = """# Five documents on operators, and our coverage
 
-Five documents describe how operators are added to other compilers. Each mechanism in them is a row; its tests are named after it
-and are in `test/seeds`. This page is made by `test/seeds/page.py` from the tests' names and `test/seeds/rows.tsv`.
+Five documents describe how operators are added to other compilers. Each mechanism in them is a row. Its tests are named after it
+and are in `test/seeds`. `test/seeds/page.py` generates this page from the tests' names and `test/seeds/rows.tsv`.
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """A mechanism: its tests, and a note on what is missing, or (`- ...`) why it does not apply."""
+    """A mechanism: its tests, and a note on missing parts, or (`- ...`) why it does not apply."""
 
     id: str
     mechanism: str
@@ -43,7 +43,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Those of the table, in its order."""
+    """Reads the table's rows in order."""
     tests = dict(_tests())
     found: list[Row] = []
     for line in (HERE / "rows.tsv").read_text().splitlines()[1:]:
@@ -58,7 +58,7 @@ def _tests() -> Iterator[tuple[str, str]]:
 
 
 def page() -> str:
-    """The text of docs/seeds.md."""
+    """Renders docs/seeds.md."""
     every = rows()
     count = {s: sum(r.status == s for r in every) for s in ("holds", "partly", "does not apply", "open")}
     text = [HEAD, ", ".join(f"{s}: {n}" for s, n in count.items()) + f"; {len(every)} rows in all.\n"]
@@ -74,7 +74,7 @@ def page() -> str:
 
 @dataclass(frozen=True)
 class PopxlOp:
-    """An op of PopXL: ours that compute it (none: `note` says what stands for it, or that nothing does)."""
+    """An op of PopXL: our ops that compute it, or a `note` on the replacement, if any."""
 
     name: str
     ours: tuple[str, ...]
@@ -82,19 +82,19 @@ class PopxlOp:
 
 
 def popxl_ops() -> list[PopxlOp]:
-    """Those of `popxl_ops.tsv`. Source: the functions of `popxl.ops`."""
+    """Reads `popxl_ops.tsv`. Source: the functions of `popxl.ops`."""
     lines = (HERE / "popxl_ops.tsv").read_text().splitlines()[1:]
     return [PopxlOp(name, tuple(ours.split()), note) for name, ours, note in (line.split("\t") for line in lines)]
 
 
 def popxl_page() -> str:
-    """The text of docs/popxl-ops.md."""
+    """Renders docs/popxl-ops.md."""
     rows = popxl_ops()
     one, several = (sum(test(len(r.ours)) for r in rows) for test in ((1).__eq__, (1).__lt__))
     text = [
         "# PopXL's ops and ours",
         "",
-        "`test/seeds/page.py` makes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has every op of ours under our name.",
+        "`test/seeds/page.py` writes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has every built-in op under our name.",
         "",
         f"by one op: {one}, by several: {several}, by no op: {len(rows) - one - several}; {len(rows)} in all.",
         "",
