@@ -41,19 +41,23 @@ ROOMS = (
     "tools",
 )
 DONE = {
-    "dialects/poplar",
+    "benchmarks",
     "dialects",
     "dialects/onnx",
     "dialects/popart",
+    "dialects/poplar",
+    "docs",
+    "examples",
     "lowering",
     "lowering/driver",
-    "lowering/popart",
     "lowering/onnx/to_popart",
+    "lowering/popart",
     "lowering/poplar",
     "lowering/popops",
     "populus",
     "runtime",
     "runtime/engine",
+    "tools",
 }
 PENDING = {*ROOMS} - DONE
 
