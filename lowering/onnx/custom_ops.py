@@ -1,4 +1,4 @@
-"""A user's own op: the popart class that an `onnx.custom` node stands for.
+"""User-defined ops: the `popart` class that an `onnx.custom` node stands for.
 
 class Twice(PopartOp):
     name = "popart.twice"
@@ -30,22 +30,22 @@ NO_CUSTOMS: Customs = MappingProxyType({})
 
 
 def custom_ops(ctx: Context) -> Customs:
-    """The op classes of a context that state which ONNX node they are, by (domain, op type), then version."""
-    found: dict[tuple[str, str], dict[int, type[PopartOp]]] = {}
+    """Lists the op classes of a context with an ONNX identity, by (domain, op type), then version."""
+    classes: dict[tuple[str, str], dict[int, type[PopartOp]]] = {}
     for op in ctx.loaded_ops:
         if issubclass(op, PopartOp) and getattr(op, "ONNX", None) is not None:
             identity = definition_of(op).identity
             assert identity is not None, op
             domain, kind, versions = identity
-            found.setdefault((domain, kind), {}).update(dict.fromkeys(versions, op))
-    return found
+            classes.setdefault((domain, kind), {}).update(dict.fromkeys(versions, op))
+    return classes
 
 
 def build_custom(op: CustomOp, customs: Customs) -> Operation:
-    """The popart op of a custom node: operands by position, attributes by name. Not inserted anywhere.
+    """Builds the `popart` op of a custom node, detached: operands by position, attributes by name.
 
-    Of several versions, the largest that is not above the model's. Raises PopulusError if no class stands for the node, or if its
-    attributes and inputs are not those of the class.
+    Of several versions, it takes the largest that is at most the model's. Raises PopulusError if no class matches the
+    node, or if its attributes and inputs do not fit the class.
     """
     domain, kind = op.domain.data, op.op_type.data
     versions = customs.get((domain, kind))
@@ -61,14 +61,14 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
 
 
 def overriding(op: OnnxOp, customs: Customs) -> type[PopartOp] | None:
-    """The class of a user that takes the place of an op of ONNX's own; None where there is none for this version."""
+    """Gives the user's class that replaces an ONNX op of this version; None if there is none."""
     versions = customs.get((op.DOMAIN, op.OP_TYPE), {})
     fitting = [v for v in versions if v <= op.VERSION]
     return versions[max(fitting)] if fitting else None
 
 
 def build_overriding(kind: type[PopartOp], op: OnnxOp) -> Operation:
-    """The op of a class of `overriding`. Not inserted anywhere. Raises PopulusError if they do not fit each other."""
+    """Builds the op of a class from `overriding`, detached. Raises PopulusError if it does not fit the node."""
     if any(region.blocks for region in op.regions):
         raise PopulusError(f"{kind.name} takes the place of {op.OP_TYPE}, which holds graphs; only ops without can be replaced")
     own = build(kind, op.inputs, {k: v for k, v in op.properties.items() if k not in SEGMENTS})
@@ -79,7 +79,7 @@ def build_overriding(kind: type[PopartOp], op: OnnxOp) -> Operation:
 
 
 def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: Mapping[str, Attribute]) -> Operation:
-    """An op from a node's inputs and attributes. Raises PopulusError if they do not fit its definition."""
+    """Builds an op from a node's inputs and attributes. Raises PopulusError if they do not fit its definition."""
     definition = definition_of(kind)
     properties = {name: as_given(value, definition.properties.get(name)) for name, value in attributes.items()}
     checked = definition.checked(len(inputs), properties)
@@ -92,7 +92,7 @@ def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: M
 
 
 def as_given(value: Attribute, property: Property | None) -> Plain:
-    """An ONNX attribute as a class takes it: booleans are integers in ONNX, and a whole number may stand for a float."""
+    """Converts an ONNX attribute for a class: a boolean from an integer, a float from a whole number."""
     if property is not None and property.kind == "float" and isinstance(value, IntegerAttr):
         return float(value.value.data)
     if property is not None and property.kind == "bool" and isinstance(value, IntegerAttr):

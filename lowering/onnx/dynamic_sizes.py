@@ -1,9 +1,9 @@
-"""What ops make of tensors of which the data decide how much is valid: which of their results are so too, and along which axis.
+"""Propagation of run-time valid lengths: the results of an op that are only partly valid, and along which axis.
 
     NonZero -> Transpose -> GatherND -> ReduceSum      # 2 x n?, n? x 2, n?, one number
 
-The valid part is in front, what is behind it may be anything. Ops that go element by element need not know; where an op would mix
-the two parts, what is behind is replaced first (`Passed.fill`): indices by 0, what is summed by 0. Other ops are refused.
+The valid part comes first; the rest may hold anything. Element-wise ops ignore the difference. Where an op would mix
+the two parts, the rest is replaced first (`Passed.fill`): by index 0, or by 0 in a sum. Other ops are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSED = "the size of what it reads depends on the data; {0} is not among the o
 
 @dataclass(frozen=True)
 class Bound:
-    """The elements along `axis` are valid up to a number that `count` stands for: equal where the numbers are."""
+    """A valid length `count` along `axis`; bounds of one `count` have equal lengths."""
 
     axis: int
     count: object
@@ -41,51 +41,52 @@ class Bound:
 
 @dataclass(frozen=True)
 class Passed:
-    """What becomes of bounds: those of results by number; and of inputs by number what their other part is replaced by."""
+    """The bounds of an op's results, by position, and the replacement of invalid elements, by input position."""
 
     outputs: Mapping[int, Bound] = field(default_factory=dict[int, Bound])
     fill: Mapping[int, str] = field(default_factory=dict[int, str])  # zero, one, lowest or highest
 
 
 def mark(op: OnnxOp, axes: Mapping[int, int]) -> None:
-    """Records on an op which of its outputs are valid in part, along which axis: what `onnx-infer-shapes` found, for passes behind it."""
-    found = [next((axis for i, axis in axes.items() if op.output(i) is result), -1) for result in op.results]
-    if max(found, default=-1) >= 0:
-        op.attributes[KEY] = DenseArrayBase.from_list(i64, found)
+    """Records on an op, for later passes, the outputs with a valid length and their axes."""
+    marks = [next((axis for i, axis in axes.items() if op.output(i) is result), -1) for result in op.results]
+    if max(marks, default=-1) >= 0:
+        op.attributes[KEY] = DenseArrayBase.from_list(i64, marks)
 
 
 def is_marked(value: SSAValue) -> bool:
-    """Whether a value is valid in part."""
+    """Tells whether a value has a run-time valid length."""
     owner = value.owner
-    found = owner.attributes.get(KEY) if isinstance(owner, OnnxOp) else None
-    if not isinstance(value, OpResult) or not isinstance(found, DenseArrayBase):
+    marks = owner.attributes.get(KEY) if isinstance(owner, OnnxOp) else None
+    if not isinstance(value, OpResult) or not isinstance(marks, DenseArrayBase):
         return False
-    return ints(cast("DenseArrayBase[Any]", found))[value.index] >= 0
+    return ints(cast("DenseArrayBase[Any]", marks))[value.index] >= 0
 
 
 def passed_on(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed:
-    """The bounds of an op's results from those of its inputs. Raises PopulusError for an op that cannot be computed so."""
+    """Propagates the bounds of an op's inputs to its results. Raises PopulusError if the op does not allow one."""
     rule = None if op.DOMAIN else _RULES.get(op.OP_TYPE)
-    found = None if rule is None else rule(op, bounds, known)
-    if found is None:
+    passed = None if rule is None else rule(op, bounds, known)
+    if passed is None:
         raise PopulusError(REFUSED.format(op.OP_TYPE))
-    return found
+    return passed
 
 
 def _shape(op: OnnxOp, i: int) -> tuple[int, ...]:
+    """Gives the shape of input `i`."""
     value = op.inputs[i]
     assert value is not None, (op.name, i)
     return shape_of(value.type)
 
 
 def _elementwise(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """All bounds are one, and what has none has one element along its axis."""
+    """Propagates the one bound of all operands; an operand without it has size 1 along its axis."""
     sizes = {i: _shape(op, i) for i, v in enumerate(op.inputs) if v is not None}
     rank = max(len(s) for s in sizes.values())
-    found = {Bound(b.axis + rank - len(sizes[i]), b.count) for i, b in bounds.items()}
-    if len(found) != 1:
+    shifted = {Bound(b.axis + rank - len(sizes[i]), b.count) for i, b in bounds.items()}
+    if len(shifted) != 1:
         return None
-    (bound,) = found
+    (bound,) = shifted
     for i, shape in sizes.items():
         at = bound.axis - rank + len(shape)
         if i not in bounds and at >= 0 and shape[at] != 1:
@@ -97,41 +98,45 @@ def _elementwise(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passe
 
 
 def _ints(op: OnnxOp, i: int, name: str, known: Known) -> list[int] | None:
-    """What is an attribute or input i, as it is known; None if it is not there or not known."""
-    if (given := op.property(name) if name in op.KINDS else None) is not None:
-        return [int(v) for v in given]
+    """Gives the integers of an attribute or of input `i`; None if it is absent or not known."""
+    if (listed := op.property(name) if name in op.KINDS else None) is not None:
+        return [int(v) for v in listed]
     value = op.input(i)
     array = None if value is None else known(value)
     return None if array is None else [int(v) for v in array.reshape(-1)]
 
 
 def _transpose(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
+    """Moves the bound with its axis."""
     rank = len(_shape(op, 0))
     order = [int(p) for p in op.property("perm") or reversed(range(rank))]
     return Passed({0: Bound(order.index(bounds[0].axis), bounds[0].count)})
 
 
 def _unsqueeze(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    if 0 not in bounds or (given := _ints(op, 1, "axes", known)) is None:
+    """Moves the bound's axis past new dimensions."""
+    if 0 not in bounds or (listed := _ints(op, 1, "axes", known)) is None:
         return None
-    rank = len(_shape(op, 0)) + len(given)
-    new = shapes.axes(given, rank)
+    rank = len(_shape(op, 0)) + len(listed)
+    new = shapes.axes(listed, rank)
     return Passed({0: Bound([d for d in range(rank) if d not in new][bounds[0].axis], bounds[0].count)})
 
 
 def _squeeze(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    if 0 not in bounds or (given := _ints(op, 1, "axes", known)) is None:
+    """Moves the bound's axis; the axis itself has to stay."""
+    if 0 not in bounds or (listed := _ints(op, 1, "axes", known)) is None:
         return None
-    gone = shapes.axes(given, len(_shape(op, 0)))
+    gone = shapes.axes(listed, len(_shape(op, 0)))
     return None if bounds[0].axis in gone else Passed({0: _without(bounds[0], gone)})
 
 
 def _without(bound: Bound, gone: Sequence[int]) -> Bound:
+    """Gives the bound after other dimensions are removed."""
     return Bound(bound.axis - sum(d < bound.axis for d in gone), bound.count)
 
 
 def _reshape(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Where the dimension stays one, and the rest of the shape is given by numbers."""
+    """Propagates the bound if its dimension stays one, and the other sizes are constants."""
     result = op.results[0].type
     if 0 not in bounds or 1 in bounds or (asked := _ints(op, 1, "shape", known)) is None:
         return None
@@ -144,7 +149,7 @@ def _reshape(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | 
 
 
 def _slice(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Along other axes."""
+    """Propagates the bound if only other axes are sliced."""
     begins = _ints(op, 1, "starts", known)
     axes = _ints(op, 3, "axes", known)
     if 0 not in bounds or begins is None or (axes is None and op.input(3) is not None):
@@ -155,7 +160,7 @@ def _slice(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | No
 
 
 def _gather(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Rows by indices, or of every row the same elements."""
+    """Propagates the bound of indices along `axis`, or of data along another axis."""
     axis = shapes.axis(op.property("axis") or 0, len(_shape(op, 0)))
     if 0 not in bounds:
         return Passed({0: Bound(axis + bounds[1].axis, bounds[1].count)}, {1: "zero"})
@@ -166,22 +171,26 @@ def _gather(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | N
 
 
 def _gather_nd(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
+    """Propagates the bound of indices."""
     if 0 in bounds or op.property("batch_dims") or bounds[1].axis == len(_shape(op, 1)) - 1:
         return None
     return Passed({0: bounds[1]}, {1: "zero"})
 
 
 def _reduction(neutral: str | None) -> Rule:
-    """What is reduced along the axis is neutral behind the valid part. Without such a value, only other axes are."""
+    """Makes the rule of a reduction with this neutral element, which replaces invalid elements along its axis.
+
+    Without a neutral element, only other axes may be reduced.
+    """
 
     def rule(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-        given = _ints(op, 1, "axes", known)
+        listed = _ints(op, 1, "axes", known)
         rank = len(_shape(op, 0))
-        if 0 not in bounds or (given is None and op.input(1) is not None):
+        if 0 not in bounds or (listed is None and op.input(1) is not None):
             return None
-        if not given and op.property("noop_with_empty_axes"):
+        if not listed and op.property("noop_with_empty_axes"):
             return None
-        axes = shapes.axes(given, rank) if given else tuple(range(rank))
+        axes = shapes.axes(listed, rank) if listed else tuple(range(rank))
         bound = bounds[0]
         if bound.axis in axes:
             return None if neutral is None else Passed({}, {0: neutral})
@@ -191,13 +200,13 @@ def _reduction(neutral: str | None) -> Rule:
 
 
 def _rows(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Along another axis, each row for itself."""
+    """Propagates the bound if the op works along another axis."""
     axis = shapes.axis(-1 if op.property("axis") is None else op.property("axis"), len(_shape(op, 0)))
     return None if bounds[0].axis == axis or op.VERSION < 13 else Passed({0: bounds[0]})
 
 
 def _matmul(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Rows of the left operand."""
+    """Propagates the bound of rows of the left operand."""
     rank = len(_shape(op, 0))
     if 1 in bounds or rank < 2 or len(_shape(op, 1)) != 2 or bounds[0].axis == rank - 1:
         return None
@@ -205,16 +214,16 @@ def _matmul(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | N
 
 
 def _concat(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Beside each other, all of the same number."""
+    """Propagates the one bound of all operands along another axis."""
     axis = shapes.axis(op.property("axis"), len(_shape(op, 0)))
-    found = set(bounds.values())
-    if len(found) != 1 or len(bounds) != len(op.inputs) or next(iter(found)).axis == axis:
+    shifted = set(bounds.values())
+    if len(shifted) != 1 or len(bounds) != len(op.inputs) or next(iter(shifted)).axis == axis:
         return None
-    return Passed({0: next(iter(found))})
+    return Passed({0: next(iter(shifted))})
 
 
 def _measured(op: OnnxOp, bounds: Mapping[int, Bound], known: Known) -> Passed | None:
-    """Shape and Size: what they give is computed."""
+    """Gives no bound: the result of Shape or Size is computed."""
     return Passed()
 
 

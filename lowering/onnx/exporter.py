@@ -1,9 +1,9 @@
-"""An `onnx` module becomes a model again.
+"""Export of an `onnx` module to a model.
 
     onnx.save(export_onnx(module), "model.onnx")
 
-Every op of the `onnx` dialect is one node; constants are initializers, or nodes where they stand behind others.
-What a model's functions were is written out, as importing did.
+Every op of the `onnx` dialect is one node. A constant is an initializer, or a Constant node if it follows other ops.
+The functions of a model stay inlined, as the importer left them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IR_VERSION = 10
 
 
 def export_onnx(module: ModuleOp) -> ModelProto:
-    """The model of a module at the `onnx` level, at the lowest opsets that have all of its ops.
+    """Exports a module at the `onnx` level, at the lowest opsets that have all of its ops.
 
     Raises PopulusError for an op of another level.
     """
@@ -54,7 +54,7 @@ def export_onnx(module: ModuleOp) -> ModelProto:
 
 
 class _Writer:
-    """Names of values, and the opsets that are needed."""
+    """The names of values, and the opset of each domain."""
 
     def __init__(self, taken: set[str]):
         self.names: dict[SSAValue, str] = {}
@@ -62,7 +62,7 @@ class _Writer:
         self.versions: dict[str, int] = {}
 
     def graph(self, block: Block, outputs: Sequence[str], name: str) -> GraphProto:
-        """A graph of the block's ops. `outputs`: the names of what its last op gives, where these are fixed."""
+        """Writes a block as a graph. `outputs`: the names of its outputs, if they are fixed."""
         from onnx import GraphProto, helper, numpy_helper
 
         graph = GraphProto(name=name)
@@ -73,7 +73,7 @@ class _Writer:
         ends: list[tuple[str, SSAValue]] = []
         for i, value in enumerate(last.operands):
             fixed = outputs[i] if outputs else None
-            if value in inner and value not in self.names:  # what a node of this graph gives may bear the output's name
+            if value in inner and value not in self.names:  # the result of a node of this graph may have the output's name
                 ends.append((self.name(value, fixed), value))
             elif fixed is None and value in inner and self.names[value] not in [n for n, _ in ends]:
                 ends.append((self.names[value], value))
@@ -82,7 +82,7 @@ class _Writer:
         for op in block.ops:
             if isinstance(op, ConstantOp):
                 tensor = numpy_helper.from_array(op.array(), self.name(op.result))
-                if graph.node:  # it was a node of a function's body, or of a module in which it stands further down
+                if graph.node:  # it follows other nodes, as in the body of a function
                     graph.node.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
                 else:
                     graph.initializer.append(tensor)
@@ -95,6 +95,7 @@ class _Writer:
         return graph
 
     def node(self, op: Operation) -> NodeProto:
+        """Writes an op as a node. Raises PopulusError for an op of another level."""
         from onnx import AttributeProto, NodeProto
 
         node = NodeProto(name=op.location.desc.data if isinstance(op.location, NameLoc) else "")
@@ -124,14 +125,17 @@ class _Writer:
 
     def _needs(self, domain: str, version: int) -> None:
         # Each op is the newest of its kind at the model's opset, so it still is at the largest of all since-versions.
+        """Raises the opset of a domain to `version`."""
         self.versions[domain] = max(version, self.versions.get(domain, 1))
 
     def name(self, value: SSAValue, fixed: str | None = None) -> str:
+        """Gives the name of a value; a new value gets `fixed`, or a fresh name."""
         if value not in self.names:
             self.names[value] = fixed or self.fresh(value.name_hint or "v")
         return self.names[value]
 
     def fresh(self, stem: str) -> str:
+        """Makes a name that is not taken, from `stem`."""
         name, i = stem, 0
         while name in self.taken:
             i += 1
@@ -141,12 +145,14 @@ class _Writer:
 
 
 def _value(name: str, type: Attribute) -> ValueInfoProto:
+    """Writes the name and type of a value."""
     from onnx import ValueInfoProto
 
     return ValueInfoProto(name=name, type=to_proto(type))
 
 
 def _dim_names(function: FuncOp) -> list[list[str]]:
-    found = function.attributes.get("dim_names")
-    rows = cast("list[ArrayAttr[StringAttr]]", list(cast("ArrayAttr[Any]", found).data)) if isinstance(found, ArrayAttr) else []
+    """Gives the names of each argument's dimensions."""
+    names = function.attributes.get("dim_names")
+    rows = cast("list[ArrayAttr[StringAttr]]", list(cast("ArrayAttr[Any]", names).data)) if isinstance(names, ArrayAttr) else []
     return [[name.data for name in row.data] for row in rows]

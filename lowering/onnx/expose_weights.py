@@ -1,4 +1,4 @@
-"""`onnx-expose-weights`: chosen initializers become inputs of the model."""
+"""The pass `onnx-expose-weights`: selected initializers become inputs of the model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from populus.dialects.signature import expose, main_of
 
 @dataclass(frozen=True)
 class OnnxExposeWeightsPass(ModulePass):
-    """The constants of `@main` with these names (those of the ONNX initializers) become arguments, behind those that are there.
+    """Makes the constants of `@main` with these names (ONNX initializers) its last arguments.
 
-    A name that an argument has already is left alone. Before constants are folded, since then a folded weight is still one tensor;
-    valid at the `popart` level too. Raises PopulusError for a name that is neither an input's nor a constant's.
+    A name that an argument has already is ignored. The pass runs before constant folding, while a weight is still one
+    tensor; it also accepts the `popart` level. Raises PopulusError for a name that no input or constant has.
     """
 
     name = "onnx-expose-weights"
@@ -24,4 +24,5 @@ class OnnxExposeWeightsPass(ModulePass):
     names: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Exposes the named constants of `@main`."""
         expose(main_of(op), self.names)

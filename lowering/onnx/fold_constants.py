@@ -1,4 +1,4 @@
-"""`onnx-fold-constants`: what follows from constants and shapes alone becomes constants."""
+"""The pass `onnx-fold-constants`: results that depend on constants and shapes alone become constants."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ LARGEST = 1 << 24  # bytes: a larger result is folded only if its operands are a
 
 @dataclass(frozen=True)
 class OnnxFoldConstantsPass(ModulePass):
-    """Ops whose operands are all constants become constants, shapes of tensors too.
+    """Replaces ops whose operands are all constants by constants; shapes of tensors too.
 
-    A result of more than 16 MiB that is larger than the operands stays as it is.
+    A result of more than 16 MiB that is larger than the operands is not folded.
     """
 
     name = "onnx-fold-constants"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Folds every function of the module that has a body."""
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 inference = Converter(custom_ops(ctx)).inference
@@ -49,11 +50,12 @@ class OnnxFoldConstantsPass(ModulePass):
 
 
 def _fold(block: Block, inference: Inference) -> None:
+    """Folds the ops of a block, and of its branches and loops."""
     for op in list(block.ops):
         if not isinstance(op, OnnxOp):
             continue
         if any(map(is_marked, (*op.operands, *op.results))):
-            continue  # its size is not what its type says
+            continue  # only part of it is valid
         try:
             if is_control(op):
                 for region in op.regions:
@@ -65,25 +67,26 @@ def _fold(block: Block, inference: Inference) -> None:
 
 
 def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
-    """The values of an op's results if they follow from constants and are not too large."""
+    """Gives the results of an op if they depend on constants alone and are not too large; else None."""
     if not all(is_static(r.type) for r in op.results):
         return None
     types = [getattr(r.type, "element_type", None) for r in op.results]
     if any(t is None or not is_known(t) for t in types):
         return None
-    given = [constant_value(v) for v in op.operands]
+    operands = [constant_value(v) for v in op.operands]
     large = sum(_bytes(r) for r in op.results)
-    one = op.OP_TYPE == "ConstantOfShape" or (op.OP_TYPE == "Expand" and given[0] is not None and given[0].size == 1)
+    one = op.OP_TYPE == "ConstantOfShape" or (op.OP_TYPE == "Expand" and operands[0] is not None and operands[0].size == 1)
     if large > LARGEST and large > sum(_bytes(v) for v in op.operands) and not one:
         return None
     if (arrays := inference.arrays(op)) is not None:
         return arrays
-    if not given or any(a is None for a in given):
+    if not operands or any(a is None for a in operands):
         return None
     return inference.evaluation.values(op)
 
 
 def _bytes(value: SSAValue) -> int:
+    """Gives the size of a value in bytes."""
     elements = 1
     for n in shape_of(value.type):
         elements *= n
@@ -91,6 +94,7 @@ def _bytes(value: SSAValue) -> int:
 
 
 def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:
+    """Replaces an op by constants with its location and name hints."""
     new: list[Operation] = [constant(a) for a in arrays]
     for c, result in zip(new, op.results):
         c.location = op.location

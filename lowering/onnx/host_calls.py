@@ -1,4 +1,4 @@
-"""`onnx-host-calls`: strings become handles, and what only the host can do becomes calls of it."""
+"""The pass `onnx-host-calls`: strings become handles, and ops for the host become `host.call`."""
 
 from __future__ import annotations
 
@@ -23,35 +23,38 @@ from populus.lowering.onnx.inference import set_type
 
 @dataclass(frozen=True)
 class OnnxHostCallsPass(ModulePass):
-    """Ops that no tile can do become `host.call`; what is left of strings are handles, which tiles move and compare.
+    """Replaces ops that tiles cannot run by `host.call`, and strings by handles, which tiles move and compare.
 
-    A handle is the number of a string in a table of the host's: the function notes those of constants, and which of its inputs and
-    outputs are strings. Raises PopulusError for an op that strings would have to be ordered for.
+    A handle is the index of a string in a table of the host. Attributes of the function record the strings of
+    constants, and the inputs and outputs that are strings. Raises PopulusError for an op that needs the order
+    of strings.
     """
 
     name = "onnx-host-calls"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrites every function of the module that has a body."""
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 _function(function)
 
 
 def _function(function: FuncOp) -> None:
+    """Rewrites one function; does nothing if it has no strings and no op for the host."""
     ops = [op for op in function.body.walk() if isinstance(op, OnnxOp | CustomOp | StringsOp)]
     if not any(isinstance(op, StringsOp) or function_of(op) or any(map(is_text, (*op.operands, *op.results))) for op in ops) and not any(
         map(is_text, function.body.block.args)
     ):
         return
     _note_streams(function)
-    params = {op: params_of(op) for op in ops if not isinstance(op, StringsOp) and function_of(op)}  # while what is a string can be seen
+    params = {op: params_of(op) for op in ops if not isinstance(op, StringsOp) and function_of(op)}  # before types lose their strings
     names = {op: function_of(op) for op in params}
     for op in ops:
         if isinstance(op, StringsOp):
             import numpy as np
 
-            found = handles(function, (s.data for s in op.value))
-            new: Operation = constant(np.array(found, np.int32).reshape(op.array().shape))
+            numbers = handles(function, (s.data for s in op.value))
+            new: Operation = constant(np.array(numbers, np.int32).reshape(op.array().shape))
         elif (name := names.get(op)) is not None:
             new = CallOp(name, list(op.operands), [handled(r.type) for r in op.results], params[op])
         else:
@@ -69,7 +72,7 @@ def _function(function: FuncOp) -> None:
 
 
 def _note_streams(function: FuncOp) -> None:
-    """Records which inputs and outputs are strings."""
+    """Records the inputs and outputs that are strings."""
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
     inputs = (n for n, a in zip(input_names(function), function.body.block.args) if is_text(a))
@@ -78,6 +81,7 @@ def _note_streams(function: FuncOp) -> None:
 
 
 def _retype(function: FuncOp) -> None:
+    """Replaces strings by handles in all types."""
     for region in [function.body, *(r for op in function.body.walk() for r in op.regions)]:
         for block in region.blocks:
             for argument in list(block.args):

@@ -1,4 +1,4 @@
-"""What of ONNX runs on the host: which ops, as which functions, and what of strings stays on tiles."""
+"""Ops that run on the host, their host functions, and the ops that move strings on tiles."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CUSTOM: Mapping[tuple[str, str], str] = {("com.microsoft", "Tokenizer"): "text.t
 
 SIZED_BY_VALUES = ("image.decode", "text.normalize", "text.split", "text.tokenize")  # the shapes of their results depend on the data
 
-# What treats strings as things that are equal or not: on tiles they are their handles.
+# Ops that move strings or compare them for equality: on tiles, these are handles.
 MOVING = frozenset(
     (
         "ArrayFeatureExtractor", "CategoryMapper", "Compress", "Concat", "ConcatFromSequence", "DepthToSpace", "Equal", "Expand", "Flatten",
@@ -48,13 +48,13 @@ MOVING = frozenset(
 
 
 def is_text(value: SSAValue) -> bool:
-    """Whether a value is a tensor of strings."""
+    """Tells whether a value is a tensor of strings."""
     type = as_tensor(value.type)
     return type is not None and type.element_type == string
 
 
 def function_of(op: OnnxOp | CustomOp) -> str | None:
-    """The host function that an op is; None if it is one for tiles."""
+    """Gives the name of an op's host function; None if it runs on tiles."""
     if isinstance(op, CustomOp):
         return CUSTOM.get((op.domain.data, op.op_type.data))
     if not op.DOMAIN and op.OP_TYPE in FUNCTIONS:
@@ -65,33 +65,33 @@ def function_of(op: OnnxOp | CustomOp) -> str | None:
 
 
 def check_strings(op: OnnxOp) -> None:
-    """Raises PopulusError, naming the op, if it looks into strings."""
+    """Raises PopulusError, with the op's location, if the op reads the content of strings."""
     if op.OP_TYPE not in MOVING and any(map(is_text, op.operands)):
         raise PopulusError(f"{where(op)}: {op.title()}: on strings it is not supported; tiles move and compare them, and do not order them")
 
 
 def handled(type: Attribute) -> Attribute:
-    """The type with handles where it has strings."""
+    """Replaces strings by handles in a type."""
     if isinstance(type, SequenceType):
         return SequenceType(handled(type.element))
-    found = as_tensor(type)
-    return TensorType(HANDLE, found.get_shape()) if found is not None and found.element_type == string else type
+    ranked = as_tensor(type)
+    return TensorType(HANDLE, ranked.get_shape()) if ranked is not None and ranked.element_type == string else type
 
 
 def params_of(op: OnnxOp | CustomOp) -> dict[str, Attribute]:
-    """The parameters of an op's host function: its attributes, which of its operands are strings, and a cast's dtype."""
-    given = op.node_attributes.data if isinstance(op, CustomOp) else {**op.DEFAULTS, **op.properties}
-    found = {name: value for name, value in given.items() if name not in SEGMENTS}
-    found["texts_in"] = DenseArrayBase.from_list(i64, [int(is_text(v)) for v in op.operands])
+    """Gives the parameters of an op's host function: attributes, positions of string operands, and a cast's dtype."""
+    attributes = op.node_attributes.data if isinstance(op, CustomOp) else {**op.DEFAULTS, **op.properties}
+    params = {name: value for name, value in attributes.items() if name not in SEGMENTS}
+    params["texts_in"] = DenseArrayBase.from_list(i64, [int(is_text(v)) for v in op.operands])
     if function_of(op) == "text.to_numbers":
-        found["dtype"] = StringAttr(dtype_of(element_type_of(op.results[0].type)).name)
-    return found
+        params["dtype"] = StringAttr(dtype_of(element_type_of(op.results[0].type)).name)
+    return params
 
 
 def host_results(op: OnnxOp | CustomOp, known: Callable[[SSAValue], NDArray[Any] | None]) -> list[NDArray[Any]] | None:
-    """What an op whose results' shapes depend on the values gives, where these are known; None for any other op.
+    """Computes the results of an op whose result shapes depend on its operands' values; None for another op.
 
-    Raises SizeUnknown where they are not known.
+    Raises SizeUnknown if the values are not known at compile time.
     """
     function = function_of(op)
     if function not in SIZED_BY_VALUES:
@@ -99,12 +99,12 @@ def host_results(op: OnnxOp | CustomOp, known: Callable[[SSAValue], NDArray[Any]
     from populus.runtime.host import function_named
 
     arrays = [known(v) for v in op.operands]
-    given = [a for a in arrays if a is not None]
-    if len(given) < len(arrays):
+    operands = [a for a in arrays if a is not None]
+    if len(operands) < len(arrays):
         if isinstance(op, OnnxOp) and function == "text.normalize" and not op.property("stopwords"):
             return None
         raise SizeUnknown(
             "the size of its result depends on the values that it reads; they have to be known when compiling "
             "(populus.onnx_backend compiles for those that arrive)"
         )
-    return function_named(function)({name: plain(value) for name, value in params_of(op).items()}, given)
+    return function_named(function)({name: plain(value) for name, value in params_of(op).items()}, operands)

@@ -1,4 +1,4 @@
-"""`onnx-infer-shapes`: every value gets its type, every shape is static afterwards."""
+"""The pass `onnx-infer-shapes`: every value gets its type, and every shape is static afterwards."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from populus.lowering.onnx.to_popart import Converter
 
 @dataclass(frozen=True)
 class OnnxInferShapesPass(ModulePass):
-    """Types for all values, by ONNX's own inference; what computes shapes is evaluated on the way.
+    """Infers the types of all values with ONNX's inference, and evaluates ops that compute shapes.
 
-    dims: sizes of symbolic dimensions, as `batch=1`, for those that were left open when the model was read.
-    write_out: how many ops a loop's iterations may make to be written out in a row; 0 keeps all loops that can be kept.
+    dims: sizes of symbolic dimensions that the model leaves open, as `batch=1`.
+    write_out: number of ops up to which the iterations of a loop are unrolled; 0 keeps every loop that can be kept.
     """
 
     name = "onnx-infer-shapes"
@@ -34,6 +34,7 @@ class OnnxInferShapesPass(ModulePass):
     write_out: int = WRITE_OUT
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Types every function of the module that has a body."""
         customs = custom_ops(ctx)
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
@@ -46,9 +47,9 @@ class OnnxInferShapesPass(ModulePass):
 
 
 def _flatten_results(function: FuncOp, inference: Inference) -> None:
-    """A sequence `y` that the function gives becomes its elements, the results `y.0`, `y.1`, ..
+    """Replaces a returned sequence `y` by its elements, the results `y.0`, `y.1`, ..
 
-    Raises PopulusError for an element whose size is known only when the model runs.
+    Raises PopulusError for an element whose size is known only at run time, or for two results of one name.
     """
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
@@ -71,6 +72,7 @@ def _flatten_results(function: FuncOp, inference: Inference) -> None:
 
 
 def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
+    """Parses entries `NAME=N`. Raises PopulusError for another form."""
     sizes: dict[str, int] = {}
     for entry in dims:
         name, _, size = entry.rpartition("=")
@@ -81,10 +83,10 @@ def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
 
 
 def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = None, tensors: bool = True) -> None:
-    """Replaces the open dimensions of a function's arguments by `sizes`, others by `default`.
+    """Replaces open dimensions of a function's arguments by `sizes` (elements), and others by `default`.
 
-    `tensors`: whether each argument has to be a tensor of a stated rank; without it, others stay what they are.
-    Raises PopulusError naming an argument and dimension that stay open, and how to bind it.
+    `tensors`: requires each argument to be a tensor of stated rank; without it, other arguments stay as they are.
+    Raises PopulusError for an argument whose dimension stays open, with the option that binds it.
     """
     names = _texts(function.attributes.pop("dim_names", None))
     inputs = input_names(function)
@@ -107,8 +109,8 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = 
 
 
 def _texts(attribute: Attribute | None) -> list[list[str]]:
-    """The strings of an array of strings or of arrays of them; none for None."""
+    """Gives the strings of an array of strings, or of nested arrays; none for None."""
     if isinstance(attribute, StringAttr):
         return [[attribute.data]]
-    found = cast("ArrayAttr[Attribute]", attribute).data if isinstance(attribute, ArrayAttr) else ()
-    return [[text for inner in _texts(entry) for text in inner] for entry in found]
+    entries = cast("ArrayAttr[Attribute]", attribute).data if isinstance(attribute, ArrayAttr) else ()
+    return [[text for inner in _texts(entry) for text in inner] for entry in entries]

@@ -1,4 +1,7 @@
-"""Types and small values of an `onnx` function, found in one walk: what `onnx-infer-shapes` and the passes behind it share."""
+"""Types and small values of an `onnx` function, found in one walk.
+
+`onnx-infer-shapes` and the later passes of this level share it.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,10 @@ if TYPE_CHECKING:
 
     from populus.dialects.popart.base import PopartOp
 
-WRITE_OUT = 128  # ops that the iterations of a loop may make, to be written out in a row
-# Of known conditions, of an index for each dimension, of axes in another order before opset 10, of scalars.
+WRITE_OUT = 128  # number of ops up to which the iterations of a loop are unrolled
+# ONNX's inference leaves these open: known conditions, an index for each dimension, unsorted axes before opset 10, scalars.
 LEFT_OPEN = ("Compress", "GatherND", "Slice", "Transpose")
-KNOWN_ELEMENTS = 1 << 16  # values of more elements are not followed: they are weights, no shapes
+KNOWN_ELEMENTS = 1 << 16  # larger values are weights rather than shapes, and are not tracked
 
 
 class PlacedError(PopulusError):
@@ -45,7 +48,7 @@ class PlacedError(PopulusError):
 
 
 def placed(op: Operation, error: Exception) -> PlacedError:
-    """An error with the place and the title of the op that it is about."""
+    """Adds the location and title of an op to an error, once."""
     if isinstance(error, PlacedError):
         return error
     title = op.title() if isinstance(op, OnnxOp) else f"{op.op_type.data}" if isinstance(op, CustomOp) else op.name
@@ -53,7 +56,7 @@ def placed(op: Operation, error: Exception) -> PlacedError:
 
 
 def set_type(value: SSAValue, type: Attribute) -> SSAValue:
-    """The value with another type; it keeps name, place and uses."""
+    """Gives a value another type; it keeps its name hint, location and uses."""
     if value.type == type:
         return value
     location, name = getattr(value, "location", None), value.name_hint
@@ -65,7 +68,7 @@ def set_type(value: SSAValue, type: Attribute) -> SSAValue:
 
 
 def erase_unused(block: Block) -> None:
-    """Erases the `onnx` ops and constants whose results nothing reads, inside loops and branches too."""
+    """Erases the `onnx` ops and constants without uses, inside loops and branches too."""
     for op in reversed(list(block.ops)):
         for region in op.regions:
             for inner in region.blocks:
@@ -76,7 +79,11 @@ def erase_unused(block: Block) -> None:
 
 
 class Inference:
-    """One walk over a function: types, and the values of what is small and known."""
+    """One walk over a function: types, and values that are small and known.
+
+    `customs`: ops of users. `evaluation`: computes values and types that ONNX's inference does not give.
+    `write_out`: number of ops up to which the iterations of a loop are unrolled.
+    """
 
     def __init__(self, customs: Customs, evaluation: ConstantEvaluation, write_out: int = WRITE_OUT):
         self.customs = customs
@@ -85,47 +92,49 @@ class Inference:
         self.values: dict[SSAValue, NDArray[Any]] = {}
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
         self.resolved: list[Operation] = []
-        self.bounded: dict[SSAValue, Bound] = {}  # as large as the data may make them
-        self.overruled: list[str] = []  # what the file states of values and is not so
+        self.bounded: dict[SSAValue, Bound] = {}  # values with a run-time valid length
+        self.overruled: list[str] = []  # types that the model states and inference contradicts
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
-        """The elements of a value, where they are known and few."""
-        found = self.values.get(value)
-        if found is None and isinstance(value.owner, StringsOp):
+        """Gives the array of a value if it is known and small; else None."""
+        array = self.values.get(value)
+        if array is None and isinstance(value.owner, StringsOp):
             return value.owner.array()
-        if found is None and (found := constant_value(value)) is not None and found.size > KNOWN_ELEMENTS:
+        if array is None and (array := constant_value(value)) is not None and array.size > KNOWN_ELEMENTS:
             return None
-        return found
+        return array
 
     def computed(self, value: SSAValue) -> NDArray[Any] | None:
-        """As `known`, and where it follows from what is known by any ops: those are run."""
-        if (found := self.known(value)) is not None:
-            return found
+        """Gives the array of a value, computed from known ones by any ops if need be; else None."""
+        if (array := self.known(value)) is not None:
+            return array
         op = value.owner
         if not isinstance(op, OnnxOp) or op.regions or not op.operands:
             return None
         if not all(is_static(r.type) for r in op.results):
             return None
-        given: list[NDArray[Any]] = []
-        for operand in op.operands:  # one that is not known ends it: to ask the others too would double the work at each op above
+        operands: list[NDArray[Any]] = []
+        for operand in op.operands:  # the first unknown ends it: computing the others would double the work at each op above
             array = self.computed(operand)
             if array is None:
                 return None
-            given.append(array)
-        results = self.evaluation.values(op, given)
+            operands.append(array)
+        results = self.evaluation.values(op, operands)
         if results is None:
             return None
         self.values.update({r: a for r, a in zip(op.results, results) if a.size <= KNOWN_ELEMENTS})
         return self.values.get(value)
 
     def block(self, block: Block) -> None:
+        """Types the ops of a block in order."""
         for op in list(block.ops):
             self.placed_operation(op)
 
     def finish(self) -> None:
-        """Erases the ops that were resolved. They stay until then: sequences are known by their results.
+        """Erases the resolved ops, which until then identify the sequences that they made.
 
-        Warns, once, if the file stated types of values that were overruled.
+        Warns, once, if the model states a type that inference contradicts. Raises PopulusError if a sequence
+        is an output.
         """
         if self.overruled:
             first, others = self.overruled[0], len(self.overruled) - 1
@@ -138,19 +147,20 @@ class Inference:
             op.erase()
 
     def placed_operation(self, op: Operation) -> None:
-        """As `operation`, with the op's place in errors."""
+        """Types an op as `operation`, and adds its location to errors."""
         try:
             self.operation(op)
         except (PopulusError, VerifyException) as error:
             raise placed(op, error) from error
 
     def operation(self, op: Operation) -> None:
+        """Types one op, or resolves it. Raises PopulusError if it has no static shape or is not supported."""
         if isinstance(op, OnnxOp | CustomOp) and any(v in self.bounded for v in op.operands):
             self.partly_valid(op)
             return
-        if isinstance(op, CustomOp) and (found := host_results(op, self.known)) is not None:
-            self.assign(op, [tensor(a.shape, string if a.dtype == object else element_of(a.dtype)) for a in found])
-            self.values.update(zip(op.results, found))
+        if isinstance(op, CustomOp) and (arrays := host_results(op, self.known)) is not None:
+            self.assign(op, [tensor(a.shape, string if a.dtype == object else element_of(a.dtype)) for a in arrays])
+            self.values.update(zip(op.results, arrays))
         elif isinstance(op, CustomOp):
             built = build_custom(op, self.customs)
             types = [r.type for r in built.results]
@@ -181,18 +191,18 @@ class Inference:
                 self.assign(op, self.inferred(op))
 
     def overridden(self, op: OnnxOp, own: type[PopartOp]) -> None:
-        """An op whose place a user's op takes: types and values are those of the user's."""
+        """Types an op that a user's class replaces, by that class."""
         built = build_overriding(own, op)
         types = [r.type for r, o in zip(built.results, op.outputs) if o is not None]
         built.erase()
         self.assign(op, types)
-        given = [self.known(v) for v in op.operands]
-        if given and all(a is not None for a in given):
-            arrays = self.evaluation.values(op, [a for a in given if a is not None])
+        operands = [self.known(v) for v in op.operands]
+        if operands and all(a is not None for a in operands):
+            arrays = self.evaluation.values(op, [a for a in operands if a is not None])
             self.values.update({r: a for r, a in zip(op.results, arrays or []) if a.size <= KNOWN_ELEMENTS})
 
     def partly_valid(self, op: Operation) -> None:
-        """An op that reads what the data may leave valid in part only."""
+        """Types an op with an operand of run-time valid length. Raises PopulusError if it does not allow one."""
         if not isinstance(op, OnnxOp) or is_control(op):
             raise PopulusError(REFUSED.format(op.OP_TYPE if isinstance(op, OnnxOp) else "an op of another domain"))
         if (own := overriding(op, self.customs)) is not None:
@@ -202,12 +212,12 @@ class Inference:
         self.mark(op, passed_on(op, bounds, self.known).outputs)
 
     def mark(self, op: OnnxOp, bounds: Mapping[int, Bound]) -> None:
-        """Outputs of an op that are valid in part."""
+        """Records the bounds of outputs with a run-time valid length."""
         self.bounded.update({output: b for i, b in bounds.items() if (output := op.output(i)) is not None})
         mark(op, {i: b.axis for i, b in bounds.items()})
 
     def arrays(self, op: OnnxOp) -> list[NDArray[Any]] | None:
-        """The values of the results, if they follow from what is known."""
+        """Computes the results of an op if they depend on known values and shapes; else None."""
         import numpy as np
 
         if overriding(op, self.customs) is not None:
@@ -225,20 +235,24 @@ class Inference:
             return None
         try:
             return None if _grows(op, inputs) else evaluate(op, inputs)
-        except (ValueError, IndexError, TypeError):  # not a value of ours to judge: ONNX's inference says what is wrong
+        except (ValueError, IndexError, TypeError):  # ONNX's inference reports what is wrong
             return None
 
     def inferred(self, op: OnnxOp) -> list[Attribute]:
+        """Infers the result types of an op by ONNX's inference, or by its conversion where ONNX's is wrong.
+
+        Raises PopulusError for a shape that depends on values which are not known.
+        """
         if misjudged(op, self.known):
             return self.evaluation.types(op, self.known)
         types = infer_types(op, self.known)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
-            types = [v.type for v in op.operands[: len(types)]]  # a gradient is like what it is of; ONNX has no inference for it
+            types = [v.type for v in op.operands[: len(types)]]  # a gradient has the type of its tensor; ONNX has no inference for it
         merged = [r.type if _completes(r.type, t) else t for t, r in zip(types, op.results)]
         if (op.DOMAIN == "ai.onnx.ml" or (op.OP_TYPE in LEFT_OPEN and not op.DOMAIN)) and not all(map(is_static, merged)):
-            found = self.evaluation.types(op, self.known)
-            # A label is a handle by then: the element types are ONNX's.
-            merged = list[Attribute](tensor(shape_of(f), _element(t, op)) for f, t in zip(found, merged))
+            converted = self.evaluation.types(op, self.known)
+            # A converted label is a handle, so the element types are ONNX's.
+            merged = list[Attribute](tensor(shape_of(c), _element(t, op)) for c, t in zip(converted, merged))
         for type, result in zip(merged, op.results):
             if not is_static(type) and (result.uses or not result.name_hint):
                 data = ", ".join(str(v.type) for v in op.operands)
@@ -249,9 +263,9 @@ class Inference:
         return merged
 
     def assign(self, op: Operation, types: list[Attribute]) -> None:
-        """Gives the results of an op their types; what the file states of values between inputs and outputs binds nobody.
+        """Sets the types of an op's results. Inference overrules the types that the model states inside the graph.
 
-        Raises PopulusError for an output of the model whose element type is stated wrongly.
+        Raises PopulusError for an output of the model whose stated element type is wrong.
         """
         check_types(types, "its result")
         for result, type in zip(list(op.results), types):
@@ -265,45 +279,46 @@ class Inference:
 
 
 def _grows(op: OnnxOp, inputs: Sequence[NDArray[Any] | None]) -> bool:
-    """Whether a result would be much larger than what is known. Raises ValueError for shapes that do not fit."""
+    """Tells whether a result would be much larger than its operands. Raises ValueError for shapes that do not fit."""
     import numpy as np
 
-    given = [a for a in inputs if a is not None]
+    arrays = [a for a in inputs if a is not None]
     if op.OP_TYPE == "Tile":
-        return elements(given[0].shape) * elements(given[-1].reshape(-1).tolist()) > LARGEST_FOLDED
-    if op.OP_TYPE == "Expand" and given[0].size > 1:  # one element stays one, however large the result
-        return elements(np.broadcast_shapes(given[0].shape, tuple(given[1].tolist()))) > LARGEST_FOLDED
+        return elements(arrays[0].shape) * elements(arrays[-1].reshape(-1).tolist()) > LARGEST_FOLDED
+    if op.OP_TYPE == "Expand" and arrays[0].size > 1:  # a broadcast of one element takes one element of memory
+        return elements(np.broadcast_shapes(arrays[0].shape, tuple(arrays[1].tolist()))) > LARGEST_FOLDED
     if op.OP_TYPE in ("Add", "Div", "Mod", "Mul", "Sub", "Where", "Max", "Min"):
-        return elements(np.broadcast_shapes(*(a.shape for a in given))) > LARGEST_FOLDED
+        return elements(np.broadcast_shapes(*(a.shape for a in arrays))) > LARGEST_FOLDED
     return False
 
 
 def _element(type: Attribute, op: OnnxOp) -> Attribute:
-    """The element type of a result; a classifier's labels are strings or integers by which of them it has."""
+    """Gives the element type of a result; a classifier's labels are strings or i64, by its attributes."""
     if isinstance(type, TensorType | UnrankedTensorType):
         return cast("TensorType[Attribute]", type).element_type
     labels = [name for name in op.properties if name.startswith("classlabels_strings")]
     return string if labels else i64
 
 
-def _same_element(stated: Attribute, found: Attribute) -> bool:
-    a, b = as_tensor(stated), as_tensor(found)
+def _same_element(stated: Attribute, inferred: Attribute) -> bool:
+    """Tells whether two tensor types have the same element type."""
+    a, b = as_tensor(stated), as_tensor(inferred)
     return a is not None and b is not None and a.element_type == b.element_type
 
 
 def _output(value: SSAValue) -> bool:
-    """Whether a value is an output of the model. The shapes that exporters state for these are often wrong."""
+    """Tells whether a value is an output of the model. Exporters often state wrong shapes for outputs."""
     return any(isinstance(use.operation, ReturnOp) for use in value.uses)
 
 
-def _completes(stated: Attribute, found: Attribute) -> bool:
-    """Whether what the file states says more than what was found, and does not contradict it."""
-    return isinstance(found, UnknownType) or (not is_static(found) and is_static(stated) and not _disagree(stated, found))
+def _completes(stated: Attribute, inferred: Attribute) -> bool:
+    """Tells whether the stated type is more precise than the inferred one, and does not contradict it."""
+    return isinstance(inferred, UnknownType) or (not is_static(inferred) and is_static(stated) and not _disagree(stated, inferred))
 
 
-def _disagree(stated: Attribute, found: Attribute) -> bool:
-    """Whether two tensor types contradict each other; what is open in one contradicts nothing."""
-    a, b = as_tensor(stated), as_tensor(found)
+def _disagree(stated: Attribute, inferred: Attribute) -> bool:
+    """Tells whether two tensor types contradict each other; an open dimension contradicts nothing."""
+    a, b = as_tensor(stated), as_tensor(inferred)
     if a is None or b is None:
         return False
     if a.element_type != b.element_type or a.get_num_dims() != b.get_num_dims():

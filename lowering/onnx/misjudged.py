@@ -1,4 +1,7 @@
-"""Ops of ONNX whose result types ONNX's own inference does not know or gets wrong: those of what they become are theirs."""
+"""Ops whose result types ONNX's inference does not know, or gets wrong.
+
+Their types are those of the ops that they are converted to.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def trains(op: OnnxOp) -> bool:
-    """Whether a BatchNormalization normalises by its batch; before opset 14 it does if it has more outputs than y."""
+    """Tells whether a BatchNormalization trains: by its attribute, or before opset 14 by more outputs than y."""
     if op.VERSION >= 14:
         return bool(op.property("training_mode"))
     return any(op.output(i) is not None for i in range(1, len(op.outputs)))
 
 
 def misjudged(op: OnnxOp, known: Known) -> bool:
-    """Whether ONNX's inference is not to be asked about an op. `known`: the values of operands, if any."""
+    """Tells whether ONNX's inference is wrong about an op. `known`: gives the value of an operand, or None."""
     rule = None if op.DOMAIN else _MISJUDGED.get(op.OP_TYPE)
     types = [as_tensor(v.type) for v in op.operands]
     if rule is None or any(t is None or t.element_type == string or not is_static(t) for t in types):
@@ -33,41 +36,44 @@ def misjudged(op: OnnxOp, known: Known) -> bool:
 
 
 def _has_scales(op: OnnxOp, known: Known) -> bool:
-    """Then ONNX multiplies sizes and scales in f64, onnxruntime in f32."""
+    """Tells whether a Resize has scales. ONNX multiplies sizes by scales in f64, onnxruntime in f32."""
     i = 1 if op.VERSION == 10 or op.OP_TYPE == "Upsample" else 2
     scales = op.inputs[i] if i < len(op.inputs) else None
-    given = None if scales is None else known(scales)
-    return op.property("scales") is not None or (given is not None and given.size > 0)
+    factors = None if scales is None else known(scales)
+    return op.property("scales") is not None or (factors is not None and factors.size > 0)
 
 
 def _hangs_over(op: OnnxOp, known: Known) -> bool:
-    """Before opset 22 ONNX counts windows too that start in the padding behind."""
+    """Tells whether a pool uses ceil_mode. Before opset 22, ONNX counts windows that start in the end padding."""
     return op.VERSION < 22 and bool(op.property("ceil_mode"))
 
 
 def _states_its_size(op: OnnxOp, known: Known) -> bool:
-    """SAME means a result of x's size times the stride; ONNX adds the output padding to that. `output_shape` it takes for no dimensions."""
+    """Tells whether a ConvTranspose states the size of its result.
+
+    SAME means the size of x times the stride; ONNX adds the output padding. ONNX reads `output_shape` as no dimensions.
+    """
     same = str(op.property("auto_pad")).startswith("SAME")
     return bool(op.property("output_shape")) or (same and any(op.property("output_padding") or ()))
 
 
 def _picked(op: OnnxOp, known: Known) -> bool:
-    """ONNX does not look at what is picked, where that is known."""
+    """Tells whether the last input, which selects elements, is known; ONNX does not read it."""
     chosen = op.inputs[-1]
     return len(op.inputs) == _PICKED[op.OP_TYPE] and chosen is not None and known(chosen) is not None
 
 
-_PICKED = {"Compress": 2, "MaxUnpool": 3}  # how many inputs the op has then
+_PICKED = {"Compress": 2, "MaxUnpool": 3}  # number of inputs with the selecting one
 
 
 def _before(version: int) -> Callable[[OnnxOp, Known], bool]:
-    """Of ops for which ONNX has no inference in versions before this one, or one with gaps."""
+    """Makes the rule of an op whose inference ONNX lacks, or has with gaps, in versions before this one."""
     return lambda op, known: op.VERSION < version
 
 
 _MISJUDGED: Mapping[str, Callable[[OnnxOp, Known], bool]] = {
     "AveragePool": _hangs_over,
-    "BatchNormalization": lambda op, known: op.VERSION < 14 and trains(op),  # ONNX has no type for the outputs besides y
+    "BatchNormalization": lambda op, known: op.VERSION < 14 and trains(op),  # ONNX gives no types to the outputs after y
     "Compress": _picked,
     "Concat": _before(4),
     "ConvTranspose": _states_its_size,
@@ -83,7 +89,7 @@ _MISJUDGED: Mapping[str, Callable[[OnnxOp, Known], bool]] = {
     "Resize": _has_scales,
     "Slice": _before(10),
     "Split": _before(2),
-    "Squeeze": lambda op, known: op.VERSION < 11 and bool(op.property("axes")),  # of unsorted axes ONNX drops others
+    "Squeeze": lambda op, known: op.VERSION < 11 and bool(op.property("axes")),  # ONNX drops other dimensions if axes are unsorted
     "Tile": _before(6),
     "Upsample": _has_scales,
 }

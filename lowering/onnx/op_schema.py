@@ -1,4 +1,7 @@
-"""ONNX schemas of custom ops, made from their definitions: `onnx.checker` and ONNX's shape inference then accept models that use them."""
+"""ONNX schemas of custom ops, made from their definitions.
+
+With them, `onnx.checker` and ONNX's shape inference accept models that use the ops.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ _FLOATS = (Float16Type(), Float32Type(), Float64Type())
 
 
 def schemas(definition: Definition) -> list[OpSchema]:
-    """One schema for each version that the definition states; none without an ONNX identity. Registered nowhere yet."""
+    """Makes one schema for each version of a definition, not registered; none without an ONNX identity."""
     from onnx.defs import OpSchema
 
     if definition.identity is None:
         return []
     domain, kind, versions = definition.identity
     parameters = [*definition.operands, *definition.results]
-    found: list[OpSchema] = []
+    versioned: list[OpSchema] = []
     for version in versions:
         schema = OpSchema(
             kind,
@@ -47,13 +50,13 @@ def schemas(definition: Definition) -> list[OpSchema]:
             attributes=[_attribute(p) for p in definition.properties.values() if p.kind != "any"],
         )
         schema.set_type_and_shape_inference_function(_inference(definition))
-        found.append(schema)
-    return found
+        versioned.append(schema)
+    return versioned
 
 
 def register(definition: Definition) -> None:
-    """Makes ONNX know the op; what it knew under the same identity is replaced."""
-    # ONNX's reference lists all schemas once, when it is imported, and refuses two of one name in two domains. So it comes first.
+    """Registers the schemas of a definition with ONNX; replaces schemas of the same identity."""
+    # ONNX's reference lists all schemas when imported, and refuses a name in two domains, so it is imported first.
     import onnx.reference  # pyright: ignore[reportUnusedImport]  # noqa: F401
     from onnx import defs
 
@@ -66,14 +69,17 @@ def register(definition: Definition) -> None:
 
 
 def _variable(p: Operand) -> str:
+    """Names the type variable of a parameter."""
     return p.variable or f"T_{p.name}"
 
 
 def _spelled(element: Attribute) -> str:
+    """Spells an element type as ONNX does."""
     return spelled(TensorType(element, [])).removeprefix("tensor(").removesuffix(")")
 
 
 def _parameter(p: Operand) -> Any:
+    """Makes the formal parameter of an operand or result."""
     from onnx.defs import OpSchema
 
     option = {
@@ -85,6 +91,7 @@ def _parameter(p: Operand) -> Any:
 
 
 def _attribute(p: Property) -> Any:
+    """Makes the schema's attribute of a property."""
     from onnx.defs import OpSchema
 
     kinds = {"float": "FLOAT", "int": "INT", "bool": "INT", "string": "STRING", "ints": "INTS", "floats": "FLOATS"}
@@ -98,7 +105,7 @@ def _attribute(p: Property) -> Any:
 
 
 def _inference(definition: Definition) -> Callable[[InferenceContext], None]:
-    """The op's own shape rule, as ONNX asks for it; where a shape is not known yet, nothing is said."""
+    """Makes ONNX's inference function from the op's shape rule; it sets nothing while a shape is open."""
 
     def infer(context: InferenceContext) -> None:
         types: list[TensorType[Attribute] | None] = []
@@ -115,6 +122,7 @@ def _inference(definition: Definition) -> Callable[[InferenceContext], None]:
 
 
 def _results(definition: Definition, types: Sequence[TensorType[Attribute] | None], context: Any) -> Sequence[Attribute]:
+    """Infers the result types of the op. Raises ONNX's InferenceError if the op refuses its operands."""
     values = iter(TestOp(result_types=[t for t in types if t is not None]).results)
     operands = [None if t is None else next(values) for t in types]
     properties: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""The values of ops that compute shapes, in NumPy: what exporters write between Shape and Reshape.
+"""Values of ops that compute shapes, in NumPy: the ops that exporters write between Shape and Reshape.
 
-Used while types are still being inferred, when an op cannot be converted and run yet. Rows are by ONNX op type, of all versions.
+Used during type inference, when an op cannot be converted and run yet. Rows are by ONNX op type, of all versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(op: OnnxOp, inputs: Inputs) -> list[Array] | None:
-    """The arrays of an op's outputs from those of its inputs (None: left out); None if the op has no row here."""
+    """Computes the outputs of an op from its inputs (None: absent); None if the op has no row or cannot be computed."""
     if op.DOMAIN or op.OP_TYPE not in _ROWS:
         return None
     result = _ROWS[op.OP_TYPE](op, inputs)
@@ -31,15 +31,17 @@ def evaluate(op: OnnxOp, inputs: Inputs) -> list[Array] | None:
 
 
 def listed(op: OnnxOp, inputs: Inputs, position: int, attribute: str) -> list[int] | None:
-    """What is an attribute in old versions of an op and an input in new ones; None if it is in neither."""
-    if (given := op.property(attribute)) is not None:
-        return [int(v) for v in given]
+    """Gives integers that are an attribute in old versions of an op and an input in new ones; None if in neither."""
+    if (entries := op.property(attribute)) is not None:
+        return [int(v) for v in entries]
     if position < len(inputs) and (array := inputs[position]) is not None:
         return [int(v) for v in array.reshape(-1)]
     return None
 
 
 def _binary(f: Callable[[Array, Array], Any]) -> Callable[[OnnxOp, Inputs], Array | None]:
+    """Makes the row of a binary function; broadcasting of opset 6 and older is left out."""
+
     def row(op: OnnxOp, inputs: Inputs) -> Array | None:
         import numpy as np
 
@@ -54,6 +56,8 @@ def _binary(f: Callable[[Array, Array], Any]) -> Callable[[OnnxOp, Inputs], Arra
 
 
 def _unary(f: Callable[[Array], Any]) -> Callable[[OnnxOp, Inputs], Array]:
+    """Makes the row of a unary function."""
+
     def row(op: OnnxOp, inputs: Inputs) -> Array:
         import numpy as np
 
@@ -64,19 +68,21 @@ def _unary(f: Callable[[Array], Any]) -> Callable[[OnnxOp, Inputs], Array]:
 
 
 def _fold(name: str) -> Callable[[OnnxOp, Inputs], Array | None]:
+    """Makes the row of a NumPy function that combines any number of inputs."""
+
     def row(op: OnnxOp, inputs: Inputs) -> Array | None:
         import functools
 
         import numpy as np
 
-        given = [a for a in inputs if a is not None]
-        return None if op.VERSION < 8 and len(given) > 1 else np.asarray(functools.reduce(getattr(np, name), given))
+        arrays = [a for a in inputs if a is not None]
+        return None if op.VERSION < 8 and len(arrays) > 1 else np.asarray(functools.reduce(getattr(np, name), arrays))
 
     return row
 
 
 def _divide(a: Array, b: Array) -> Array | None:
-    """Integers are divided towards zero, as in C. Source: ONNX Div-14."""
+    """Divides; integers towards zero, as in C. Source: ONNX Div-14."""
     import numpy as np
 
     if a.dtype.kind not in "iu":
@@ -131,7 +137,7 @@ def _slice(op: OnnxOp, inputs: Inputs) -> Array:
     index = [slice(None)] * x.ndim
     for begin, end, axis, step in zip(begins, ends, axes, steps):
         n = x.shape[axis]
-        if step < 0:  # backwards, a start below -n is the first element, and such an end lies past it, which Python spells None
+        if step < 0:  # a start below -n is the first element; an end below -n is past it, which Python spells None
             index[axis] = slice(max(begin, -n), None if end < -n else end, step) if n else slice(0, 0)
         else:
             index[axis] = slice(begin, end, step)
@@ -180,9 +186,9 @@ CAST_1 = {
 
 
 def range_length(start: float, limit: float, delta: float) -> int:
-    """The elements of a Range: the ceiling of `(limit - start) / delta`, at least 0. Exact for integers of any size.
+    """Computes the number of elements of a Range: the ceiling of `(limit - start) / delta`, at least 0.
 
-    Raises PopulusError if that is no number.
+    Exact for integers of any size. Raises PopulusError if the quotient is not finite.
     """
     if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
         return max(0, -((start - limit) // delta))
@@ -255,6 +261,8 @@ def _where(op: OnnxOp, inputs: Inputs) -> Array:
 
 
 def _reduce(name: str) -> Callable[[OnnxOp, Inputs], Array | None]:
+    """Makes the row of a NumPy reduction."""
+
     def row(op: OnnxOp, inputs: Inputs) -> Array | None:
         import numpy as np
 
@@ -263,9 +271,9 @@ def _reduce(name: str) -> Callable[[OnnxOp, Inputs], Array | None]:
         axes = listed(op, inputs, 1, "axes")
         if not axes and op.property("noop_with_empty_axes"):
             return x
-        keep = op.property("keepdims") != 0
+        keepdims = op.property("keepdims") != 0
         f: Any = getattr(np, name)
-        return np.asarray(f(x, axis=tuple(axes) if axes else None, keepdims=keep)).astype(x.dtype)
+        return np.asarray(f(x, axis=tuple(axes) if axes else None, keepdims=keepdims)).astype(x.dtype)
 
     return row
 
@@ -278,12 +286,12 @@ def _split(op: OnnxOp, inputs: Inputs) -> list[Array] | None:
     axis = op.property("axis") or 0
     sizes = listed(op, inputs, 1, "split") or equal_parts(x.shape[axis], op.property("num_outputs") or len(op.outputs))
     if sum(sizes) != x.shape[axis]:
-        return None  # ONNX's inference says what is wrong
+        return None  # ONNX's inference reports it
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 
 def equal_parts(size: int, parts: int) -> list[int]:
-    """The sizes of `parts` equal parts, the last one smaller if need be. Source: ONNX Split-18."""
+    """Computes the sizes of `parts` equal parts; the last is smaller if need be. Source: ONNX Split-18."""
     each = -(-size // parts)
     return [max(0, min(each, size - i * each)) for i in range(parts)]
 
@@ -307,6 +315,8 @@ def _mod(op: OnnxOp, inputs: Inputs) -> Array | None:
 
 
 def _numpy(name: str) -> Callable[..., Any]:
+    """Makes a function that calls NumPy's `name`, and imports NumPy when called."""
+
     def call(*arrays: Array) -> Any:
         import numpy as np
 

@@ -1,4 +1,7 @@
-"""Inputs of an ONNX model that decide shapes: a program is specialised for their values, as tiles need static shapes."""
+"""Inputs of an ONNX model that decide shapes.
+
+Tiles need static shapes, so that a program is specialised for the values of these inputs.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ DECIDING: Mapping[str, tuple[int, ...]] = {
     "Upsample": (1,),
 }
 
-# The same for what may be decided while running, too, as long as the types of all ways agree.
+# The same, for ops that may also decide at run time if the types of all alternatives agree.
 STRUCTURAL: Mapping[str, tuple[int, ...]] = {
     "If": (0,),
     "Loop": (0, 1),
@@ -66,12 +69,15 @@ STRUCTURAL: Mapping[str, tuple[int, ...]] = {
     "Tokenizer": (0,),
 }
 
-# What gives the shape of its input, whatever the values in it.
+# Ops whose result depends on the shape of the input only.
 SHAPES_ONLY = frozenset(("Shape", "Size", "SequenceLength", "OptionalHasElement"))
 
 
 def deciding_inputs(model: ModelProto, structural: bool = False) -> list[str]:
-    """The names of the graph's inputs that shapes follow from; with `structural` also those that say which way is taken."""
+    """Lists the graph inputs on which shapes depend, by name.
+
+    `structural`: also those that decide branches, loops and positions in sequences.
+    """
     tables = (DECIDING, STRUCTURAL) if structural else (DECIDING,)
     wanted: set[str] = set()
     producers: dict[str, NodeProto] = {}
@@ -94,6 +100,7 @@ def deciding_inputs(model: ModelProto, structural: bool = False) -> list[str]:
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Gives the nodes of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
         for inner in _graphs(node):
@@ -101,6 +108,7 @@ def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def _graphs(node: NodeProto) -> Iterator[GraphProto]:
+    """Gives the subgraphs of a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g

@@ -1,4 +1,4 @@
-"""The largest types of results whose size depends on the data."""
+"""Upper bounds of result types whose size depends on the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Known = Callable[[SSAValue], "NDArray[Any] | None"]
 
 
 def bound_axes(op: OnnxOp) -> list[int | None]:
-    """Of such an op: along which axis each output is valid in part; None for one that is valid as a whole."""
+    """Gives the axis along which each output of such an op has a valid length; None for an output that is all valid."""
     match op.OP_TYPE:
         case "NonZero":
             return [1]
@@ -34,7 +34,7 @@ def bound_axes(op: OnnxOp) -> list[int | None]:
 
 
 def largest_types(op: OnnxOp, known: Known) -> list[Attribute] | None:
-    """The types of all outputs of an op, where the data decide how much of them is valid; None for any other op."""
+    """Gives the largest types of all outputs of an op with data-dependent sizes; None for any other op."""
     if op.DOMAIN or op.OP_TYPE not in _BOUNDS:
         return None
     types = [None if v is None else as_tensor(v.type) for v in op.inputs]
@@ -44,24 +44,27 @@ def largest_types(op: OnnxOp, known: Known) -> list[Attribute] | None:
 
 
 def _input(op: OnnxOp, i: int) -> SSAValue:
+    """Gives input `i`, which the op requires."""
     value = op.inputs[i]
     assert value is not None, (op.name, i)
     return value
 
 
 def _nonzero(op: OnnxOp, known: Known) -> list[Attribute] | None:
+    """Bounds NonZero: [rank, elements]."""
     shape = shape_of(_input(op, 0).type) or (1,)
     return [tensor((len(shape), math.prod(shape)), i64)]
 
 
 def _rows(op: OnnxOp) -> tuple[tuple[int, ...], int]:
-    """The shape of x, as one row without an axis, and the axis."""
+    """Gives the shape of x, flattened if the op has no axis, and the axis."""
     shape = shape_of(_input(op, 0).type)
     axis = op.property("axis")
     return (shape, shapes.axis(axis, len(shape))) if axis is not None else ((math.prod(shape),), 0)
 
 
 def _compress(op: OnnxOp, known: Known) -> list[Attribute] | None:
+    """Bounds Compress by the length of its condition."""
     if known(_input(op, 1)) is not None:
         return None
     shape, axis = _rows(op)
@@ -70,15 +73,17 @@ def _compress(op: OnnxOp, known: Known) -> list[Attribute] | None:
 
 
 def _unique(op: OnnxOp, known: Known) -> list[Attribute] | None:
+    """Bounds Unique by the number of rows."""
     shape, axis = _rows(op)
     return [tensor(shape, element_type_of(_input(op, 0).type)), *[tensor((shape[axis],), i64)] * 3]
 
 
 def _non_max_suppression(op: OnnxOp, known: Known) -> list[Attribute] | None:
+    """Bounds NonMaxSuppression: [selected, 3], by the boxes and the limit for each class."""
     batch, classes, n = shape_of(_input(op, 1).type)
     most = 0
-    if len(op.inputs) > 2 and (given := op.inputs[2]) is not None:
-        if (array := known(given)) is None:
+    if len(op.inputs) > 2 and (limit := op.inputs[2]) is not None:
+        if (array := known(limit)) is None:
             return None
         most = int(array.reshape(-1)[0])
     return [tensor((batch * classes * min(most, n), 3), i64)]

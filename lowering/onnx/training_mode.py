@@ -1,4 +1,4 @@
-"""`onnx-training-mode`: batch normalisations and dropouts as when training, or as when inferring."""
+"""The pass `onnx-training-mode`: makes batch normalisations and dropouts train or infer."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.lowering.onnx.misjudged import trains
 from populus.lowering.popart.training_names import updated_name
 
-TRAINS = 15  # the version of BatchNormalization that says whether it trains
-RUNNING = (3, 4)  # its operands that are statistics
+TRAINS = 15  # version of BatchNormalization with the attribute training_mode
+RUNNING = (3, 4)  # positions of the running mean and variance
 
 
 @dataclass(frozen=True)
 class OnnxTrainingModePass(ModulePass):
-    """What trains normalises by the statistics of its batch, and drops elements; what infers does neither.
+    """Sets the mode of each BatchNormalization and Dropout.
 
-    `mode`: `train` makes every BatchNormalization and Dropout train; `infer` none; `keep` leaves each as the model has it. The
-    running statistics of one that trains become inputs, and results `Updated___<name>`, moved by the node's momentum.
-    Raises PopulusError for running statistics that are computed, or that two nodes share.
+    A node that trains normalises by the batch's statistics, or drops elements. `mode`: `train` makes all
+    train; `infer` none; `keep` leaves each as the model has it. The running statistics of a node that trains
+    become inputs, and results `Updated___<name>`, updated by the node's momentum. Raises PopulusError for
+    running statistics that are computed, or that two nodes share.
     """
 
     name = "onnx-training-mode"
@@ -37,6 +38,7 @@ class OnnxTrainingModePass(ModulePass):
     mode: str = "keep"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Sets the mode of the nodes of `@main`, and adds the updated statistics to its results."""
         if self.mode not in ("train", "infer", "keep"):
             raise PopulusError(f"the mode is '{self.mode}'; train, infer or keep is expected")
         function = main_of(op)
@@ -56,6 +58,7 @@ class OnnxTrainingModePass(ModulePass):
 
 
 def _set_dropout(node: OnnxOp, train: bool) -> None:
+    """Replaces a Dropout by one with a constant training flag."""
     import numpy as np
 
     flag = constant(np.array(train))
@@ -68,32 +71,33 @@ def _set_dropout(node: OnnxOp, train: bool) -> None:
         Rewriter.insert_op(share, InsertPoint.before(node))
         ratio = share.result
     made = op_class("", "Dropout", max(node.VERSION, 12)).make(
-        [x, ratio, flag.result], [unknown for _ in node.results], _kept(node, "seed")
+        [x, ratio, flag.result], [unknown for _ in node.results], _selected(node, "seed")
     )
     _replace(node, made)
 
 
 def _inferring(function: FuncOp, node: OnnxOp) -> None:
+    """Replaces a BatchNormalization by one that infers."""
     _unsaved(node)
-    made = op_class("", "BatchNormalization", TRAINS).make(node.inputs, [unknown], _kept(node, "epsilon", "momentum"))
-    for result, i in zip(node.results[1:], RUNNING):  # what is not measured does not move
-        kept = node.inputs[i]
-        assert kept is not None
-        result.replace_all_uses_with(kept)
+    made = op_class("", "BatchNormalization", TRAINS).make(node.inputs, [unknown], _selected(node, "epsilon", "momentum"))
+    for result, i in zip(node.results[1:], RUNNING):  # inference leaves the running statistics unchanged
+        statistic = node.inputs[i]
+        assert statistic is not None
+        result.replace_all_uses_with(statistic)
     function.update_function_type()
     _replace(node, made)
 
 
 def _trained(function: FuncOp, node: OnnxOp, taken: dict[str, SSAValue]) -> dict[str, SSAValue]:
-    """Makes a node train; the new running statistics by the names of their results."""
+    """Replaces a BatchNormalization by one that trains; gives its updated statistics by result name."""
     names: list[str] = []
     for i in RUNNING:
         value = node.inputs[i]
         assert value is not None
         name = _name_of(value)
         if name is None:
-            what = "mean" if i == RUNNING[0] else "variance"
-            raise PopulusError(f"{where(node)}: its running {what} is computed; only initializers can be moved")
+            statistic = "mean" if i == RUNNING[0] else "variance"
+            raise PopulusError(f"{where(node)}: its running {statistic} is computed; only initializers can be moved")
         if updated_name(name) in taken or name in names:
             raise PopulusError(
                 f"{where(node)}: another BatchNormalization has the running statistics '{name}' too; "
@@ -104,30 +108,32 @@ def _trained(function: FuncOp, node: OnnxOp, taken: dict[str, SSAValue]) -> dict
         raise PopulusError(f"{where(node)}: spatial = 0 normalises each element by itself; that cannot be trained")
     _unsaved(node)
     expose(function, names)
-    properties = {**_kept(node, "epsilon", "momentum"), "training_mode": IntegerAttr(1, i64)}
+    properties = {**_selected(node, "epsilon", "momentum"), "training_mode": IntegerAttr(1, i64)}
     made = op_class("", "BatchNormalization", TRAINS).make(node.inputs, [unknown] * 3, properties)
     _replace(node, made)
     return {updated_name(name): made.results[i] for i, name in enumerate(names, 1)}
 
 
 def _unsaved(node: OnnxOp) -> None:
-    """Raises PopulusError where the statistics are read that a node before opset 14 saves for gradients."""
+    """Raises PopulusError for a use of statistics that a node before opset 14 saves for gradients."""
     for i in range(3, len(node.outputs)):
         if (saved := node.output(i)) is not None and saved.uses:
             raise PopulusError(f"{where(node)}: its output {i} is read, a statistic that only gradients need; remove what reads it")
 
 
 def _name_of(value: SSAValue) -> str | None:
-    """The name of a weight, constant or argument."""
+    """Gives the name of a weight, constant or argument; None if it has none."""
     place = value.owner.location if isinstance(value.owner, ConstantOp) else value.location if isinstance(value, BlockArgument) else None
     return place.desc.data if isinstance(place, NameLoc) else None
 
 
-def _kept(node: OnnxOp, *names: str) -> dict[str, Attribute]:
+def _selected(node: OnnxOp, *names: str) -> dict[str, Attribute]:
+    """Selects attributes of a node by name."""
     return {n: node.properties[n] for n in names if n in node.properties}
 
 
 def _replace(old: OnnxOp, new: OnnxOp) -> None:
+    """Replaces a node by another, which takes its location and name hints."""
     new.location = old.location
     Rewriter.insert_op(new, InsertPoint.before(old))
     for before, after in zip(old.results, new.results):

@@ -44,7 +44,7 @@ NODES = {
     "a value that nothing gives": (
         helper.make_node("Neg", ["z"], ["y"], "bad"),
         [floats("x", 2)],
-        "'bad': Neg: it reads 'z', which no input, initializer or earlier node gives",
+        "'bad': Neg: it reads 'z', which no input, initializer or earlier node defines",
     ),
     "an input that is missing": (helper.make_node("Add", ["x"], ["y"], "bad"), [floats("x", 2)], "'bad': Add: .*input"),
     "a type that the op does not take": (

@@ -136,5 +136,5 @@ def test_a_bound_dimension_counts_and_the_largest_tensor_is_within():
 def test_a_model_without_outputs_is_refused_in_one_line():
     proto = model("Neg", ["x"])
     del proto.graph.output[:]
-    with pytest.raises(PopulusError, match=r"^g: the model gives no outputs, .*; name one at least in graph\.output$"):
+    with pytest.raises(PopulusError, match=r"^g: the model has no outputs, .*; name one at least in graph\.output$"):
         populus.compile(proto)

@@ -1,4 +1,4 @@
-"""A model file becomes an `onnx` module.
+"""Import of a model file to an `onnx` module.
 
 module = import_onnx("bert.onnx", dims={"batch": 1, "sequence": 128})
 """
@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Region
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto
 from populus.dialects.signature import state_names
 from populus.dialects.support.diagnostics import PopulusError, named
-from populus.lowering.onnx.importer.build import Builder, Scope, hint, standard
+from populus.lowering.onnx.importer.build import NodeBuilder, Scope, hint, standard
 from populus.lowering.onnx.importer.read import read_tensor
 from populus.lowering.onnx.importer.stripped import read_stripped
 
@@ -33,13 +33,13 @@ def import_onnx(
     customs: Container[tuple[str, str]] = (),
     values: Mapping[str, NDArray[Any]] = {},
 ) -> ModuleOp:
-    """The module of a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes of the function.
+    """Imports a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes.
 
-    `dims` binds symbolic dimensions by name; one without a name is `INPUT.AXIS`. Those left open stay dynamic, and
-    `onnx-infer-shapes` asks for them. `customs` has the (domain, op type) of every custom op that is defined.
-    `values` makes inputs constants, for those that decide shapes or axes; the function has no argument for them.
-    Values whose type the file doesn't state are `!onnx.unknown`. Initializers that nothing reads are left out.
-    Raises PopulusError, one line that begins with the file, for what is no valid model.
+    `dims` binds symbolic dimensions by name; one without a name is `INPUT.AXIS`. Dimensions that stay open are dynamic,
+    and `onnx-infer-shapes` asks for them. `customs` has the (domain, op type) of every custom op that is defined.
+    `values` turns inputs that decide shapes or axes into constants; the function has no argument for them.
+    A value whose type the model does not state is `!onnx.unknown`. Initializers without uses are dropped.
+    Raises PopulusError, one line that begins with the file, for an invalid model.
     """
     from onnx import ModelProto
 
@@ -61,9 +61,10 @@ def _module(
     customs: Container[tuple[str, str]],
     values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
+    """Imports the graph of a model; see `import_onnx`."""
     graph = model.graph
     if not graph.output:
-        raise PopulusError("the model gives no outputs, so that there is nothing to compute; name one at least in graph.output")
+        raise PopulusError("the model has no outputs, so there is nothing to compute; name one at least in graph.output")
     used: set[str] = set()
 
     def dimension(name: str) -> int:
@@ -74,7 +75,7 @@ def _module(
     if not opsets and model.ir_version < 3:
         opsets = {"": 1}  # models older than opset imports
     functions = {(standard(f.domain), f.name): f for f in model.functions}
-    builder = Builder(opsets, functions, customs, {}, lambda t: read_tensor(t, folder), dimension)
+    builder = NodeBuilder(opsets, functions, customs, {}, lambda t: read_tensor(t, folder), dimension)
     initializers = builder.initializers(graph)
     if strange := [name for name in values if name not in {i.name for i in graph.input}]:
         raise PopulusError(f"there is no input '{strange[0]}' to make a constant; the inputs are {', '.join(i.name for i in graph.input)}")
@@ -103,16 +104,17 @@ def _module(
 
 
 def _shape(type: Attribute) -> tuple[int, ...]:
+    """Gives the shape of a tensor type; empty for another type."""
     return type.get_shape() if isinstance(type, TensorType) else ()
 
 
 def _name(value: ValueInfoProto, d: int) -> str:
-    """The name of a dimension of an input: its own, or `INPUT.AXIS`."""
+    """Names a dimension of an input: its own name, or `INPUT.AXIS`."""
     return dimension_name(value.type.tensor_type.shape.dim[d]) or f"{value.name}.{d}"
 
 
 def _input_type(value: ValueInfoProto, dims: Mapping[str, int], used: set[str]) -> Attribute:
-    """The type of a graph input with `dims` bound. Adds the names of its open dimensions to `used`."""
+    """Gives the type of a graph input with `dims` bound. Adds the names of its open dimensions to `used`."""
     type = from_proto(value.type)
     if (ranked := as_tensor(type)) is not None:
         shape = list(ranked.get_shape())

@@ -1,4 +1,4 @@
-"""Nodes become ops: scopes of names, subgraphs as regions, functions written out where they are called."""
+"""Ops built from nodes: scopes of names, subgraphs as regions, and functions inlined where they are called."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
-MISSING = "missing"  # the attribute that says why a survey could not build a node
-EARLY = {"LayerNormalization": 17}  # optimisers write these at any opset: op type -> the opset that brought it
-DEEPEST_CALL = 64  # functions within functions; more means that they call each other in a circle
+MISSING = "missing"  # the attribute with the reason why a survey could not build a node
+EARLY = {"LayerNormalization": 17}  # exporters write these at any opset: op type -> the opset that introduced it
+DEEPEST_CALL = 64  # nested function calls; more means that functions call each other in a cycle
 
 
 def standard(domain: str) -> str:
-    """The domain under one name: ONNX's own is both '' and 'ai.onnx'."""
+    """Normalises a domain: ONNX's own is both '' and 'ai.onnx'."""
     return "" if domain == "ai.onnx" else domain
 
 
 class AnyOp:
-    """The custom ops of a survey: any op counts as defined, and a node that cannot be built stays in place with the reason."""
+    """The custom ops of a survey: every op counts as defined. A node that cannot be built stays, with the reason."""
 
     def __contains__(self, key: object) -> bool:
         return True
@@ -45,7 +45,7 @@ ANY_OP = AnyOp()
 
 
 class Scope:
-    """The names that nodes may read in one graph: its values, its initializers (made constants on first use), its parents'."""
+    """The names that nodes of a graph may read: values, initializers (constants on first use), and the parent's."""
 
     def __init__(self, block: Block, parent: Scope | None = None, initializers: Mapping[str, Callable[[], NDArray[Any]]] = {}):
         self.block = block
@@ -55,7 +55,7 @@ class Scope:
         self.last_constant: Operation | None = None
 
     def lookup(self, name: str) -> SSAValue | None:
-        """The value of a name, or None if nothing has given it yet."""
+        """Gives the value of a name; None if nothing has defined it yet."""
         if (value := self.values.get(name)) is not None:
             return value
         if (read := self.initializers.get(name)) is not None:
@@ -76,38 +76,38 @@ class Scope:
 
 
 def constant_of(array: NDArray[Any]) -> Operation:
-    """A constant that holds an array of numbers, or of strings."""
+    """Makes a constant of an array of numbers or strings."""
     return StringsOp.of(array) if array.dtype == object else constant(array)
 
 
 def hint(value: SSAValue, name: str) -> None:
-    """Names a value in texts after its ONNX name, as far as a text allows."""
+    """Names a value in printed IR after its ONNX name; other characters than letters and digits become `_`."""
     name = re.sub(r"\W", "_", name, flags=re.ASCII)
     value.name_hint = f"v{name}" if name[:1].isdigit() else name or None
 
 
 @dataclass
-class Builder:
+class NodeBuilder:
     """Builds the ops of a model's nodes at the end of a scope's block."""
 
     opsets: Mapping[str, int]  # by domain
     functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict[tuple[str, str], Any])
     customs: Container[tuple[str, str]] = ()
-    types: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])  # what the file states of values
+    types: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])  # types that the model states, by value
     read_tensor: Callable[[TensorProto], NDArray[Any]] = lambda t: read_tensor(t, None)
     dimension: Callable[[str], int] = lambda name: -1
     location: str | None = None  # of all ops; else each has its node's name
     depth: int = 0
 
-    def nodes(self, nodes: Iterable[NodeProto], scope: Scope, given: Mapping[str, AttributeProto] = {}, prefix: str = "") -> None:
-        """Builds `nodes` in order. `given`: the attributes of the function call that they come from.
+    def nodes(self, nodes: Iterable[NodeProto], scope: Scope, call_attributes: Mapping[str, AttributeProto] = {}, prefix: str = "") -> None:
+        """Builds `nodes` in order. `call_attributes`: the attributes of the function call that they come from.
 
         Raises PopulusError naming the node.
         """
         for index, node in enumerate(nodes):
             name = self.location or prefix + (node.name or next((o for o in node.output if o), f"{node.op_type}_{index}"))
             try:
-                self.node(node, name, scope, given)
+                self.node(node, name, scope, call_attributes)
             except NodeError:
                 raise
             except PopulusError as error:
@@ -116,11 +116,12 @@ class Builder:
                     continue
                 raise NodeError(f"'{name}': {node.op_type}: {error}") from error
 
-    def node(self, node: NodeProto, name: str, scope: Scope, given: Mapping[str, AttributeProto]) -> None:
+    def node(self, node: NodeProto, name: str, scope: Scope, call_attributes: Mapping[str, AttributeProto]) -> None:
+        """Builds one node. Raises PopulusError if it does not fit its schema or reads an undefined name."""
         from onnx import AttributeProto
 
         domain = standard(node.domain)
-        attributes = {a.name: a for a in self._attributes(node, given)}
+        attributes = {a.name: a for a in self._attributes(node, call_attributes)}
         function = self.functions.get((domain, node.op_type))
         known = domain == DOMAIN or (not domain and node.op_type in EVERYWHERE)
         if function is None and known and not self._defined(domain, node.op_type):
@@ -141,13 +142,13 @@ class Builder:
         properties: dict[str, Attribute] = {}
         regions: dict[str, Region] = {}
         for key, attribute in attributes.items():
-            expected, found = kind.KINDS.get(key), AttributeProto.AttributeType.Name(attribute.type)
+            expected, actual = kind.KINDS.get(key), AttributeProto.AttributeType.Name(attribute.type)
             if expected is None:
                 raise PopulusError(f"{kind.title()} has no attribute '{key}'")
-            if found != expected:
-                raise PopulusError(f"{kind.title()}'s attribute '{key}' is of type {found}; {expected} is expected")
+            if actual != expected:
+                raise PopulusError(f"{kind.title()}'s attribute '{key}' is of type {actual}; {expected} is expected")
             if key in kind.GRAPHS:
-                regions[key] = self.graph(attribute.g, scope, given, f"{name}/")
+                regions[key] = self.graph(attribute.g, scope, call_attributes, f"{name}/")
             else:
                 properties[key] = read_attribute(attribute)
         if missing := [key for key in kind.REQUIRED if key not in attributes]:
@@ -156,7 +157,7 @@ class Builder:
         self._insert(kind.make(inputs, outputs, properties, regions), [o for o in node.output if o], name, scope)
 
     def _missing(self, node: NodeProto, why: str, name: str, scope: Scope) -> None:
-        """In place of a node that cannot be built: an op that says why, which a survey lists."""
+        """Builds an op with the reason in place of a node that cannot be built, for a survey."""
         domain = standard(node.domain)
         values = [v for i in node.input if i and (v := scope.lookup(i)) is not None]
         outputs = [o for o in node.output if o and o not in scope.values]
@@ -166,7 +167,10 @@ class Builder:
         self._insert(op, outputs, name, scope)
 
     def _differentiated(self, node: NodeProto, attributes: Mapping[str, AttributeProto], scope: Scope) -> SSAValue | None:
-        """The tensor that a Gradient names as y. Raises PopulusError unless its inputs are the tensors that it names as xs and zs."""
+        """Gives the tensor that a Gradient names as y.
+
+        Raises PopulusError unless its inputs are the tensors that xs and zs name.
+        """
         names = [s.decode() for key in ("xs", "zs") if key in attributes for s in attributes[key].strings]
         if names != list(node.input):
             raise PopulusError(f"its inputs are {', '.join(node.input)}; those that xs and zs name are expected, {', '.join(names)}")
@@ -179,7 +183,7 @@ class Builder:
         return not isinstance(self.customs, AnyOp) and (domain, op_type) in self.customs
 
     def opset(self, domain: str) -> int:
-        """The version of a domain that the model states. Raises PopulusError if it states none, or one that is not known."""
+        """Gives the model's opset of a domain. Raises PopulusError if it has none, or an unknown one."""
         if domain not in self.opsets:
             raise PopulusError(f"the model imports no opset of the domain '{domain or 'ai.onnx'}'")
         version = self.opsets[domain]
@@ -188,8 +192,8 @@ class Builder:
             raise PopulusError(f"the model states opset {version} of '{domain or 'ai.onnx'}'; 1 to {newest} are known")
         return version
 
-    def graph(self, graph: GraphProto, scope: Scope, given: Mapping[str, AttributeProto], prefix: str) -> Region:
-        """A subgraph as a region; it may read every value that is known where it stands."""
+    def graph(self, graph: GraphProto, scope: Scope, call_attributes: Mapping[str, AttributeProto], prefix: str) -> Region:
+        """Builds a subgraph as a region, which may read every value that is visible at the node."""
         block = Block(arg_types=[from_proto(i.type, self.dimension) for i in graph.input])
         inner = Scope(block, scope, self.initializers(graph))
         for argument, i in zip(block.args, graph.input):
@@ -197,13 +201,13 @@ class Builder:
             inner.values[i.name] = argument
         saved = self.types
         self.types = {i.name: from_proto(i.type, self.dimension) for i in (*graph.value_info, *graph.output)}
-        self.nodes(graph.node, inner, given, prefix)
+        self.nodes(graph.node, inner, call_attributes, prefix)
         self.types = saved
         block.add_op(YieldOp(*(self.output(o.name, inner) for o in graph.output)))
         return Region(block)
 
     def initializers(self, graph: GraphProto) -> dict[str, Callable[[], NDArray[Any]]]:
-        """How to read each initializer of a graph, by name."""
+        """Gives a function that reads each initializer of a graph, by name."""
         read = self.read_tensor
         result: dict[str, Callable[[], NDArray[Any]]] = {t.name: (lambda t=t: read(t)) for t in graph.initializer}
         for sparse in graph.sparse_initializer:
@@ -211,54 +215,58 @@ class Builder:
         return result
 
     def output(self, name: str, scope: Scope) -> SSAValue:
+        """Gives the value of a graph's output. Raises PopulusError if nothing defines it."""
         value = scope.lookup(name)
         if value is None:
-            raise PopulusError(f"the graph's output '{name}' is not given by any node, input or initializer")
+            raise PopulusError(f"the graph's output '{name}' is not defined by any node, input or initializer")
         return value
 
     def _read(self, name: str, scope: Scope) -> SSAValue | None:
+        """Gives the value of an input; None for an absent one. Raises PopulusError for an undefined name."""
         if not name:
             return None
         value = scope.lookup(name)
         if value is None:
-            raise PopulusError(f"it reads '{name}', which no input, initializer or earlier node gives")
+            raise PopulusError(f"it reads '{name}', which no input, initializer or earlier node defines")
         return value
 
     def _insert(self, op: Operation, names: Sequence[str], name: str, scope: Scope) -> None:
+        """Appends an op, and defines the names of its results."""
         op.location = named(name)
         scope.block.add_op(op)
         for result, output in zip(op.results, names):
             self._name(result, output, scope)
 
     def _name(self, value: SSAValue, name: str, scope: Scope) -> None:
+        """Defines a name. Raises PopulusError if it is defined already."""
         if name in scope.values:
-            raise PopulusError(f"it gives '{name}', which something before it gives already")
+            raise PopulusError(f"its output '{name}' is already defined")
         scope.values[name] = value
         if value.name_hint is None:
             hint(value, name)
 
-    def _attributes(self, node: NodeProto, given: Mapping[str, AttributeProto]) -> Iterable[AttributeProto]:
-        """A node's attributes, those that refer to a function's replaced by what the call gives."""
+    def _attributes(self, node: NodeProto, call_attributes: Mapping[str, AttributeProto]) -> Iterable[AttributeProto]:
+        """Gives a node's attributes; references to a function's attributes take the values of the call."""
         from onnx import AttributeProto
 
         for attribute in node.attribute:
             if not attribute.ref_attr_name:
                 yield attribute
-            elif (value := given.get(attribute.ref_attr_name)) is not None:
+            elif (value := call_attributes.get(attribute.ref_attr_name)) is not None:
                 copy = AttributeProto()
                 copy.CopyFrom(value)
                 copy.name = attribute.name
                 yield copy
 
     def _call(self, function: FunctionProto, node: NodeProto, name: str, scope: Scope, attributes: Mapping[str, AttributeProto]) -> None:
-        """Writes a function's nodes in place of a call."""
+        """Inlines a function's nodes in place of a call. Raises PopulusError for recursion."""
         if self.depth >= DEEPEST_CALL:
             raise PopulusError(f"the functions that it calls are {DEEPEST_CALL} deep; they may not call themselves")
         inner = Scope(scope.block)
-        for parameter, given in zip(function.input, node.input):
-            if (value := self._read(given, scope)) is not None:
+        for parameter, argument in zip(function.input, node.input):
+            if (value := self._read(argument, scope)) is not None:
                 inner.values[parameter] = value
-        body = Builder(
+        body = NodeBuilder(
             {standard(o.domain): o.version for o in function.opset_import} or self.opsets,
             self.functions,
             self.customs,
@@ -273,10 +281,10 @@ class Builder:
             if output:
                 self._name(self.output(formal, inner), output, scope)
 
-    def function(self, function: FunctionProto, scope: Scope, given: Mapping[str, AttributeProto], prefix: str = "") -> None:
-        """Builds a function's nodes in a scope that has its parameters; those that it has not are left out."""
+    def function(self, function: FunctionProto, scope: Scope, call_attributes: Mapping[str, AttributeProto], prefix: str = "") -> None:
+        """Builds a function's nodes in a scope that defines its parameters; undefined ones count as absent."""
         absent = set(function.input) - set(scope.values)
-        self.nodes(_without(function.node, absent), scope, {**{a.name: a for a in function.attribute_proto}, **given}, prefix)
+        self.nodes(_without(function.node, absent), scope, {**{a.name: a for a in function.attribute_proto}, **call_attributes}, prefix)
 
     def _custom(
         self,
@@ -287,6 +295,7 @@ class Builder:
         scope: Scope,
         attributes: Mapping[str, AttributeProto],
     ) -> None:
+        """Builds a custom node. Raises PopulusError if no file defines its op."""
         if (domain, node.op_type) not in self.customs and not (domain == DOMAIN and node.op_type in HOST):
             raise PopulusError(
                 f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with --load FILE.py"
@@ -296,7 +305,7 @@ class Builder:
             present.pop()
         values = [v for v in present if v is not None]
         if len(values) < len(present):
-            raise PopulusError("an input of a custom op is left out in the middle of others")
+            raise PopulusError("an input of a custom op is absent in front of others")
         op = CustomOp(
             domain,
             node.op_type,
@@ -308,18 +317,18 @@ class Builder:
         self._insert(op, node.output, name, scope)
 
     def _constant(self, op_type: str, inputs: Sequence[SSAValue | None], attributes: Mapping[str, AttributeProto]) -> NDArray[Any] | None:
-        """The array of a Constant, or of a ConstantOfShape whose shape is known; None for any other node."""
+        """Gives the array of a Constant, or of a ConstantOfShape whose shape is known; None for another node."""
         import numpy as np
 
         match op_type:
             case "Constant":
-                return self._given(attributes)
+                return self._constant_value(attributes)
             case "ConstantOfShape":
                 shape = constant_value(inputs[0]) if inputs else None
                 if shape is None:
                     return None
                 if shape.ndim != 1 or (shape.size and shape.min() < 0):
-                    raise PopulusError(f"it wants a shape, a list of dimensions; it is given {shape.tolist()}")
+                    raise PopulusError(f"its input is {shape.tolist()}; a shape, a list of dimensions, is expected")
                 check_shape(shape.tolist(), "its result")
                 value = np.zeros(1, np.float32)  # ConstantOfShape-9's default
                 if "value" in attributes:
@@ -328,8 +337,8 @@ class Builder:
             case _:
                 return None
 
-    def _given(self, attributes: Mapping[str, AttributeProto]) -> NDArray[Any]:
-        """The value of a Constant node. Source: ONNX Constant-13."""
+    def _constant_value(self, attributes: Mapping[str, AttributeProto]) -> NDArray[Any]:
+        """Gives the value of a Constant node. Raises PopulusError unless it has one. Source: ONNX Constant-13."""
         import numpy as np
 
         match list(attributes.items()):
@@ -358,7 +367,7 @@ class NodeError(PopulusError):
 
 
 def newest_opset(domain: str) -> int:
-    """The newest version of a domain that the `onnx` package knows."""
+    """Gives the newest version of a domain that the `onnx` package knows."""
     from onnx.defs import get_all_schemas_with_history, onnx_opset_version
 
     if not domain:
@@ -371,7 +380,7 @@ def newest_opset(domain: str) -> int:
 
 
 def _without(nodes: Iterable[NodeProto], absent: set[str]) -> Iterable[NodeProto]:
-    """A function's nodes with the parameters that a call leaves out made absent inputs."""
+    """Gives a function's nodes, with the parameters that a call omits as absent inputs."""
     from onnx import NodeProto
 
     for node in nodes:

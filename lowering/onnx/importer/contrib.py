@@ -1,8 +1,9 @@
-"""Ops of `com.microsoft` that onnxruntime's quantiser and optimizer write, as functions of ONNX's own.
+"""Functions of ONNX ops for `com.microsoft` ops, which onnxruntime's quantizer and optimizer write.
 
-    QLinearAdd(A, a, az, B, b, bz, c, cz)   is   QuantizeLinear(DequantizeLinear(A, a, az) + DequantizeLinear(B, b, bz), c, cz)
+    QLinearAdd(A, a, az, B, b, bz, c, cz)
+      = QuantizeLinear(DequantizeLinear(A, a, az) + DequantizeLinear(B, b, bz), c, cz)
 
-A function is written for a node: which inputs it has and what its attributes are is known. Source: onnxruntime, ContribOperators.md.
+A function is written for one node, so its inputs and attributes are known. Source: onnxruntime, ContribOperators.md.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 DOMAIN = "com.microsoft"
 OPSET = 23  # RMSNormalization's
-EVERYWHERE = frozenset(("SimplifiedLayerNormalization",))  # which onnxruntime has in ONNX's own domain, at any opset
-HOST = frozenset(("Tokenizer",))  # ops of the domain that the host does
+EVERYWHERE = frozenset(("SimplifiedLayerNormalization",))  # in onnxruntime, ops of ONNX's own domain at any opset
+HOST = frozenset(("Tokenizer",))  # ops of the domain that run on the host
 
 
 def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> FunctionProto | None:
-    """The function that a node of `com.microsoft` is; None for one that is not known. Raises PopulusError for what it does not support."""
+    """Gives the function of a `com.microsoft` node; None if unknown. Raises PopulusError for unsupported attributes."""
     body = _FUNCTIONS.get(node.op_type)
     if body is None:
         return None
@@ -36,6 +37,7 @@ def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> Functi
 
 @cache
 def _parsed(body: str, op_type: str, inputs: int, outputs: int) -> FunctionProto:
+    """Parses the body of a function with inputs x0, x1, .. and outputs y0, y1, .."""
     from onnx import parser
 
     names = ", ".join(f"x{i}" for i in range(inputs))
@@ -44,33 +46,37 @@ def _parsed(body: str, op_type: str, inputs: int, outputs: int) -> FunctionProto
 
 
 class Call:
-    """A node for which a function is written: inputs are `x0`, `x1`, .., outputs `y0`, .."""
+    """A node for which a function is written: its inputs are `x0`, `x1`, .., its outputs `y0`, `y1`, .."""
 
-    def __init__(self, op_type: str, inputs: int, given: list[bool], outputs: int, attributes: Mapping[str, Any]):
-        self.op_type, self.inputs, self.given, self.outputs, self.attributes = op_type, inputs, given, outputs, attributes
+    def __init__(self, op_type: str, inputs: int, present: list[bool], outputs: int, attributes: Mapping[str, Any]):
+        self.op_type, self.inputs, self.present, self.outputs, self.attributes = op_type, inputs, present, outputs, attributes
 
     def has(self, i: int) -> bool:
-        return i < self.inputs and self.given[i]
+        """Tells whether input `i` is present."""
+        return i < self.inputs and self.present[i]
 
     def get(self, name: str, default: Any) -> Any:
+        """Gives an attribute, text as str, or `default`."""
         value = self.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
     def optional(self, i: int) -> str:
-        """`, x3`, or nothing where input 3 is left out."""
+        """Writes `, x3` if input 3 is present, else nothing."""
         return f", x{i}" if self.has(i) else ""
 
     def listed(self, *names: str) -> str:
-        """Those of these attributes that the node has, as text: `<pads = [1, 1], ceil_mode = 0>`."""
-        found = [f"{name} = {_text(self.attributes[name])}" for name in names if name in self.attributes]
-        return f"<{', '.join(found)}>" if found else ""
+        """Writes the named attributes that the node has: `<pads = [1, 1], ceil_mode = 0>`."""
+        texts = [f"{name} = {_text(self.attributes[name])}" for name in names if name in self.attributes]
+        return f"<{', '.join(texts)}>" if texts else ""
 
     def refuse_channels_last(self) -> None:
+        """Raises PopulusError if the attribute channels_last is set."""
         if self.get("channels_last", 0):
             raise PopulusError(f"{self.op_type} with channels_last is not supported; only channels first are")
 
 
 def _text(value: Any) -> str:
+    """Writes an attribute's value."""
     match value:
         case bytes():
             return f'"{value.decode()}"'
@@ -83,23 +89,28 @@ def _text(value: Any) -> str:
 
 
 def _number(value: float, name: str = "k") -> str:
-    """A constant of the element type of x0."""
+    """Writes a constant of the element type of x0."""
     return f"{name}_f = Constant <value = float {{{value!r}}}> ()\n{name} = CastLike ({name}_f, x0)\n"
 
 
 def _dequantized(i: int, name: str, c: Call) -> str:
+    """Writes the dequantized input `i`, with its scale and zero point."""
     return f"{name} = DequantizeLinear (x{i}, x{i + 1}{c.optional(i + 2)})\n"
 
 
 def _quantized(name: str, i: int, c: Call) -> str:
+    """Writes y0, quantized with the scale at input `i` and its zero point."""
     return f"y0 = QuantizeLinear ({name}, x{i}{c.optional(i + 1)})\n"
 
 
 def _binary(op: str) -> Callable[[Call], str]:
+    """Makes the function of a quantized binary op."""
     return lambda c: f"{_dequantized(0, 'a', c)}{_dequantized(3, 'b', c)}s = {op} (a, b)\n{_quantized('s', 6, c)}"
 
 
 def _unary(op: str, *attributes: str) -> Callable[[Call], str]:
+    """Makes the function of a quantized unary op with these attributes."""
+
     def body(c: Call) -> str:
         c.refuse_channels_last()
         return f"{_dequantized(0, 'a', c)}s = {op} {c.listed(*attributes)} (a)\n{_quantized('s', 3, c)}"
@@ -108,17 +119,19 @@ def _unary(op: str, *attributes: str) -> Callable[[Call], str]:
 
 
 def _concat(c: Call) -> str:
+    """Writes QLinearConcat."""
     parts = [f"p{i}" for i in range(2, c.inputs, 3)]
     lines = "".join(_dequantized(i, f"p{i}", c) for i in range(2, c.inputs, 3))
     return f"{lines}s = Concat <axis = {c.get('axis', 0)}> ({', '.join(parts)})\n{_quantized('s', 0, c)}"
 
 
 def _where(c: Call) -> str:
+    """Writes QLinearWhere."""
     return f"{_dequantized(1, 'a', c)}{_dequantized(4, 'b', c)}s = Where (x0, a, b)\n{_quantized('s', 7, c)}"
 
 
 def _gemm(c: Call) -> str:
-    """`alpha a b (A - az) (B - bz) + alpha a b C`, quantised if there is a scale for it."""
+    """Writes QGemm: `alpha a b (A - az) (B - bz) + alpha a b C`, quantized if there is a scale for it."""
     rows = f"<axis = {0 if c.get('transB', 0) else 1}>"  # one scale for each column of the product
     lines = _dequantized(0, "a", c) + f"b = DequantizeLinear {rows} (x3, x4{c.optional(5)})\n"
     lines += (
@@ -133,28 +146,32 @@ def _gemm(c: Call) -> str:
 
 
 def _integer_product(a: str, az: str, scale: str, b: int, bz: int, bias: int, c: Call) -> str:
+    """Writes a product of integers, scaled to f32, with an optional bias."""
     zero = f", {az}" if az else ", " if c.has(bz) else ""
     lines = f"m = MatMulInteger ({a}, x{b}{zero}{c.optional(bz)})\nf = Cast <to = 1> (m)\n{scale}p = Mul (f, s)\n"
     return lines + (f"y0 = Add (p, x{bias})\n" if c.has(bias) else "y0 = Identity (p)\n")
 
 
 def _dynamic_product(c: Call) -> str:
+    """Writes DynamicQuantizeMatMul."""
     quantised = "q, qs, qz = DynamicQuantizeLinear (x0)\n"
     return quantised + _integer_product("q", "qz", "s = Mul (qs, x2)\n", 1, 3, 4, c)
 
 
 def _integer_to_float(c: Call) -> str:
+    """Writes MatMulIntegerToFloat."""
     return _integer_product("x0", "x4" if c.has(4) else "", "s = Mul (x2, x3)\n", 1, 5, 6, c)
 
 
 def _fused_matmul(c: Call) -> str:
+    """Writes FusedMatMul. Raises PopulusError for transposed batches."""
     if c.get("transBatchA", 0) or c.get("transBatchB", 0):
         raise PopulusError("FusedMatMul that transposes batches is not supported")
     lines = ""
     names = ["x0", "x1"]
     for i, key in enumerate(("transA", "transB")):
         if c.get(key, 0):
-            # The last two dimensions change places whatever the rank: as two of [-1, n, m].
+            # Swaps the last two dimensions at any rank, as those of [-1, n, m].
             lines += f"""sh{i} = Shape (x{i})
 head{i} = Shape <end = -2> (x{i})
 n{i} = Shape <start = -2, end = -1> (x{i})
@@ -171,6 +188,8 @@ v{i} = Reshape (t{i}, back{i})
 
 
 def _gelu(approximate: str) -> Callable[[Call], str]:
+    """Makes the function of a Gelu with an optional bias."""
+
     def body(c: Call) -> str:
         biased = "b = Add (x0, x1)\n" if c.has(1) else "b = Identity (x0)\n"
         return f'{biased}y0 = Gelu <approximate = "{approximate}"> (b)\n'
@@ -179,11 +198,12 @@ def _gelu(approximate: str) -> Callable[[Call], str]:
 
 
 def _quick_gelu(c: Call) -> str:
+    """Writes QuickGelu: `x sigmoid(alpha x)`."""
     return f"{_number(float(c.get('alpha', 1.702)))}a = Mul (x0, k)\ns = Sigmoid (a)\ny0 = Mul (x0, s)\n"
 
 
 def _skip_norm(simple: bool) -> Callable[[Call], str]:
-    """LayerNormalization (or RMSNormalization) of the sum of an input, a skipped one and a bias; y3 is the sum."""
+    """Makes LayerNormalization (RMSNormalization if `simple`) of input + skip + bias; y3 is the sum."""
 
     def body(c: Call) -> str:
         gamma, bias = 2, 3 if simple else 4
@@ -203,7 +223,7 @@ def _skip_norm(simple: bool) -> Callable[[Call], str]:
 
 
 def _simplified_norm(c: Call) -> str:
-    """RMSNormalization; y1 is the reciprocal of the root, in floats of 32 bits as onnxruntime has it."""
+    """Writes RMSNormalization; y1 is the reciprocal of the root in f32, as in onnxruntime."""
     axis, epsilon = int(c.get("axis", -1)), _text(float(c.get("epsilon", 1e-5)))
     root = ""
     if c.outputs > 1:
@@ -228,6 +248,8 @@ y1 = Reciprocal (sq)
 
 
 def _fused_activation(op: str, *attributes: str) -> Callable[[Call], str]:
+    """Makes the function of an op followed by an activation. Raises PopulusError for an unknown one."""
+
     def body(c: Call) -> str:
         kind = c.get("activation", "")
         arguments = ", ".join(f"x{i}" for i in range(c.inputs))
@@ -239,6 +261,7 @@ def _fused_activation(op: str, *attributes: str) -> Callable[[Call], str]:
 
 
 def _same(op: str, *attributes: str) -> Callable[[Call], str]:
+    """Makes the function of an op that ONNX has under the name `op`."""
     return lambda c: f"y0 = {op} {c.listed(*attributes)} ({', '.join(f'x{i}' for i in range(c.inputs))})\n"
 
 

@@ -1,6 +1,6 @@
-"""Reading ONNX files: the model, and tensors from it or from the files of weights beside it. Data only, never code.
+"""Readers of ONNX files: the model, and tensors from it or from files of external data. They read data, never code.
 
-Nothing here trusts a size that a file states: counts are compared with the bytes that are there before memory is taken.
+No size that a file states is trusted: it is compared with the bytes that exist before memory is allocated.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, SparseTensorProto, TensorProto
 
-DENSE_LIMIT = 1 << 32  # bytes that a sparse tensor of a file may become
+DENSE_LIMIT = 1 << 32  # bytes of the largest sparse tensor that is made dense
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelProto:
-    """The model of a file, without its external data.
+    """Reads a model, without its external data.
 
-    Raises PopulusError if there is no such file or it is not an ONNX model.
+    Raises PopulusError if the file does not exist or is no ONNX model.
     """
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
@@ -47,8 +47,8 @@ def read_model(path: str | os.PathLike[str]) -> ModelProto:
     return model
 
 
-# DataType -> (NumPy dtype, the field that holds values when there is no raw_data, that field's elements per value)
 def _layout(number: int) -> tuple[np.dtype[Any], str] | None:
+    """Gives the dtype of a DataType, and the field with its values if there is no raw data; None if tiles lack it."""
     import ml_dtypes
     import numpy as np
 
@@ -78,16 +78,16 @@ def _layout(number: int) -> tuple[np.dtype[Any], str] | None:
 
 
 def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
-    """The array of a TensorProto: raw data and external files are shared, not copied. `folder`: that of the model's file.
+    """Reads the array of a TensorProto; raw data and external files are shared, not copied.
 
-    Raises PopulusError for an element type that has no array form, and for sizes that disagree.
+    `folder`: that of the model's file. Raises PopulusError for an element type without an array form, or a wrong size.
     """
     import numpy as np
 
     shape = tuple(proto.dims)
     if any(n < 0 for n in shape):
         raise PopulusError(f"'{proto.name}' has the shape {list(shape)}; dimensions are at least 0")
-    if 0 in shape:  # whose other dimensions no bytes are compared with
+    if 0 in shape:  # no bytes bound the other dimensions
         check_shape([max(n, 1) for n in shape], f"'{proto.name}'")
     count = math.prod(shape)
     layout = _layout(proto.data_type)
@@ -111,16 +111,16 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
     values = getattr(proto, field)
     if len(values) != count:
         raise PopulusError(f"'{proto.name}' has the shape {list(shape)}, {count} elements; the file has {len(values)} elements for it")
-    if field == "int32_data" and dtype.kind not in "iub":  # the bits of a small float
+    if field == "int32_data" and dtype.kind not in "iub":  # bit patterns of a small float
         return np.asarray(values, np.int32).astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)
     return np.asarray(values, dtype).reshape(shape)
 
 
-_PACKED = {21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}  # DataType -> bits of an element, where `onnx` unpacks them
+_PACKED = {21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}  # DataType -> bits of an element; `onnx` unpacks these
 
 
 def _packed(proto: TensorProto, count: int) -> NDArray[Any]:
-    """A tensor whose elements share bytes."""
+    """Reads a tensor whose elements are smaller than a byte."""
     from onnx import numpy_helper
 
     bits = _PACKED[proto.data_type]
@@ -133,22 +133,22 @@ def _packed(proto: TensorProto, count: int) -> NDArray[Any]:
 
 
 def _strings(proto: TensorProto, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A tensor of strings, as objects."""
+    """Reads a tensor of strings: an array of objects."""
     import numpy as np
 
     values = list(proto.string_data)
     if len(values) != math.prod(shape):
         raise PopulusError(f"'{proto.name}' has the shape {list(shape)}; the file has {len(values)} strings for it")
-    found = np.empty(len(values), object)
+    array = np.empty(len(values), object)
     try:
-        found[:] = [v.decode() for v in values]
+        array[:] = [v.decode() for v in values]
     except UnicodeDecodeError as error:
         raise PopulusError(f"'{proto.name}' has a string that is not UTF-8") from error
-    return found.reshape(shape)
+    return array.reshape(shape)
 
 
 def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None) -> NDArray[Any]:
-    """The tensor in a file beside the model, mapped and not read."""
+    """Maps a tensor in a file of external data. Raises PopulusError for a file outside the model's folder."""
     import numpy as np
 
     entries = {e.key: e.value for e in proto.external_data}
@@ -178,7 +178,7 @@ def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], 
 
 
 def read_sparse(proto: SparseTensorProto, folder: Path | None) -> NDArray[Any]:
-    """A sparse tensor made dense. Raises PopulusError if that would take more than 4 GiB or an index is out of range."""
+    """Reads a sparse tensor as a dense one. Raises PopulusError above 4 GiB, or for an index out of range."""
     import numpy as np
 
     name, shape = proto.values.name, tuple(proto.dims)

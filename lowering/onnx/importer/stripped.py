@@ -1,7 +1,7 @@
-"""A model's file without its large tensors: they become external data of the file itself, which is mapped and not read.
+"""Models read without their large tensors, which become external data of the model's own file and are mapped.
 
-ONNX files are protocol buffers: fields of a tag, a length and so many bytes. Only the lengths on the way to the graph's
-initializers are looked at. What is not as expected is left to the ordinary reader, which says what is wrong.
+ONNX files are protocol buffers: fields of a tag, a length and that many bytes. Only the lengths on the way to the
+graph's initializers are parsed. The ordinary reader handles any other content, and reports errors in it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
 
 
 class _Odd(Exception):
-    """The bytes are not what a model's are."""
+    """A content that this parser leaves to the ordinary reader."""
 
 
 def read_stripped(path: str | os.PathLike[str]) -> ModelProto:
-    """The model of a file, whose large initializers stay there where they can. Raises PopulusError as `read_model`."""
+    """Reads a model; large initializers stay in the file where possible. Raises PopulusError as `read_model`."""
     return stripped(Path(path)) or read_model(path)
 
 
 def stripped(path: Path) -> ModelProto | None:
-    """The model, its initializers of 64 KiB or more as external data of its own file; None if that cannot be."""
+    """Reads a model with initializers of 64 KiB or more as external data of its own file; None if impossible."""
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
@@ -51,6 +51,7 @@ def stripped(path: Path) -> ModelProto | None:
 
 
 def _model(data: mmap.mmap, name: str) -> bytes:
+    """Rewrites the bytes of a model, with large initializers as external data."""
     parts: list[bytes] = []
     for number, wire, begin, start, end in _fields(data, 0, len(data)):
         if (number, wire) == (GRAPH, LENGTH):
@@ -65,28 +66,30 @@ def _model(data: mmap.mmap, name: str) -> bytes:
 
 
 def _tensor(data: mmap.mmap, begin: int, start: int, end: int, name: str) -> bytes:
-    """An initializer's field, with where its raw data is instead of the data."""
+    """Rewrites the field of an initializer: the location of its raw data replaces the data."""
     from onnx import TensorProto
 
-    kept: list[bytes] = []
+    rest: list[bytes] = []
     entry = TensorProto()
     for number, wire, b, s, e in _fields(data, start, end):
         if (number, wire) == (RAW_DATA, LENGTH) and not entry.external_data:
             for key, value in (("location", name), ("offset", str(s)), ("length", str(e - s))):
                 entry.external_data.add(key=key, value=value)
         else:
-            kept.append(data[b:e])
+            rest.append(data[b:e])
     if not entry.external_data:
         return data[begin:end]
     entry.data_location = TensorProto.EXTERNAL
-    return _field(INITIALIZER, b"".join(kept) + entry.SerializeToString())
+    return _field(INITIALIZER, b"".join(rest) + entry.SerializeToString())
 
 
 def _field(number: int, content: bytes) -> bytes:
+    """Encodes a field with a length."""
     return _varint(number << 3 | LENGTH) + _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:
+    """Encodes an integer."""
     digits = bytearray()
     while value > 127:
         digits.append(value & 127 | 128)
@@ -96,8 +99,8 @@ def _varint(value: int) -> bytes:
 
 
 def _fields(data: mmap.mmap, at: int, end: int) -> list[tuple[int, int, int, int, int]]:
-    """The fields between two places: number, wire type, where the field, its content and it all begin and end."""
-    found: list[tuple[int, int, int, int, int]] = []
+    """Lists the fields between two offsets: number, wire type, and the offsets of field, content and end."""
+    fields: list[tuple[int, int, int, int, int]] = []
     while at < end:
         begin = at
         tag, at = _read(data, at)
@@ -114,11 +117,12 @@ def _fields(data: mmap.mmap, at: int, end: int) -> list[tuple[int, int, int, int
             raise _Odd
         if at > end or number == 0:
             raise _Odd
-        found.append((number, wire, begin, start, at))
-    return found
+        fields.append((number, wire, begin, start, at))
+    return fields
 
 
 def _read(data: mmap.mmap, at: int) -> tuple[int, int]:
+    """Decodes an integer: its value, and the offset after it."""
     value = shift = 0
     while shift < 70:
         byte = data[at]

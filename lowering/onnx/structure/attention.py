@@ -1,4 +1,4 @@
-"""An attention whose scores and probabilities pass through graphs of the model's own."""
+"""Attention whose scores and probabilities pass through graphs of the model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from xdsl.ir import SSAValue
 from populus.dialects.onnx.types import number_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
-from populus.lowering.onnx.structure.place import Place, Rules
+from populus.lowering.onnx.structure.resolution import Resolution, Rules
 
 
-def _flex_attention(p: Place) -> bool:
-    """Written out with its graphs in place; without any it is an op like others. Source: ai.onnx.preview FlexAttention-1."""
+def _flex_attention(p: Resolution) -> bool:
+    """Expands a FlexAttention with its graphs; False without any. Source: ai.onnx.preview FlexAttention-1."""
     if not any(region.blocks for region in p.op.regions):
         return False
     import numpy as np
@@ -36,8 +36,8 @@ def _flex_attention(p: Place) -> bool:
     return p.gives(p.make("MatMul", p.make("Cast", probabilities, to=number_of(element)), v))
 
 
-def _through(p: Place, name: str, x: SSAValue) -> SSAValue:
-    """x as a graph of the op makes it; itself without one. Raises PopulusError for a graph that gives another type."""
+def _through(p: Resolution, name: str, x: SSAValue) -> SSAValue:
+    """Applies a graph of the op to `x`, if it has it. Raises PopulusError if the graph changes the type."""
     region = p.op.region(name)
     if not region.blocks:
         return x

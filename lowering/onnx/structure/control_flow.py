@@ -1,7 +1,7 @@
-"""Branches with a known condition, and loops: written out where they are short, else typed and kept.
+"""Branches with a known condition, and loops: short loops are unrolled, others typed and kept.
 
-A program does not grow with the number of iterations of its loops; only what a few of them make is written out, and loops that
-change the shapes of what they carry, which no loop on tiles can.
+A program does not grow with the iterations of its loops. Only loops with few ops are unrolled, and loops that change
+the shapes of what they carry, which tiles cannot run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from populus.dialects.onnx.types import as_tensor, unknown
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.lowering.onnx.structure.place import OPSET, Place, Rules
+from populus.lowering.onnx.structure.resolution import OPSET, Resolution, Rules
 
-LONGEST_LOOP = 10_000  # iterations that a loop is written out for
-ENDLESS = (1 << 31) - 1  # iterations that tiles count; a number above it is no bound
+LONGEST_LOOP = 10_000  # iterations of the longest loop that is unrolled
+ENDLESS = (1 << 31) - 1  # iterations that tiles can count; a larger number is no bound
 
 
-def _if(p: Place) -> bool:
-    """Its branch, where the condition is known; else both branches are typed."""
+def _if(p: Resolution) -> bool:
+    """Replaces an If by its branch if the condition is known; else types both branches."""
     condition = p.known(0)
     if condition is None:
         return _kept_if(p)
@@ -37,8 +37,12 @@ def _if(p: Place) -> bool:
     return True
 
 
-def _kept_if(p: Place) -> bool:
-    """Both branches give the same types, or sizes that differ along one axis: then the larger one, of which a part is valid."""
+def _kept_if(p: Resolution) -> bool:
+    """Types both branches of an If.
+
+    Their results have equal types, or sizes that differ along one axis; then the result has the larger size and a valid
+    length. Raises PopulusError otherwise.
+    """
     branches = {name: p.typed(p.op.region(name), [], {}) for name in ("then_branch", "else_branch")}
     then, other = (list(_end(region).operands) for region in branches.values())
     if len(then) != len(other):
@@ -61,7 +65,7 @@ def _kept_if(p: Place) -> bool:
 
 
 def _differing(a: Attribute, b: Attribute) -> set[int]:
-    """The dimensions in which two types differ; -1 for what is no dimension."""
+    """Lists the dimensions in which two types differ; -1 stands for a rank or element type."""
     if a == b:
         return set()
     first, second = as_tensor(a), as_tensor(b)
@@ -70,15 +74,18 @@ def _differing(a: Attribute, b: Attribute) -> set[int]:
     return {d for d, (m, n) in enumerate(zip(first.get_shape(), second.get_shape())) if m != n}
 
 
-def _given_types(p: Place, body: Region) -> list[Attribute]:
-    """The types of what a loop's body gives, of fixed size."""
+def _yielded_types(p: Resolution, body: Region) -> list[Attribute]:
+    """Gives the types that a loop's body yields. Raises PopulusError for a size that depends on the data."""
     if any(v in p.walk.bounded for v in _end(body).operands):
         raise PopulusError("the size of what it carries or collects depends on the data; a loop on tiles needs one size for all iterations")
     return [v.type for v in _end(body).operands]
 
 
-def _loop(p: Place) -> bool:
-    """Written out if it is known how often it runs and that is little, or if its shapes change on the way. Source: ONNX Loop-25."""
+def _loop(p: Resolution) -> bool:
+    """Unrolls a Loop of few known iterations, or of changing shapes; else types and keeps it.
+
+    Source: ONNX Loop-25.
+    """
     import numpy as np
 
     most = p.known(0) if p.has(0) else None
@@ -89,26 +96,26 @@ def _loop(p: Place) -> bool:
     counted = begins is not None and _goes_on(body)
     if begins is False:
         limit, counted = 0, True
-    bound = None if limit is not None and limit > ENDLESS else limit  # torch's number for a `while` is no bound
+    bound = None if limit is not None and limit > ENDLESS else limit  # torch exports a `while` with this number
     if begins is None or (p.has(0) and limit is None):
         return _kept_loop(p, bound, counted)
     if any(v in p.walk.lists for v in p.inputs if v is not None):
-        return _written_out(p, limit, begins)
+        return _unrolled(p, limit, begins)
     if counted:
         if limit is None or bound is None:
             raise PopulusError("it has neither a number of iterations nor a condition that ends it")
         if limit and limit * _ops(body) <= p.walk.write_out:
-            return _written_out(p, limit, True)
-        return p.either(lambda: _kept_loop(p, limit, counted), lambda: _written_out(p, limit, True))
-    # A condition that the body computes may follow from what is known, which only writing it out shows.
+            return _unrolled(p, limit, True)
+        return p.either(lambda: _kept_loop(p, limit, counted), lambda: _unrolled(p, limit, True))
+    # A condition that the body computes may depend on known values alone; only unrolling shows it.
     return p.either(
-        lambda: p.either(lambda: _written_out(p, limit, begins, p.walk.write_out), lambda: _kept_loop(p, bound, counted), reason=1),
-        lambda: _written_out(p, limit, begins),
+        lambda: p.either(lambda: _unrolled(p, limit, begins, p.walk.write_out), lambda: _kept_loop(p, bound, counted), reason=1),
+        lambda: _unrolled(p, limit, begins),
     )
 
 
 def _goes_on(body: Region) -> bool:
-    """Whether a Loop's body always says to go on, as far as one can see."""
+    """Tells whether a Loop's body provably never ends the loop."""
     value = _end(body).operands[0]
     while isinstance(value.owner, OnnxOp) and value.owner.OP_TYPE == "Identity":
         value = value.owner.operands[0]
@@ -117,21 +124,22 @@ def _goes_on(body: Region) -> bool:
 
 
 def _ops(body: Region) -> int:
-    """How many ops a region has, constants left out."""
+    """Counts the ops of a region, without constants."""
     return sum(not isinstance(op, ConstantOp) for op in body.walk())
 
 
 def _end(body: Region) -> YieldOp:
+    """Gives the terminator of a body."""
     end = body.block.last_op
     assert isinstance(end, YieldOp), end
     return end
 
 
-def _written_out(p: Place, limit: int | None, going: bool, room: int | None = None) -> bool:
-    """The body as often as it runs, in a row. `room`: at most so many ops."""
+def _unrolled(p: Resolution, limit: int | None, going: bool, room: int | None = None) -> bool:
+    """Unrolls a loop. `room`: the largest number of ops. Raises PopulusError if that is not possible."""
     import numpy as np
 
-    carried = [_given(v) for v in p.inputs[2:]]
+    carried = [_required(v) for v in p.inputs[2:]]
     i, body = 0, p.op.region("body")
     size = max(_ops(body), 1)
     scanned: list[list[SSAValue]] = [[] for _ in range(len(_end(body).operands) - 1 - len(carried))]
@@ -156,28 +164,28 @@ def _written_out(p: Place, limit: int | None, going: bool, room: int | None = No
     return True
 
 
-def _kept_loop(p: Place, limit: int | None, counted: bool) -> bool:
-    """Typed and left as a loop. What it carries has the same types in each iteration."""
+def _kept_loop(p: Resolution, limit: int | None, counted: bool) -> bool:
+    """Types a Loop and keeps it. Raises PopulusError if a carried value changes its type."""
     import numpy as np
 
-    carried = [_given(v) for v in p.inputs[2:]]
+    carried = [_required(v) for v in p.inputs[2:]]
     region = p.op.region("body")
     number, flag = (as_tensor(a.type) for a in region.block.args[:2])
     types = [_single(number, i64), _single(flag, i1), *(v.type for v in carried)]
     body = p.typed(region, types, {1: np.array(True)})
-    going, *given = _given_types(p, body)
-    _agree(carried, given)
+    going, *yielded = _yielded_types(p, body)
+    _agree(carried, yielded)
     if as_tensor(going) is None or math.prod(shape_of(going)) != 1:
         raise PopulusError(f"whether it goes on is {going}; one boolean is expected")
-    rows = given[len(carried) :]
+    rows = yielded[len(carried) :]
     if limit is None and any(o is not None and o.uses for o in _outputs(p)[len(carried) :]):
         raise PopulusError(
             "the number of its iterations is decided when the model runs, and it collects a row of each; "
             "tiles need to know the most there can be"
         )
-    found = [*(v.type for v in carried), *(tensor((limit or 0, *shape_of(t)), element_type_of(t)) for t in rows)]
-    bounded = None if counted else dict.fromkeys(range(len(carried), len(found)), 0)
-    p.keep({"body": body}, found, bounded)
+    types = [*(v.type for v in carried), *(tensor((limit or 0, *shape_of(t)), element_type_of(t)) for t in rows)]
+    bounded = None if counted else dict.fromkeys(range(len(carried), len(types)), 0)
+    p.keep({"body": body}, types, bounded)
     if limit is not None:
         p.op.attributes["trips"] = attribute(limit)
     if counted:
@@ -186,12 +194,13 @@ def _kept_loop(p: Place, limit: int | None, counted: bool) -> bool:
 
 
 def _single(stated: TensorType[Attribute] | None, element: Attribute) -> TensorType[Attribute]:
-    """One element, in a tensor of the rank that a body states for it."""
+    """Gives the type of one element, with the rank that a body states for it."""
     return tensor((1,) * (0 if stated is None else len(stated.get_shape())), element)
 
 
-def _agree(carried: Sequence[SSAValue], given: Sequence[Attribute]) -> None:
-    for before, after in zip(carried, given):
+def _agree(carried: Sequence[SSAValue], yielded: Sequence[Attribute]) -> None:
+    """Raises PopulusError if a carried value's type differs from that of the next iteration."""
+    for before, after in zip(carried, yielded):
         if before.type != after:
             raise PopulusError(
                 f"it carries {before.type} and gives {after} to the next iteration; how often it runs is decided when the model runs, "
@@ -199,47 +208,49 @@ def _agree(carried: Sequence[SSAValue], given: Sequence[Attribute]) -> None:
             )
 
 
-def _outputs(p: Place) -> list[SSAValue | None]:
+def _outputs(p: Resolution) -> list[SSAValue | None]:
+    """Lists the outputs of the op; None for an absent one."""
     return list(p.op.outputs)
 
 
-def _given(value: SSAValue | None) -> SSAValue:
+def _required(value: SSAValue | None) -> SSAValue:
+    """Gives an input that the schema requires."""
     assert value is not None
     return value
 
 
-def _stacked(p: Place, values: Sequence[SSAValue], axis: int) -> SSAValue:
-    """The values of all iterations along a new dimension."""
+def _stacked(p: Resolution, values: Sequence[SSAValue], axis: int) -> SSAValue:
+    """Stacks the values of all iterations along a new dimension. Raises PopulusError if there are none."""
     if not values:
         raise PopulusError("it has no iteration, so the shape of what it collects is not known")
     rows = [p.make("Unsqueeze", v, p.ints(axis)) for v in values]
     return p.make("Concat", *rows, axis=axis)
 
 
-def _scan(p: Place) -> bool:
-    """A body for each position of the scanned inputs. Source: ONNX Scan-25."""
+def _scan(p: Resolution) -> bool:
+    """Unrolls a Scan of few positions; else types and keeps it. Source: ONNX Scan-25."""
     if p.op.VERSION < 9:
         return _scan_batches(p)
     count = p.op.property("num_scan_inputs")
-    given = [_given(v) for v in p.inputs]
-    states, inputs = given[: len(given) - count], given[len(given) - count :]
+    yielded = [_required(v) for v in p.inputs]
+    states, inputs = yielded[: len(yielded) - count], yielded[len(yielded) - count :]
     axes = [shapes.axis(a, len(shape_of(v.type))) for a, v in zip(p.op.property("scan_input_axes") or [0] * count, inputs)]
     lengths = {shape_of(v.type)[a] for v, a in zip(inputs, axes)}
     if len(lengths) != 1:
         raise PopulusError(f"its inputs have {', '.join(map(str, sorted(lengths)))} positions; one number is expected")
     (length,) = lengths
     if length and length * _ops(p.op.region("body")) <= p.walk.write_out:
-        return _scan_written_out(p, states, inputs, axes, length)
-    return p.either(lambda: _kept_scan(p, states, inputs, axes, length), lambda: _scan_written_out(p, states, inputs, axes, length))
+        return _unrolled_scan(p, states, inputs, axes, length)
+    return p.either(lambda: _kept_scan(p, states, inputs, axes, length), lambda: _unrolled_scan(p, states, inputs, axes, length))
 
 
-def _kept_scan(p: Place, states: Sequence[SSAValue], inputs: Sequence[SSAValue], axes: Sequence[int], length: int) -> bool:
-    """Typed and left as a loop."""
+def _kept_scan(p: Resolution, states: Sequence[SSAValue], inputs: Sequence[SSAValue], axes: Sequence[int], length: int) -> bool:
+    """Types a Scan and keeps it."""
     rows = [tensor([n for d, n in enumerate(shape_of(v.type)) if d != a], element_type_of(v.type)) for v, a in zip(inputs, axes)]
     body = p.typed(p.op.region("body"), [*(v.type for v in states), *rows], {})
-    given = _given_types(p, body)
-    _agree(states, given)
-    collected = given[len(states) :]
+    yielded = _yielded_types(p, body)
+    _agree(states, yielded)
+    collected = yielded[len(states) :]
     out_axes = p.op.property("scan_output_axes") or [0] * len(collected)
     types = [*(v.type for v in states)]
     for type, axis in zip(collected, out_axes):
@@ -250,8 +261,8 @@ def _kept_scan(p: Place, states: Sequence[SSAValue], inputs: Sequence[SSAValue],
     return False
 
 
-def _scan_written_out(p: Place, states: list[SSAValue], inputs: Sequence[SSAValue], axes: Sequence[int], length: int) -> bool:
-    """The body for each position in a row."""
+def _unrolled_scan(p: Resolution, states: list[SSAValue], inputs: Sequence[SSAValue], axes: Sequence[int], length: int) -> bool:
+    """Unrolls a Scan. Raises PopulusError above `LONGEST_LOOP` positions."""
     import numpy as np
 
     if length > LONGEST_LOOP:
@@ -281,13 +292,16 @@ def _scan_written_out(p: Place, states: list[SSAValue], inputs: Sequence[SSAValu
     return True
 
 
-def _scan_batches(p: Place) -> bool:
-    """Scan-8: a scan for each element of the batch, which is a scan over the batch. Source: ONNX Scan-8."""
+def _scan_batches(p: Resolution) -> bool:
+    """Replaces a Scan-8, which scans each element of a batch, by a scan over the batch of such scans.
+
+    Raises PopulusError for sequence_lens. Source: ONNX Scan-8.
+    """
     if p.has(0):
         raise PopulusError("Scan-8 with sequence_lens is not supported; convert the model to opset 9 or later")
     count, body = p.op.property("num_scan_inputs"), p.op.region("body")
-    given = [_given(v) for v in p.inputs[1:]]
-    inner = Block(arg_types=[unknown for _ in given])
+    yielded = [_required(v) for v in p.inputs[1:]]
+    inner = Block(arg_types=[unknown for _ in yielded])
     properties = {"num_scan_inputs": attribute(count)}
     if (directions := p.op.properties.get("directions")) is not None:
         properties["scan_input_directions"] = directions
@@ -296,8 +310,8 @@ def _scan_batches(p: Place) -> bool:
     scan.location = p.op.location
     inner.add_op(scan)
     inner.add_op(YieldOp(*scan.results))
-    over = {"num_scan_inputs": attribute(len(given))}
-    whole = op_class("", "Scan", OPSET).make(given, outputs, over, {"body": Region(inner)})
+    over = {"num_scan_inputs": attribute(len(yielded))}
+    whole = op_class("", "Scan", OPSET).make(yielded, outputs, over, {"body": Region(inner)})
     for result, value in zip(_outputs(p), p.made(whole)):
         if result is not None:
             p.replace(result, value)

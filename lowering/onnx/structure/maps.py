@@ -1,4 +1,4 @@
-"""Maps that a model gives back: their values stay a tensor, and the host makes the maps of it."""
+"""Maps that a model returns: their values stay a tensor, of which the host makes the maps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from xdsl.ir import Attribute
 from populus.dialects.signature.map_outputs import Map, note
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import shape_of
-from populus.lowering.onnx.structure.place import Place, Rules
+from populus.lowering.onnx.structure.resolution import Resolution, Rules
 
 
-def _zip_map(p: Place) -> bool:
-    """A map for each row, from labels to scores. Source: ai.onnx.ml ZipMap-1."""
+def _zip_map(p: Resolution) -> bool:
+    """Records a map for each row, from labels to scores. Source: ai.onnx.ml ZipMap-1.
+
+    Raises PopulusError for a wrong number of labels, or if another node reads the map.
+    """
     x = p.input(0)
     keys: list[int | str] = p.op.property("classlabels_strings") or p.op.property("classlabels_int64s") or []
     shape = shape_of(x.type)

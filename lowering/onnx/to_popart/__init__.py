@@ -28,8 +28,7 @@ from populus.dialects.support.element_types import is_known
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
 from populus.lowering.onnx.dynamic_sizes import MEASURES, Bound, passed_on
-from populus.lowering.onnx.importer.build import Builder as NodeBuilder
-from populus.lowering.onnx.importer.build import Scope, standard
+from populus.lowering.onnx.importer.build import NodeBuilder, Scope, standard
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, erase_unused, placed
 from populus.lowering.onnx.structure import is_control
 from populus.lowering.onnx.to_popart import (

@@ -177,14 +177,14 @@ def test_sizes_are_checked_before_memory_is_taken(tmp_path):
         (helper.make_node("Rellu", ["x"], ["y"]), "'y': Rellu: there is no op Rellu in the domain 'ai.onnx'"),
         (helper.make_node("Gelu", ["x"], ["y"]), "'y': Gelu: Gelu exists from opset 20 on, the model states opset 17"),
         (helper.make_node("Upsample", ["x", "x"], ["y"]), "'y': Upsample: Upsample was withdrawn in opset 10, the model states opset 17"),
-        (helper.make_node("Relu", ["z"], ["y"]), "'y': Relu: it reads 'z', which no input, initializer or earlier node gives"),
-        (helper.make_node("Relu", ["x"], ["x"]), "'x': Relu: it gives 'x', which something before it gives already"),
+        (helper.make_node("Relu", ["z"], ["y"]), "'y': Relu: it reads 'z', which no input, initializer or earlier node defines"),
+        (helper.make_node("Relu", ["x"], ["x"]), "'x': Relu: its output 'x' is already defined"),
         (helper.make_node("Relu", ["x"], ["y"], alpha=1.0), "'y': Relu: Relu-14 has no attribute 'alpha'"),
         (helper.make_node("Elu", ["x"], ["y"], alpha=1), "'y': Elu: Elu-6's attribute 'alpha' is of type INT; FLOAT is expected"),
         (helper.make_node("Concat", ["x"], ["y"]), "'y': Concat: Concat-13 needs the attribute 'axis'"),
         (helper.make_node("Add", ["x"], ["y"]), "'y': Add: Add-14 has no input 'B' (number 2); it needs 2 inputs at least"),
         (helper.make_node("Relu", ["x", "x"], ["y"]), "'y': Relu: Relu-14 has 2 inputs; it takes 1 at most"),
-        (helper.make_node("Relu", ["x"], ["z"]), "the graph's output 'y' is not given by any node, input or initializer"),
+        (helper.make_node("Relu", ["x"], ["z"]), "the graph's output 'y' is not defined by any node, input or initializer"),
     ],
 )
 def test_a_wrong_node_is_named_with_what_is_wrong(node, text):

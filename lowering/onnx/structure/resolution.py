@@ -1,4 +1,4 @@
-"""An op that is being resolved while compiling: what it reads, and ops that take its place."""
+"""Resolution of one op at compile time: the op's inputs, and the ops that take its place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from populus.lowering.onnx.dynamic_sizes import Bound
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-OPSET = 21  # of the ops that stand for what is resolved
+OPSET = 21  # of the ops that replace a resolved one
 
-Elements = tuple[SSAValue | None, ...]  # None: an element that exists and is not known
+Elements = tuple[SSAValue | None, ...]  # None: an element whose size is known only at run time
 
 
-class Walk(Protocol):
-    """What resolving asks of the walk that it is a part of."""
+class TypingWalk(Protocol):
+    """The parts of `Inference` that resolving uses."""
 
     lists: dict[SSAValue, Elements]
     values: dict[SSAValue, NDArray[Any]]
@@ -49,33 +49,37 @@ class Walk(Protocol):
     def mark(self, op: OnnxOp, bounds: Mapping[int, Bound]) -> None: ...
 
 
-class Place:
-    """The op that is resolved, and making others in front of it."""
+class Resolution:
+    """The op that is resolved, and the insertion point in front of it."""
 
-    def __init__(self, op: OnnxOp, walk: Walk):
+    def __init__(self, op: OnnxOp, walk: TypingWalk):
         self.op = op
         self.walk = walk
         self.inputs = op.inputs
 
     def input(self, i: int) -> SSAValue:
+        """Gives input `i`, which the schema requires."""
         value = self.inputs[i]
         assert value is not None, (self.op.name, i)
         return value
 
     def has(self, i: int) -> bool:
+        """Tells whether input `i` is present."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
     def elements(self, i: int) -> Elements:
+        """Gives the elements of the sequence at input `i`. Raises PopulusError if it is known only at run time."""
         value = self.input(i)
         if value not in self.walk.lists:
             raise PopulusError(f"its input {i} is {value.type}, which is given when the model runs; tiles hold tensors only")
         return self.walk.lists[value]
 
     def known(self, i: int) -> NDArray[Any] | None:
+        """Gives the array of input `i`, computed if need be; None if it is known only at run time."""
         return self.walk.computed(self.input(i))
 
     def gives(self, value: SSAValue | Elements) -> bool:
-        """The op's only result is this value, or this sequence."""
+        """Replaces the op's only result by a value, or makes it a sequence of elements. Returns True."""
         (result,) = self.op.results
         if isinstance(value, tuple):
             self.walk.lists[result] = value
@@ -84,34 +88,38 @@ class Place:
         return True
 
     def replace(self, result: SSAValue, value: SSAValue) -> None:
+        """Replaces a result by a value."""
         if value in self.walk.lists:
             self.walk.lists[result] = self.walk.lists[value]
         value.name_hint = value.name_hint or result.name_hint
         result.replace_all_uses_with(value)
 
     def insert(self, op: Operation) -> None:
+        """Inserts an op in front of the resolved one, with its location."""
         assert self.op.parent is not None
         op.location = self.op.location
         self.op.parent.insert_op_before(op, self.op)
 
     def constant(self, array: NDArray[Any]) -> SSAValue:
+        """Inserts a constant."""
         self.insert(op := constant(array))
         return op.result
 
     def ints(self, *values: int) -> SSAValue:
+        """Inserts a constant list of i64."""
         import numpy as np
 
         return self.constant(np.array(values, np.int64))
 
     def make(self, op_type: str, *inputs: SSAValue, **attributes: int | list[int]) -> SSAValue:
-        """The result of another ONNX op, typed."""
+        """Inserts another ONNX op, typed, and gives its result."""
         op = op_class("", op_type, OPSET).make(inputs, [unknown], {name: attribute(value) for name, value in attributes.items()})
         return self.made(op)[0]
 
     def made(self, op: OnnxOp) -> list[SSAValue]:
-        """The results of an op that is put in place, typed."""
+        """Inserts an op, types it, and gives its results."""
         self.insert(op)
-        marker = YieldOp(*op.results)  # typing an op replaces its results; what reads them is kept up to date
+        marker = YieldOp(*op.results)  # typing replaces the op's results; the marker's operands follow
         self.insert(marker)
         self.walk.operation(op)
         results = list(marker.operands)
@@ -120,7 +128,10 @@ class Place:
         return results
 
     def inline(self, region: Region, arguments: Sequence[SSAValue]) -> list[SSAValue]:
-        """A copy of a region's ops with these arguments in front of the op; what it yields."""
+        """Copies a region's ops in front of the op, with `arguments` for its arguments; gives what it yields.
+
+        Raises PopulusError for a wrong number of arguments.
+        """
         block = region.block
         if len(block.args) != len(arguments):
             raise PopulusError(f"its body takes {len(block.args)} inputs and is given {len(arguments)}")
@@ -139,7 +150,10 @@ class Place:
         return results
 
     def typed(self, region: Region, arguments: Sequence[Attribute], known: Mapping[int, NDArray[Any]]) -> Region:
-        """A copy of a region whose arguments have these types, and all that follows from them. `known`: values of arguments."""
+        """Copies a region with arguments of these types, and infers the types that follow.
+
+        `known`: values of arguments, by position. Raises PopulusError for a wrong number of arguments.
+        """
         if len(region.block.args) != len(arguments):
             raise PopulusError(f"its body takes {len(region.block.args)} inputs and is given {len(arguments)}")
         copy = region.clone()
@@ -150,7 +164,10 @@ class Place:
         return copy
 
     def keep(self, regions: Mapping[str, Region], types: Sequence[Attribute], bounded: Mapping[int, int] | None = None) -> None:
-        """The op stays, with typed regions. `types`: of all its outputs. `bounded`: along which axis the data say how much is valid."""
+        """Keeps the op with typed regions.
+
+        `types`: of all outputs. `bounded`: the axis of each output with a run-time valid length.
+        """
         for name, typed in regions.items():
             region = self.op.region(name)
             for block in list(region.blocks):
@@ -160,9 +177,9 @@ class Place:
         self.walk.mark(self.op, {i: Bound(axis, self.op) for i, axis in (bounded or {}).items()})
 
     def either(self, first: Callable[[], bool], second: Callable[[], bool], reason: int = 0) -> bool:
-        """What `first` gives; if it cannot, nothing of it stays, and it is what `second` gives.
+        """Returns the result of `first`; if it raises, undoes its ops and returns that of `second`.
 
-        `reason`: whose error is raised if neither can, that of the first (0) or the second.
+        `reason`: selects the error that is raised if both fail: that of the first (0) or the second.
         """
         before, resolved = self.op.prev_op, len(self.walk.resolved)
         try:
@@ -182,19 +199,20 @@ class Place:
 
 
 def alike(values: Sequence[SSAValue | None]) -> list[SSAValue]:
-    """The values, which have one type. Raises PopulusError if not."""
-    found = [there(v) for v in values]
-    if len(types := {v.type for v in found}) > 1:
+    """Checks that the values have one type, and gives them. Raises PopulusError otherwise."""
+    elements = [there(v) for v in values]
+    if len(types := {v.type for v in elements}) > 1:
         texts = ", ".join(sorted(map(str, types)))
         raise PopulusError(f"a position that is known only when the model runs chooses among {texts}; tiles need one type")
-    return found
+    return elements
 
 
 def there(value: SSAValue | None) -> SSAValue:
+    """Gives an element. Raises PopulusError if its size is known only at run time."""
     if value is None:
         raise PopulusError("the element that is read has a size that is known only when the model runs")
     return value
 
 
-Rules: TypeAlias = "Mapping[str, Callable[[Place], bool]]"
-"""What resolves an op of each type: False where it stays, typed if it has subgraphs."""
+Rules: TypeAlias = "Mapping[str, Callable[[Resolution], bool]]"
+"""The function that resolves an op of each type; it returns False for an op that stays, typed if it has subgraphs."""
