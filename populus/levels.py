@@ -85,12 +85,12 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
         return _reference(program, inputs)
     if level == "poplar":
         tiles = TileTrace(program.session.graph)
-        outputs, found = program.session.run(inputs, tiles.observe), tiles.found
+        outputs, found = program.session.run(inputs, tiles.observe), tiles.results
     else:
         from populus.runtime.interpreter import run_function
 
         tensors = TensorTrace()
-        outputs, found = run_function(program.module(level), dict(inputs), tensors.observe), tensors.found
+        outputs, found = run_function(program.module(level), dict(inputs), tensors.observe), tensors.results
     return {**found, **{_output(name): [array] for name, array in outputs.items()}}
 
 

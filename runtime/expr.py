@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from populus.dialects.expr import Expr
-from populus.runtime.tape import PRIMITIVES, READ_LATE, ROUNDED, VIEWED_AS_INTEGERS, Array, DType, Step, Tape, as_bits, tape_of
+from populus.runtime.tape import PRIMITIVES, READ_LATE, ROUNDED, VIEWED_AS_INTEGERS, Array, DType, Tape, TapeStep, as_bits, tape_of
 
 BLOCK = 1 << 14  # elements: 64 KB of f32, so that operands and a few temporaries fit the second-level cache
 
@@ -160,12 +160,12 @@ def _plain(a: Array) -> bool:
     return a.ndim == 0 or (a.flags.c_contiguous and a.size > 1)
 
 
-def _direct(step: Step, arrays: Sequence[Array]) -> bool:
+def _direct(step: TapeStep, arrays: Sequence[Array]) -> bool:
     """Tells if a step gives the same bits on these arrays as on contiguous copies."""
     return step.name not in ROUNDED or all(map(_plain, arrays))
 
 
-def _bound(step: Step, args: list[Array], out: Array) -> Bound:
+def _bound(step: TapeStep, args: list[Array], out: Array) -> Bound:
     if step.name in VIEWED_AS_INTEGERS:
         args, out = [as_bits(a) for a in args], as_bits(out)
     return PRIMITIVES[step.name], (*args, out)

@@ -136,7 +136,7 @@ VIEWED_AS_INTEGERS = {"blend", "mask"}
 
 
 @dataclass(frozen=True)
-class Step:
+class TapeStep:
     """A step: `values[result] = PRIMITIVES[name](values of args)`, with elements of type `dtype`."""
 
     name: str
@@ -153,7 +153,7 @@ class Tape:
 
     operands: tuple[DType, ...]
     literals: tuple[Array, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TapeStep, ...]
     result: int
     dtype: DType
 
@@ -161,12 +161,12 @@ class Tape:
 @lru_cache(1024)
 def tape_of(e: Expr, operands: tuple[DType, ...]) -> Tape:
     """Gives the tape of an expression over operands of these element types."""
-    build = _Builder(operands)
+    build = _TapeBuilder(operands)
     value = build.value(e, None)
     return build.tape(value)
 
 
-class _Builder:
+class _TapeBuilder:
     """The builder of a tape. Values are tuples, so that equal ones are shared: ('operand', i), ('literal', i), ('step',
     i).
     """
@@ -299,7 +299,7 @@ class _Builder:
 
     def tape(self, value: _Value) -> Tape:
         first = {"operand": 0, "literal": len(self.operands), "step": len(self.operands) + len(self.literals)}
-        steps = [Step(name, tuple(first[kind] + i for kind, i in args), dtype) for name, args, dtype in self.steps]
+        steps = [TapeStep(name, tuple(first[kind] + i for kind, i in args), dtype) for name, args, dtype in self.steps]
         number = first[value[0]] + value[1]
         return Tape(self.operands, tuple(self.literals), tuple(steps), number, self.dtype(value))
 
@@ -318,24 +318,24 @@ def as_bits(x: Array) -> Array:
 # -- functions of several steps --------------------------------------------------------------------------------------
 
 
-def _square(t: _Builder, x: _Value) -> _Value:
+def _square(t: _TapeBuilder, x: _Value) -> _Value:
     return t.step("mul", x, x)
 
 
-def _inverse(t: _Builder, x: _Value) -> _Value:
+def _inverse(t: _TapeBuilder, x: _Value) -> _Value:
     dtype = t.dtype(x)
     return t.step("int_divide" if dtype.kind in "iu" else "divide", t.literal(1, dtype), x)
 
 
-def _inverse_root(t: _Builder, x: _Value) -> _Value:
+def _inverse_root(t: _TapeBuilder, x: _Value) -> _Value:
     return _inverse(t, t.step("sqrt", x))
 
 
-def _sigmoid(t: _Builder, x: _Value) -> _Value:
+def _sigmoid(t: _TapeBuilder, x: _Value) -> _Value:
     return _inverse(t, t.step("add", t.step("exp", t.step("neg", x)), t.literal(1, t.dtype(x))))
 
 
-def _polynomial(t: _Builder, x: _Value, coefficients: list[float]) -> _Value:
+def _polynomial(t: _TapeBuilder, x: _Value, coefficients: list[float]) -> _Value:
     """Evaluates a polynomial by Horner's rule; the coefficient of the highest power is last."""
     dtype = t.dtype(x)
     value = t.literal(coefficients[-1], dtype)
@@ -358,7 +358,7 @@ _ERFC = [
 ]  # fmt: skip
 
 
-def _erf(t: _Builder, x: _Value) -> _Value:
+def _erf(t: _TapeBuilder, x: _Value) -> _Value:
     """Computes the error function; relative error 4e-7 in f32, 4e-16 in f64."""
     dtype = t.dtype(x)
 

@@ -52,7 +52,7 @@ class TensorTrace:
     """The trace of a module of whole tensors; its interpreter calls `observe`."""
 
     def __init__(self) -> None:
-        self.found: Trace = {}
+        self.results: Trace = {}
         self._times: Counter[Operation] = Counter()
         self._read: dict[Operation, list[int]] = {}
 
@@ -64,7 +64,7 @@ class TensorTrace:
             self._read[op] = [i for i, r in enumerate(op.results) if any(_apart(op, use.operation) for use in r.uses)]
         if read := self._read[op]:
             key = at, self._times[op]
-            self.found[key] = [*self.found.pop(key, []), *(results[i] for i in read)]
+            self.results[key] = [*self.results.pop(key, []), *(results[i] for i in read)]
         self._times[op] += 1
 
 
@@ -130,7 +130,7 @@ class TileTrace:
         self._left_out = {name for op in control for name in places(op)}
 
     @property
-    def found(self) -> Trace:
+    def results(self) -> Trace:
         """The results of each place that other places read; if none does, its written values in all permutations of
         dimensions.
         """

@@ -33,7 +33,7 @@ def memory(bytes: int) -> NDArray[np.uint8]:
     return whole[skipped : skipped + bytes]
 
 
-def place(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int, int]]]) -> tuple[dict[K, int], int]:
+def assign_offsets(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int, int]]]) -> tuple[dict[K, int], int]:
     """Assigns each key the byte offset of its memory. Returns (offsets, total bytes).
 
     `sizes`: in bytes. `spans`: the live range of each key, as (first, last) steps in order. Keys whose spans do not

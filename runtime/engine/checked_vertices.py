@@ -82,7 +82,7 @@ class Connection:
         return f"'{self.store.op.label.data}'"
 
     @property
-    def named(self) -> str:
+    def name(self) -> str:
         """Variable and field in messages: `'conv1' (y)`."""
         return f"{self.variable} ({self.field.name})"
 
@@ -261,7 +261,7 @@ def check_defined(family: Vertices, number: int, slices: Slices, vertex: int) ->
         part = marks[np.ix_(*rows)]
     if not part.all():
         missing = int(part.size - part.sum())
-        raise PlacedError(f"{family.place(vertex)} reads {count_elements(missing)} of {c.named} that nothing wrote")
+        raise PlacedError(f"{family.place(vertex)} reads {count_elements(missing)} of {c.name} that nothing wrote")
 
 
 def _once(indices: NDArray[np.int64], n: int) -> NDArray[np.int64]:

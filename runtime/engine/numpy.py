@@ -17,7 +17,7 @@ from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.mmap_file import mapped
 from populus.runtime.codelets import KERNELS
 from populus.runtime.codelets.task import Run, Task, Workspace
-from populus.runtime.engine.arena import memory, place
+from populus.runtime.engine.arena import assign_offsets, memory
 from populus.runtime.engine.program import LoadedProgram, StepNode
 from populus.runtime.engine.views import collapsed, params_of, piece_of, view_array
 from populus.runtime.liveness import Span, liveness
@@ -36,7 +36,7 @@ class NumpyProgram(LoadedProgram):
         self.workspace = Workspace()
         spans = self.spans()
         sizes = {var: _bytes(var) for var in spans}
-        offsets, total = place(sizes, spans)
+        offsets, total = assign_offsets(sizes, spans)
         self.arena_bytes = total
         arena = memory(total)
         self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}

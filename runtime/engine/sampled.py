@@ -97,5 +97,5 @@ def _compare(result: Result) -> None:
         worst = float(np.nanmax(np.abs(alone - whole)[~close], initial=0))
         raise PlacedError(
             f"{family.place(result.vertex)} alone gives other values than the numpy engine for "
-            f"{int((~close).sum())} elements of {c.named}, by up to {worst:.3g}"
+            f"{int((~close).sum())} elements of {c.name}, by up to {worst:.3g}"
         )

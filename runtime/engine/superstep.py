@@ -73,7 +73,7 @@ class Superstep:
         others = part[(part >= 0) & (part != tile)]
         if others.size:
             raise PlacedError(
-                f"{family.place(vertex)} touches {count_elements(int(others.size))} of {c.named} "
+                f"{family.place(vertex)} touches {count_elements(int(others.size))} of {c.name} "
                 f"that tile {int(others[0])} wrote earlier in the execute"
             )
 
@@ -111,7 +111,7 @@ class Superstep:
             count = int((writers == other).sum())
             family = self.families[f]
             raise PlacedError(
-                f"{family_place(family.family)}: {self._both(f, vertex, g, theirs)} both write {count_elements(count)} of {c.named}"
+                f"{family_place(family.family)}: {self._both(f, vertex, g, theirs)} both write {count_elements(count)} of {c.name}"
             )
         writers[...] = me
 
@@ -146,11 +146,11 @@ class Superstep:
                         writer = self.families[g]
                         of = "" if f == g else f" of family {g}, @{writer.family.codelet.data},"
                         raise PlacedError(
-                            f"{reader} reads {count_elements(int(others.size))} of {c.named} "
+                            f"{reader} reads {count_elements(int(others.size))} of {c.name} "
                             f"that {writer.name(theirs)}{of} writes in the same execute"
                         )
                     if not same and (part == me).any():
                         raise PlacedError(
-                            f"{reader} reads {count_elements(int((part == me).sum()))} of {c.named} that it writes itself; "
+                            f"{reader} reads {count_elements(int((part == me).sum()))} of {c.name} that it writes itself; "
                             f"a field that is both is inout"
                         )

@@ -35,7 +35,7 @@ class _State:
     next: tuple[int, ...] = ()
 
 
-class Pattern:
+class RegularExpression:
     """A compiled pattern. Raises PopulusError for one outside the syntax, or too large."""
 
     def __init__(self, text: str):

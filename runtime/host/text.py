@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.runtime.host.pattern import Pattern
+from populus.runtime.host.pattern import RegularExpression
 
 Array = NDArray[Any]
 Params = Mapping[str, Any]
@@ -66,7 +66,7 @@ def match(params: Params, arrays: list[Array]) -> list[Array]:
     Source: ONNX RegexFullMatch-20.
     """
     (x,) = arrays
-    pattern = Pattern(params["pattern"])
+    pattern = RegularExpression(params["pattern"])
     return [np.array([pattern.matches(text) for text in x.reshape(-1)], np.bool_).reshape(x.shape)]
 
 
@@ -131,7 +131,7 @@ def tokenize(params: Params, arrays: list[Array]) -> list[Array]:
     (x,) = arrays
     least = params.get("mincharnum", 1)
     if expression := params.get("tokenexp"):
-        pattern = Pattern(expression)
+        pattern = RegularExpression(expression)
         tokens = [pattern.find_all(text) for text in x.reshape(-1)]
     else:
         separators = [s for s in params.get("separators", ()) if s]

@@ -179,9 +179,9 @@ def _lrn(op: popart.LrnOp, x: Array) -> list[Array]:
 # -- normalisation ---------------------------------------------------------------------------------------------------
 
 
-def _batch_norm(op: popart.BatchNormOp, x: Array, *given: Array) -> list[Array]:
-    inside = np.promote_types(wide(x.dtype), wide(given[2].dtype))
-    scale, bias, mean, variance = (_channels(v.astype(inside), x.ndim) for v in given)
+def _batch_norm(op: popart.BatchNormOp, x: Array, *parameters: Array) -> list[Array]:
+    inside = np.promote_types(wide(x.dtype), wide(parameters[2].dtype))
+    scale, bias, mean, variance = (_channels(v.astype(inside), x.ndim) for v in parameters)
     with np.errstate(all="ignore"):
         y = (x.astype(inside) - mean) / np.sqrt(variance + inside.type(op.epsilon)) * scale + bias
     return [y.astype(x.dtype)]

@@ -11,7 +11,7 @@ from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, ParamOp
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime import host
-from populus.runtime.engine.arena import place
+from populus.runtime.engine.arena import assign_offsets
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.session import Session
 
@@ -216,7 +216,7 @@ def test_places_overlap_in_memory_or_in_time_but_not_in_both():
     rng = random.Random(0)
     sizes = {i: rng.randint(0, 1000) for i in range(80)}
     spans = {i: [(a, a + rng.randint(0, 10)) for a in sorted(rng.sample(range(0, 60, 11), rng.randint(1, 3)))] for i in sizes}
-    offsets, total = place(sizes, spans)
+    offsets, total = assign_offsets(sizes, spans)
     for i, size in sizes.items():
         assert offsets[i] % 64 == 0
         assert offsets[i] + size <= total

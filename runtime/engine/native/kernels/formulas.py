@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.runtime.engine.native.kernels.native_support import COMPARES, FLOATS, HALVES, INTEGERS
-from populus.runtime.tape import Step, Tape
+from populus.runtime.tape import Tape, TapeStep
 
 DType = np.dtype[Any]
 
@@ -107,7 +107,7 @@ class Formula:
             dtypes.append(step.dtype)
         return values[tape.result]
 
-    def step(self, step: Step, args: list[SSAValue], dtype: DType, literal: list[bool]) -> SSAValue:
+    def step(self, step: TapeStep, args: list[SSAValue], dtype: DType, literal: list[bool]) -> SSAValue:
         kind, name = dtype.kind, step.name
         match name:
             case "mask":  # the condition itself serves

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from populus.runtime.tape import Step, Tape
+from populus.runtime.tape import Tape, TapeStep
 
 DType = np.dtype[Any]
 
@@ -41,7 +41,7 @@ def has_form(tape: Tape) -> bool:
     return True
 
 
-def _step(step: Step, dtype: DType) -> bool:
+def _step(step: TapeStep, dtype: DType) -> bool:
     name, kind = step.name, dtype.kind
     if name in ("mask", "blend"):
         return True
