@@ -117,11 +117,11 @@ class ScatterOp(PopartOp):
     def _of_largest(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:
         """Shares the gradient equally among the elements that equal the result, as PyTorch's scatter_reduce does."""
         same = expr.cast(expr.equal(Arg(1), Arg(2)), calls.element(g))
-        kept = calls.map(b, same, self.x, self.y)
+        largest = calls.map(b, same, self.x, self.y)
         won = calls.map(b, same, self.updates, calls.insert(b, MultiSliceOp(self.y, self.indices, dim=0)))
-        count = calls.insert(b, MultiUpdateOp(kept, self.indices, won, op="add"))
+        count = calls.insert(b, MultiUpdateOp(largest, self.indices, won, op="add"))
         # A NaN equals nothing, so that none may be counted.
-        dx = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), g, kept, count)
+        dx = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), g, largest, count)
         counts = calls.insert(b, MultiSliceOp(count, self.indices, dim=0))
         du = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), taken, won, counts)
         return [dx, None, du]

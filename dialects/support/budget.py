@@ -14,7 +14,7 @@ from populus.dialects.support.diagnostics import PopulusError, where
 LARGEST_TENSOR = 1 << 33
 # Elements of all inputs and results of a module's ops together: four thousand of the largest.
 LARGEST_TOTAL = 1 << 45
-# Elements that are computed while compiling, where an op makes more of what it reads.
+# Elements that are computed while compiling, where an op makes more elements than it reads.
 LARGEST_FOLDED = 1 << 24
 # Elements of a constant that an op of few numbers stands for, such as a Range, or the places that a Resize reads along a dimension.
 LARGEST_CONSTANT = 1 << 28
@@ -25,24 +25,25 @@ def elements(shape: Sequence[int]) -> int:
     return math.prod(n for n in shape if n >= 0)
 
 
-def check_shape(shape: Sequence[int], what: str) -> None:
-    """Raises PopulusError if a tensor would have more elements than LARGEST_TENSOR. `what`: the subject of the sentence."""
+def check_shape(shape: Sequence[int], subject: str) -> None:
+    """Raises PopulusError if a tensor would have more elements than LARGEST_TENSOR. `subject`: that of the message."""
     if (count := elements(shape)) > LARGEST_TENSOR:
-        raise PopulusError(f"{what} is of shape {list(shape)}, {count} elements; a tensor has at most 2^{LARGEST_TENSOR.bit_length() - 1}")
+        most = f"2^{LARGEST_TENSOR.bit_length() - 1}"
+        raise PopulusError(f"{subject} is of shape {list(shape)}, {count} elements; a tensor has at most {most}")
 
 
-def check_constant(count: int, what: str) -> None:
+def check_constant(count: int, subject: str) -> None:
     """Raises PopulusError if a constant that is made while compiling would have more than LARGEST_CONSTANT elements."""
     if count > LARGEST_CONSTANT:
-        raise PopulusError(f"{what} has {count} elements; at most 2^{LARGEST_CONSTANT.bit_length() - 1} are made while compiling")
+        raise PopulusError(f"{subject} has {count} elements; at most 2^{LARGEST_CONSTANT.bit_length() - 1} are made while compiling")
 
 
-def check_types(types: Iterable[Attribute], what: str) -> int:
+def check_types(types: Iterable[Attribute], subject: str) -> int:
     """Counts the elements of these types together; types that are no tensors have none. Raises PopulusError as `check_shape` does."""
     total = 0
     for type in types:
         if isinstance(type, TensorType):
-            check_shape(type.get_shape(), what)
+            check_shape(type.get_shape(), subject)
             total += elements(type.get_shape())
     return total
 
