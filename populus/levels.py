@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from ml_dtypes import finfo
 from numpy.typing import NDArray
 
 from populus.dialects.support.diagnostics import PopulusError
@@ -133,27 +134,50 @@ def _compared(level: str, found: Trace, above: str, expected: Trace, rtol: float
         if difference is None:
             continue
         count += 1
-        if not difference <= rtol:
+        if not difference <= max(rtol, *map(_rounding, arrays)):
             return Comparison(level, above, count, place, difference, times=times)
     return Comparison(level, above, count, None, 0.0)
 
 
 def _difference(found: Sequence[Array], expected: Sequence[Array]) -> float | None:
-    """Computes the difference between two levels at one place, relative to the largest element; None if no shapes match.
+    """Computes the difference between two levels at one place, relative to the largest element; None if no shapes and kinds match.
 
-    If a place has several values, an expected value matches if any value of the other level is near. If the levels have different
-    numbers of values, because one fuses some of them, a single near value is enough.
+    If a place has several values, a value matches if any value of the other level is near. All values of one of the levels
+    have to match: of a loop that is written out, a level may show one iteration twice. If the levels have different numbers of
+    values, because one fuses some of them, a single near value is enough.
     """
-    nearest: list[float] = []
-    for e in expected:
-        alike = [f for f in found if _unit_free(f) == _unit_free(e)]
-        if alike:
-            nearest.append(min(largest_difference(f.reshape(e.shape), e).relative for f in alike))
-    if not nearest:
+    forwards = _nearest([[_distance(f, e) for f in found] for e in expected])
+    if not forwards:
         return None
-    return max(nearest) if len(nearest) == len(expected) == len(found) else min(nearest)
+    if not len(forwards) == len(expected) == len(found):
+        return min(forwards)
+    return min(max(forwards), max(_nearest([[_distance(f, e) for e in expected] for f in found])))
+
+
+def _nearest(distances: Sequence[Sequence[float | None]]) -> list[float]:
+    """Gives the smallest distance of each row that has one."""
+    rows = ([d for d in row if d is not None] for row in distances)
+    return [min(row) for row in rows if row]
+
+
+def _distance(found: Array, expected: Array) -> float | None:
+    """Computes the difference of two values, relative to the expected one; None if their shapes or kinds differ."""
+    if _unit_free(found) != _unit_free(expected) or _kind(found) != _kind(expected):
+        return None
+    return largest_difference(found.reshape(expected.shape), expected).relative
 
 
 def _unit_free(array: Array) -> tuple[int, ...]:
     """Drops dimensions of 1 from the shape, because levels add and remove them."""
     return tuple(n for n in array.shape if n != 1)
+
+
+def _kind(array: Array) -> str:
+    """Tells floats, integers and booleans apart: a node with values and indices has both, of one shape."""
+    return {"V": "f", "u": "i"}.get(array.dtype.kind, array.dtype.kind)
+
+
+def _rounding(array: Array) -> float:
+    """Gives ten units in the last place of a 16-bit float: levels round their steps, and a sum of two may magnify that."""
+    halves = array.dtype.itemsize == 2 and _kind(array) == "f"
+    return 10 * float(cast("Any", finfo(array.dtype)).eps) if halves else 0.0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def _evaluate(node: NodeProto, values: Mapping[str, Any], model: ModelProto, ops
         return _reference(node, values, model, opsets)
     special = _SPECIAL.get(node.op_type)
     if special is not None and opsets.get("", 1) < special[0]:
-        return [special[1](node, [values[i] if i else None for i in node.input])]
+        return special[1](node, [values[i] if i else None for i in node.input])
     if node.op_type == "LogSoftmax":
         return [_log_softmax_along(node, values[node.input[0]])]
     for applies, feature in _WRONG.get(node.op_type, ()):
@@ -220,13 +220,33 @@ def _lrn(node: NodeProto, inputs: Sequence[Array]) -> Array:
     return (x / (bias + alpha / size * squares) ** beta).astype(x.dtype)
 
 
+def _dropout(node: NodeProto, inputs: Sequence[Array]) -> list[Array]:
+    """Gives x, and a mask of False: before opset 12 ONNX does not say what the mask of an inference is, and onnxruntime's is False."""
+    return [inputs[0], np.zeros(inputs[0].shape, np.bool_)][: len(node.output)]
+
+
+Evaluate: TypeAlias = "Callable[[NodeProto, Sequence[Any]], list[Array]]"
+
+
+def _single(evaluate: Callable[[NodeProto, Sequence[Any]], Array]) -> Evaluate:
+    """Makes an evaluator of one that gives one output, and refuses a node that has more."""
+
+    def evaluated(node: NodeProto, inputs: Sequence[Any]) -> list[Array]:
+        if len(node.output) > 1:
+            raise NotImplementedError("it is wrong about further outputs")
+        return [evaluate(node, inputs)]
+
+    return evaluated
+
+
 # op type -> (opset below which the reference is wrong, the correct function)
-_SPECIAL: dict[str, tuple[int, Callable[[NodeProto, Sequence[Any]], Array]]] = {
-    "BatchNormalization": (14, _batch_norm),
-    "Hardmax": (13, _flattened(_hardmax)),
-    "LRN": (1 << 30, _lrn),
-    "LogSoftmax": (13, _flattened(_log_softmax)),
-    "Softmax": (13, _flattened(_softmax)),
+_SPECIAL: dict[str, tuple[int, Evaluate]] = {
+    "BatchNormalization": (14, _single(_batch_norm)),
+    "Dropout": (12, _dropout),
+    "Hardmax": (13, _single(_flattened(_hardmax))),
+    "LRN": (1 << 30, _single(_lrn)),
+    "LogSoftmax": (13, _single(_flattened(_log_softmax))),
+    "Softmax": (13, _single(_flattened(_softmax))),
 }
 
 
@@ -256,8 +276,9 @@ def _dilated(node: NodeProto) -> bool:
     return any(d > 1 for d in _attribute(node, "dilations", ()))
 
 
-def _torch_cubic(node: NodeProto) -> bool:
-    return _attribute(node, "mode", b"") == b"cubic" and _attribute(node, "coordinate_transformation_mode", b"") == b"pytorch_half_pixel"
+def _torch_pixels(node: NodeProto) -> bool:
+    """Tells an interpolation between torch's half pixels, of which the reference places a single one at -0.5 and not at 0."""
+    return _attribute(node, "mode", b"") != b"nearest" and _attribute(node, "coordinate_transformation_mode", b"") == b"pytorch_half_pixel"
 
 
 def _activated(node: NodeProto) -> bool:
@@ -279,5 +300,5 @@ _WRONG: dict[str, list[tuple[Callable[[NodeProto], bool], str]]] = {
     "LpPool": [*_WINDOWS, (_has("ceil_mode"), "windows that lie beyond the end")],
     "MaxPool": [*_WINDOWS, (_indexed, "indices of largest elements"), (_dilated, "windows with gaps")],
     "RNN": _RECURRENT,
-    "Resize": [(_torch_cubic, "cubic interpolation between torch's half pixels")],
+    "Resize": [(_torch_pixels, "interpolation between torch's half pixels")],
 }

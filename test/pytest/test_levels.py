@@ -12,7 +12,7 @@ import populus
 from populus.dialects import expr
 from populus.dialects.popart import LeakyReluOp
 from populus.dialects.poplar.compute import FamilyOp
-from populus.levels import Comparison, compare_levels
+from populus.levels import Comparison, _difference, compare_levels
 
 
 @pytest.fixture
@@ -86,3 +86,40 @@ def test_the_reference_knows_the_lengths_of_sequences_and_small_probabilities():
     found = list(compare_levels(program, inputs))
     assert [(c.level, c.first) for c in found] == [("popart", None), ("popops", None), ("poplar", None)], [str(c) for c in found]
     assert not program.run(inputs)["y"][1:, 0, 1].any()
+
+
+def alone(op_type: str, opset: int, shape: list[int], element: int, outputs: dict[str, tuple[int, list[int]]], **attributes) -> ModelProto:
+    """A model of one node on x of this shape and type."""
+    info = helper.make_tensor_value_info
+    node = helper.make_node(op_type, ["x"], list(outputs), **attributes)
+    graph = helper.make_graph([node], "g", [info("x", element, shape)], [info(n, *t) for n, t in outputs.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (alone("Dropout", 10, [3], F32, {"y": (F32, [3]), "mask": (BOOL, [3])}), np.ones(3, np.float32)),
+        (alone("HardSigmoid", 16, [3], F16, {"y": (F16, [3])}, beta=-0.31), np.array([1.75, -1.8, -3.3], np.float16)),
+    ],
+    ids=["the mask of an old Dropout", "16-bit floats whose sum cancels"],
+)
+def test_a_right_program_raises_no_alarm(model, x):
+    found = list(compare_levels(populus.compile(model, tiles=4), {"x": x}))
+    assert [c.level for c in found] == ["popart", "popops", "poplar"]
+    assert [(c.first, c.skipped) for c in found] == [(None, None)] * 3
+
+
+def test_values_and_indices_of_a_node_are_told_apart():
+    values, indices = np.array([3.25, 0.25], np.float32), np.array([1, 0])
+    assert _difference([indices, indices], [values, indices]) == 0
+    assert _difference([values + 1, indices], [values, indices]) == pytest.approx(1 / 3.25)
+
+
+def test_a_level_may_show_one_iteration_twice_and_may_show_no_value_that_the_other_has_not():
+    a, b, c = (np.array([n], np.float32) for n in (1, 2, 3))
+    assert _difference([b, b], [a, b]) == 0
+    assert _difference([b, c], [a, b]) == 0.5
