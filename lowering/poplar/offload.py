@@ -116,8 +116,8 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
     order = {op: i for i, op in enumerate(block.ops)}
     touching = sorted({order[a] for user, _ in users if (a := _ancestor(user, block)) is not None})
     before = [i for i in touching if i < order[here]]
-    behind = [i for i in touching if i > order[here]]
-    if not before or not behind or order[here] in touching:
+    after = [i for i in touching if i > order[here]]
+    if not before or not after or order[here] in touching:
         return False
     ops = list(block.ops)
     away = VarOp(f"{storage.label.data} (outside)", storage.type)
@@ -126,9 +126,10 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
     for op in (away, store):
         op.location = storage.location
     Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
-    later = [(order[a], inside) for user, inside in users if (a := _ancestor(user, block)) is not None and order[a] >= behind[0]]
+    placed = [(order[a], inside) for user, inside in users if (a := _ancestor(user, block)) is not None]
+    later = [(at, inside) for at, inside in placed if at >= after[0]]
     # Steps that only read access outside memory, until another step needs the variable on the tiles.
-    needed = next((i for i in behind if not all(_reads(op, storage) for at, op in later if at == i)), None)
+    needed = next((i for i in after if not all(_reads(op, storage) for at, op in later if at == i)), None)
     _instead([op for at, op in later if needed is None or at < needed], storage, away.result, store)
     if needed is not None:
         assert storage.grid is not None, storage
@@ -155,10 +156,10 @@ def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operat
     _instead(users, storage or source, var.result, copy)
 
 
-def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, behind: Operation) -> None:
+def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, after: Operation) -> None:
     """Redirects uses of a variable's views to the same views of another, inserted after an op."""
     made: dict[SSAValue, SSAValue] = {storage.result: new}
-    last = behind
+    last = after
 
     def seen(value: SSAValue) -> SSAValue:
         """Returns the same view of the other variable."""

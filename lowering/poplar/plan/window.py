@@ -22,12 +22,12 @@ class Windows:
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     before: tuple[int, ...]
-    behind: tuple[int, ...]
+    after: tuple[int, ...]
 
     @property
     def pads(self) -> tuple[int, ...]:
         """Padding before each dimension, then after each."""
-        return (*self.before, *self.behind)
+        return (*self.before, *self.after)
 
 
 def thinned(t: TileBuilder, x: SSAValue, w: Windows, windows: Sequence[int], kernel: Sequence[int]) -> tuple[SSAValue, Windows]:
@@ -46,11 +46,11 @@ def thinned(t: TileBuilder, x: SSAValue, w: Windows, windows: Sequence[int], ker
         if r >= n:  # all windows read padding only
             g, r = 1, 0
         size = -(-(n - r) // g)
-        behind = -(-(n + w.behind[d] - r) // g) - size
-        columns.append((size, max(w.strides[d] // g, 1), max(w.dilations[d] // g, 1), (w.before[d] + r) // g, behind))
+        after = -(-(n + w.after[d] - r) // g) - size
+        columns.append((size, max(w.strides[d] // g, 1), max(w.dilations[d] // g, 1), (w.before[d] + r) // g, after))
         begins.append(r)
         steps.append(g)
     if all(s == 1 for s in steps):
         return x, w
-    sizes, strides, dilations, before, behind = zip(*columns)
-    return t.slice(x, begins, x.type.shape, steps), Windows(sizes, strides, dilations, before, behind)
+    sizes, strides, dilations, before, after = zip(*columns)
+    return t.slice(x, begins, x.type.shape, steps), Windows(sizes, strides, dilations, before, after)
