@@ -71,6 +71,11 @@ def _before(version: int) -> Callable[[OnnxOp, Known], bool]:
     return lambda op, known: op.VERSION < version
 
 
+def _unknown_direction(op: OnnxOp, known: Known) -> bool:
+    """Tells whether a recurrent op is older than opset 7, or has a direction that ONNX's inference leaves open."""
+    return op.VERSION < 7 or (op.property("direction") or "forward") not in ("forward", "reverse", "bidirectional")
+
+
 _MISJUDGED: Mapping[str, Callable[[OnnxOp, Known], bool]] = {
     "AveragePool": _hangs_over,
     "BatchNormalization": lambda op, known: op.VERSION < 14 and trains(op),  # ONNX gives no types to the outputs after y
@@ -78,13 +83,13 @@ _MISJUDGED: Mapping[str, Callable[[OnnxOp, Known], bool]] = {
     "Concat": _before(4),
     "ConvTranspose": _states_its_size,
     "Dropout": _before(10),
-    "GRU": _before(7),
-    "LSTM": _before(7),
+    "GRU": _unknown_direction,
+    "LSTM": _unknown_direction,
     "LpPool": lambda op, known: op.VERSION < 2 or _hangs_over(op, known),
     "MaxPool": _hangs_over,
     "MaxUnpool": _picked,
     "Pad": _before(2),
-    "RNN": _before(7),
+    "RNN": _unknown_direction,
     "Reshape": _before(5),
     "Resize": _has_scales,
     "Slice": _before(10),

@@ -5,7 +5,7 @@ The inputs of all steps are multiplied by their weights at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.builder import Builder
@@ -19,10 +19,12 @@ from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, tensor
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
+from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.tensor import sliced
 
 State: TypeAlias = "list[SSAValue]"  # h, and c of an LSTM; each [batch, hidden]
 Gate: TypeAlias = Callable[[SSAValue], SSAValue]
+Activation: TypeAlias = Callable[[Conversion, SSAValue, Mapping[str, float]], SSAValue]  # the last: alpha and beta
 CellStep: TypeAlias = Callable[[SSAValue, State], State]
 """Computes the state after a step from the state before it and a row of the input product, [batch, gates * hidden]."""
 
@@ -32,17 +34,36 @@ UNROLLED = 8  # steps: a longer sequence becomes a loop, so that the program doe
 WAYS = {"forward": [False], "foward": [False], "reverse": [True], "bidirectional": [False, True]}
 GATES = {"RNN": "i", "GRU": "zrh", "LSTM": "iofc"}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-# Activations: the op, and ONNX's defaults for alpha and beta. Source: ONNX LSTM-22.
-ACTIVATIONS: dict[str, tuple[type[TensorOp], dict[str, float]]] = {
-    "Elu": (popart.EluOp, {"alpha": 1.0}),
-    "HardSigmoid": (popart.HardSigmoidOp, {"alpha": 0.2, "beta": 0.5}),
-    "LeakyRelu": (popart.LeakyReluOp, {"alpha": 0.01}),
-    "Relu": (popart.ReluOp, {}),
-    "Sigmoid": (popart.SigmoidOp, {}),
-    "Softplus": (popart.SoftplusOp, {}),
-    "Softsign": (popart.SoftsignOp, {}),
-    "Tanh": (popart.TanhOp, {}),
-    "ThresholdedRelu": (popart.ThresholdedReluOp, {"alpha": 1.0}),
+
+
+def _op(kind: type[TensorOp]) -> Activation:
+    """Makes the activation that is one op."""
+    return lambda c, x, settings: c.insert(kind(x, **settings))
+
+
+def _affine(c: Conversion, x: SSAValue, settings: Mapping[str, float]) -> SSAValue:
+    """Computes `alpha x + beta`."""
+    return (Term(c, x) * settings["alpha"] + settings["beta"]).value
+
+
+def _scaled_tanh(c: Conversion, x: SSAValue, settings: Mapping[str, float]) -> SSAValue:
+    """Computes `alpha tanh(beta x)`."""
+    return (Term(c, c.insert(popart.TanhOp((Term(c, x) * settings["beta"]).value))) * settings["alpha"]).value
+
+
+# ONNX's defaults for alpha and beta; None where ONNX has none. Source: ONNX LSTM-22.
+ACTIVATIONS: dict[str, tuple[Activation, dict[str, float | None]]] = {
+    "Affine": (_affine, {"alpha": None, "beta": None}),
+    "Elu": (_op(popart.EluOp), {"alpha": 1.0}),
+    "HardSigmoid": (_op(popart.HardSigmoidOp), {"alpha": 0.2, "beta": 0.5}),
+    "LeakyRelu": (_op(popart.LeakyReluOp), {"alpha": 0.01}),
+    "Relu": (_op(popart.ReluOp), {}),
+    "ScaledTanh": (_scaled_tanh, {"alpha": None, "beta": None}),
+    "Sigmoid": (_op(popart.SigmoidOp), {}),
+    "Softplus": (_op(popart.SoftplusOp), {}),
+    "Softsign": (_op(popart.SoftsignOp), {}),
+    "Tanh": (_op(popart.TanhOp), {}),
+    "ThresholdedRelu": (_op(popart.ThresholdedReluOp), {"alpha": 1.0}),
 }
 
 
@@ -90,33 +111,40 @@ class _Layer:
         return self.c.reshape(self.part(value, 0, i, 1), shape(value)[1:])
 
     def activations(self, direction: int) -> list[Gate]:
-        """Makes the activation functions of a direction. Raises PopulusError for an unknown name."""
+        """Makes the activation functions of a direction.
+
+        Raises PopulusError for an unknown name, or for an alpha or beta that has no default and is absent.
+        """
         names: list[str] | None = self.c.get("activations")
         listed = names or list(DEFAULTS[self.c.op.OP_TYPE]) * (direction + 1)
         count = len(DEFAULTS[self.c.op.OP_TYPE])
-        alphas, betas = list(self.c.get("activation_alpha") or []), list(self.c.get("activation_beta") or [])
+        stated = {key: list(self.c.get(f"activation_{key}") or []) for key in ("alpha", "beta")}
         gates: list[Gate] = []
         for i, name in enumerate(listed[: (direction + 1) * count]):
             known = {n.lower(): n for n in ACTIVATIONS}.get(name.lower())
             if known is None:
                 raise PopulusError(f"the activation '{name}' is not one of {', '.join(ACTIVATIONS)}")
-            kind, settings = ACTIVATIONS[known]
-            # The lists have entries, in order, for the activations that have the attribute.
-            settings = {key: (alphas if key == "alpha" else betas).pop(0) if (alphas if key == "alpha" else betas) else default
-                        for key, default in settings.items()}  # fmt: skip
+            activation, defaults = ACTIVATIONS[known]
+            settings: dict[str, float] = {}
+            for key, default in defaults.items():
+                # The lists have entries, in order, for the activations that have the attribute.
+                value = stated[key].pop(0) if stated[key] else default
+                if value is None:
+                    raise PopulusError(f"the activation {known} has no default {key}; state it in activation_{key}")
+                settings[key] = value
             if i >= direction * count:
-                gates.append(self._gate(kind, settings))
+                gates.append(self._gate(activation, settings))
         return gates
 
-    def _gate(self, kind: type[TensorOp], settings: dict[str, float]) -> Gate:
-        """Makes an activation function: the op after the node's `clip`."""
+    def _gate(self, activation: Activation, settings: Mapping[str, float]) -> Gate:
+        """Makes the function of a gate: the activation of x within the node's `clip`."""
         limit = self.c.get("clip")
 
         def gate(x: SSAValue) -> SSAValue:
             if limit:
                 x = self.c.insert(popart.MaxOp(x, self.c.scalar(-limit, x)))
                 x = self.c.insert(popart.MinOp(x, self.c.scalar(limit, x)))
-            return self.c.insert(kind(x, **settings))
+            return activation(self.c, x, settings)
 
         return gate
 
@@ -216,14 +244,14 @@ def recurrent(kind: Callable[[_Layer, int], tuple[SSAValue, CellStep]]) -> Rule:
     """Makes the rule of a recurrent op from the function that makes its step.
 
     Results: Y, [steps, directions, batch, hidden], then the last states, [directions, batch, hidden].
+    Raises PopulusError for an unknown direction.
     """
 
     def rule(c: Conversion) -> Output | list[Output]:
-        layer = _Layer(c)
         way = c.get("direction") or "forward"
         if way not in WAYS:
             raise PopulusError(f"direction is '{way}'; forward, reverse or bidirectional is expected")
-        backwards = WAYS[way]
+        layer, backwards = _Layer(c), WAYS[way]
         run = _loop if layer.steps > UNROLLED else _unrolled
         ran = [run(layer, *kind(layer, direction), direction, back) for direction, back in enumerate(backwards)]
         y = _joined(c, [c.reshape(rows, (layer.steps, 1, layer.batch, layer.hidden)) for rows, _ in ran], 1)

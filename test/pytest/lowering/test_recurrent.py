@@ -8,6 +8,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import populus
+from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.to_popart import rnn
 from populus.runtime.session import Session
 
@@ -83,3 +84,24 @@ def test_gradients_through_the_loop_are_those_of_the_steps_in_a_row(kind, monkey
     _, expected = populus.vjp(model, wrt=wrt, engine="numpy").run(given, cotangents)
     for name in wrt:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("activation", ["Affine", "ScaledTanh"])
+@pytest.mark.parametrize("steps", [2, STEPS])
+def test_affine_and_scaled_tanh_take_their_alpha_and_beta(activation, steps):
+    model = layer("RNN", steps, activations=[activation], activation_alpha=[0.5], activation_beta=[0.25])
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x(steps)})
+    found = populus.compile(model, tiles=4, engine="numpy").run({"x": x(steps)})
+    for a, b in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_an_activation_without_a_default_alpha_asks_for_it():
+    with pytest.raises(PopulusError, match=r"'layer': RNN-14: the activation Affine has no default beta; state it in activation_beta"):
+        populus.compile(layer("RNN", 2, activations=["Affine"], activation_alpha=[0.5]), tiles=4)
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_an_unknown_direction_is_refused_with_the_directions_there_are(kind):
+    with pytest.raises(PopulusError, match=r"direction is 'sideways'; forward, reverse or bidirectional is expected"):
+        populus.compile(layer(kind, 2, direction="sideways"), tiles=4)
