@@ -12,8 +12,8 @@ import onnx
 
 import populus
 from benchmarks.models import Graph
-from populus.runtime.engine.native.run.launch import Table
 from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.engine.native.run.step_table import Table
 from populus.runtime.engine.native.run.thread_pool import team
 
 HEAD = "| family | what | ours | limit | share |\n|---|---|---|---|---|"

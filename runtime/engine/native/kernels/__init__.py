@@ -9,12 +9,12 @@ from populus.runtime.codelets.task import Task
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.elementwise import map
 from populus.runtime.engine.native.kernels.f16 import through_f32
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.pool_kernels import pool
 from populus.runtime.engine.native.kernels.products import conv, matmul
 from populus.runtime.engine.native.kernels.reduction import reduce
 from populus.runtime.engine.native.kernels.rows import softmax, whiten
 from populus.runtime.engine.native.kernels.tables import dynamic_update, fill, iota, multi_slice, multi_update
-from populus.runtime.engine.native.run.launch import Launch
 
 Native: TypeAlias = Callable[[Library, Task], "list[Launch] | None"]
 

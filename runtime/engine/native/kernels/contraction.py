@@ -22,7 +22,7 @@ from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.run.launch import Launch, run
+from populus.runtime.engine.native.kernels.launch import Launch
 
 PIECE = 32 << 20  # bytes of a constant that are packed at a time
 TYPES = {"float32": "float", "float64": "double"}
@@ -386,15 +386,15 @@ class Product:
         room = made.room
         pieces = -(-b.nbytes // PIECE)
         if pieces == 1:
-            run(self.library, [self.pack(b, depth, columns, room)])
+            self.pack(b, depth, columns, room)()
             return made
         if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows lie one after the other
             for low, high in itertools.pairwise(len(depth) * i // pieces for i in range(pieces + 1)):
-                run(self.library, [self.pack(b, depth, columns, room, rows=(low, high))])
+                self.pack(b, depth, columns, room, rows=(low, high))()
                 mmap_file.release()
             return made
         for first, end in itertools.pairwise(self.panels.parts * i // pieces for i in range(pieces + 1)):
-            run(self.library, [self.pack(b, depth, columns, room, panels=(first, end))])
+            self.pack(b, depth, columns, room, panels=(first, end))()
             mmap_file.release()
         return made
 

@@ -11,7 +11,7 @@ from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.run.launch import Launch
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.expr import coalesced
 
 RANK = 4

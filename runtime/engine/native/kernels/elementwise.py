@@ -20,8 +20,8 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.copies import SQUARE
 from populus.runtime.engine.native.kernels.copies import copy as copies
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import has_form
-from populus.runtime.engine.native.run.launch import Launch
 from populus.runtime.expr import coalesced
 from populus.runtime.tape import Tape, tape_of
 

@@ -17,8 +17,8 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, Table, offsets
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.rows import combine, identity
-from populus.runtime.engine.native.run.launch import Launch
 
 LANES = 16
 

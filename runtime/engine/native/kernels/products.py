@@ -8,8 +8,8 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product, Slices, Table, offsets
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.pool_kernels import depthwise
-from populus.runtime.engine.native.run.launch import Launch
 
 Launches = list[Launch]
 

@@ -9,8 +9,8 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.contraction import TYPES, offsets
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.rows import combine, folded, identity
-from populus.runtime.engine.native.run.launch import Launch
 
 OPS = {"add": "add", "max": "max", "min": "min", "mul": "mul", "square_add": "add"}
 BLOCK = 2048  # elements of y that stay in cache while slices are added to them

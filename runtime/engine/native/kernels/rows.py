@@ -15,7 +15,7 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, offsets
-from populus.runtime.engine.native.run.launch import Launch
+from populus.runtime.engine.native.kernels.launch import Launch
 
 LANES = 16
 

@@ -13,9 +13,9 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.contraction import TYPES, offsets
 from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.reduction import firsts, run_of
 from populus.runtime.engine.native.kernels.rows import combine
-from populus.runtime.engine.native.run.launch import Launch
 
 
 def _take(width: int, name: str, machine: Machine) -> str:

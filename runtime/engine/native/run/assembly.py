@@ -11,8 +11,9 @@ from xdsl.ir import Operation
 
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.run.launch import Launch, Table
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.step_loop import Step
+from populus.runtime.engine.native.run.step_table import Table
 from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, located
 
 Array = NDArray[Any]

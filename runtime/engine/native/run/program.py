@@ -22,10 +22,10 @@ from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import NATIVE
 from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.products import conv, matmul
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
-from populus.runtime.engine.native.run.launch import Launch
 from populus.runtime.engine.native.run.partials import PartialSums, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram

@@ -1,17 +1,17 @@
-"""Kernels with their arguments, and the table of steps that one native call walks."""
+"""The table of steps that one native call walks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.step_loop import WORDS, Step, Why
-from populus.runtime.engine.native.run.thread_pool import Team, team
+from populus.runtime.engine.native.run.thread_pool import Team
 
 Array = NDArray[Any]
 
@@ -19,41 +19,6 @@ SHARED = 6_000  # ns of a launch that are worth dividing: threads meet in some h
 PART, PARTS = 4_000, 4  # ns of a chunk at least, where there are more than one for each thread; at most so many for each
 WOKEN = 60_000  # ns of shared launches that are worth waking threads for
 BUDGET = 50_000_000  # ns of launches after which a walk looks whether it was interrupted
-
-
-@dataclass
-class Launch:
-    """A kernel `i64 kernel(ptr args, i64 first, i64 end)` on units first to end, and its arguments.
-
-    An argument is a number, an array (its address), or another kernel (its address). `work`: about how many ns it takes.
-    `refused`: what to call when the kernel returns anything but 0, to say why.
-    """
-
-    library: Library
-    kernel: Kernel
-    args: Sequence[int | Array | Kernel]
-    units: int
-    work: int = 0
-    refused: Callable[[], object] | None = None
-    words: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        return [self.kernel, *(a for a in self.args if isinstance(a, Kernel))]
-
-    def bind(self) -> None:
-        """Writes the arguments down, once the kernels are loaded."""
-        self.words = np.array([self._word(a) for a in self.args], np.int64)
-
-    def _word(self, arg: int | Array | Kernel) -> int:
-        if isinstance(arg, Kernel):
-            return self.library.address(arg)
-        if isinstance(arg, np.ndarray):
-            return arg.ctypes.data
-        return int(arg)
-
-    def __call__(self) -> None:
-        run(self.library, [self])
 
 
 class Table:
@@ -100,8 +65,7 @@ class Table:
         self.library.load([k for launch in launches for k in launch.kernels])
         self.end = self.step(Step.STOP)
         for number, launch in self.launches.items():
-            if not launch.words.size:
-                launch.bind()
+            launch.bind()
             chunks = min(launch.units, PARTS * threads, max(threads, launch.work // PART)) if launch.work >= SHARED else 1
             words = [self.library.address(launch.kernel), launch.words.ctypes.data, launch.units, max(launch.work, 50), chunks]
             self._rows[number][1 : 1 + len(words)] = words
@@ -131,16 +95,4 @@ class Table:
                 self.stops[step]()
                 step += 1
             elif why == Why.REFUSED:
-                launch = self.launches[step]
-                assert launch.refused is not None, launch.kernel.key
-                launch.refused()
-                raise AssertionError(launch.kernel.key)
-
-
-def run(library: Library, launches: Sequence[Launch], threads: int = 1) -> None:
-    """Runs launches in order, as one native call."""
-    table = Table(library)
-    for launch in launches:
-        table.launch(launch)
-    table.finish(threads)
-    table.run(team(library, threads))
+                self.launches[step].refuse()
