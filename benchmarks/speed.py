@@ -32,7 +32,7 @@ import populus
 from benchmarks.models import MODELS, NETS, Graph
 from populus.dialects.poplar.memory import ConstOp, VarOp
 from populus.dialects.poplar.program import GraphOp
-from populus.dialects.support.element_types import size_in_bytes
+from populus.dialects.support.element_types import bytes_of
 from populus.runtime.liveness import liveness
 from populus.runtime.session import Session
 
@@ -119,7 +119,7 @@ def live_bytes(graph: GraphOp) -> int:
     alive: Counter[int] = Counter()
     for variable, spans in liveness(graph).spans.items():
         if isinstance(variable, VarOp):
-            size = math.prod(variable.type.shape) * size_in_bytes(variable.type.element)
+            size = bytes_of(variable.type.shape, variable.type.element)
             for first, last in spans:
                 alive.update(dict.fromkeys(range(first, last + 1), size))
     return max(alive.values())

@@ -46,7 +46,7 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import where
-from populus.dialects.support.element_types import size_in_bytes
+from populus.dialects.support.element_types import bytes_of, size_in_bytes
 from populus.runtime.cycles import Vertex, flops, vertex_cycles
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
@@ -316,7 +316,7 @@ class ProfileWalk:
 
     def host(self, op: Operation, count: int, views: Iterable[SSAValue]) -> ProfiledStep:
         """Costs a transfer from or to the host, for which the tiles wait at a barrier."""
-        bytes = sum(math.prod(v.type.shape) * size_in_bytes(v.type.element) for v in views if isinstance(v.type, TensorType))
+        bytes = sum(bytes_of(v.type.shape, v.type.element) for v in views if isinstance(v.type, TensorType))
         kind = op.name.removeprefix("poplar.")
         return ProfiledStep(op, label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
 

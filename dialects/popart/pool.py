@@ -56,7 +56,7 @@ class _WindowOp(PopartOp):
         for d, (n, windows) in enumerate(zip(calls.shape(self.x)[2:], calls.shape(self.y)[2:])):
             k, stride, dilation = ints(self.kernel)[d], ints(self.strides)[d], ints(self.dilations)[d]
             before = self._pads()[d][0]
-            found.append((dilation, stride, before, (windows - 1) * stride + (k - 1) * dilation + 1 - n - before))
+            found.append((dilation, stride, before, shapes.reach(windows, stride, k, dilation) - n - before))
         return found
 
 
@@ -82,7 +82,7 @@ class MaxPoolOp(_WindowOp):
         dx: SSAValue | None = None
         for position in itertools.product(*map(range, ints(self.kernel))):
             first = [k * dilation for k, (dilation, *_) in zip(position, reaches)]
-            last = [f + (w - 1) * r[1] + 1 for f, w, r in zip(first, windows, reaches)]
+            last = [f + shapes.reach(w, r[1], 1, 1) for f, w, r in zip(first, windows, reaches)]
             here = calls.slice(b, outside, (0, 0, *first), (*calls.shape(x)[:2], *last), (1, 1, *(r[1] for r in reaches)))
             chosen = equal(Arg(1), Arg(2))
             if free is None:

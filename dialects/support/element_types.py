@@ -5,6 +5,8 @@ Integers are signless when signed (`i32`) and `ui32` when not; `i1` is a boolean
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,7 +34,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,6 +150,16 @@ def shape_of(type: Attribute) -> tuple[int, ...]:
     """Returns the shape of a tensor type; -1 for a dynamic dimension."""
     assert isinstance(type, TensorType), type
     return type.get_shape()
+
+
+def bytes_of(shape: Sequence[int], element: Attribute) -> int:
+    """Gives the bytes of an array. Raises TypeError for elements that no engine holds (strings)."""
+    return math.prod(shape) * size_in_bytes(element)
+
+
+def value_bytes(value: SSAValue) -> int:
+    """Gives the bytes of a value whose type is a tensor of static shape. Raises TypeError as `bytes_of` does."""
+    return bytes_of(shape_of(value.type), element_type_of(value.type))
 
 
 def element_type_of(type: Attribute) -> Attribute:

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from xdsl.utils.exceptions import VerifyException
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    Counts: TypeAlias = "NDArray[int64]"
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -84,6 +90,18 @@ def reshape(shape: Sequence[int], new: Sequence[int]) -> Shape:
     return tuple(new)
 
 
+@overload
+def reach(count: int, stride: int, kernel: int, dilation: int) -> int: ...
+@overload
+def reach(count: Counts, stride: int, kernel: Counts, dilation: int) -> Counts: ...
+def reach(count: Any, stride: Any, kernel: Any, dilation: Any) -> Any:
+    """Gives the extent in elements of `count` windows: (count - 1) stride + (kernel - 1) dilation + 1.
+
+    Counts and kernels may be arrays of integers, one element for each candidate of a planner.
+    """
+    return (count - 1) * stride + (kernel - 1) * dilation + 1
+
+
 def window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil: bool = False) -> int:
     """Counts the windows that fit: (size + before + after - ((kernel - 1) dilation + 1)) / stride + 1, rounded down.
 
@@ -92,13 +110,13 @@ def window(size: int, kernel: int, stride: int, dilation: int, before: int, afte
     Raises ShapeError if no window fits.
     Source: ONNX Conv-22, MaxPool-22.
     """
-    reach = (kernel - 1) * dilation + 1
-    room = size + before + after - reach
+    extent = reach(1, stride, kernel, dilation)
+    room = size + before + after - extent
     count = (-(-room // stride) if ceil else room // stride) + 1
     if ceil and (count - 1) * stride >= size + before:
         count -= 1
     if count < 1:
-        raise ShapeError(f"a kernel that reaches {reach} does not fit {size} elements padded by {before} and {after}")
+        raise ShapeError(f"a kernel that reaches {extent} does not fit {size} elements padded by {before} and {after}")
     return count
 
 
@@ -134,7 +152,7 @@ def transposed_window(size: int, kernel: int, stride: int, dilation: int, before
 
     Source: ONNX ConvTranspose-22.
     """
-    return stride * (size - 1) + (kernel - 1) * dilation + 1 + output_padding - before - after
+    return reach(size, stride, kernel, dilation) + output_padding - before - after
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int, upper: bool) -> tuple[int, int]:
@@ -143,7 +161,7 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int, upper: bool
     Source: ONNX auto_pad SAME_UPPER, SAME_LOWER.
     """
     count = -(-size // stride)
-    total = max((count - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    total = max(reach(count, stride, kernel, dilation) - size, 0)
     small, large = total // 2, total - total // 2
     return (small, large) if upper else (large, small)
 

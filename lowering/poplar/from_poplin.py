@@ -4,7 +4,6 @@ partials.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
+from populus.dialects.support.element_types import bytes_of, element_type_of, shape_of
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
 from populus.lowering.poplar.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed
@@ -230,7 +229,7 @@ class PoplinToPoplarPass(ToPoplarPass):
             return 0.0, []
         for op in graph.walk():
             if isinstance(op, ConstOp):
-                spread.append(math.prod(op.type.shape) * size_in_bytes(op.type.element))
+                spread.append(bytes_of(op.type.shape, op.type.element))
             elif isinstance(op, MatMulOp | ConvolutionOp) and _weights(op.operands[1]) is not None:
                 shape = shape_of_contraction(op)
                 if shape.macs:

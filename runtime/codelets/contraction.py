@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from populus.dialects.poplar.view import row_major
+from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, nothing, seen_as, sequence
 
 COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of cache, and a bound on memory for large images
@@ -117,7 +118,7 @@ class _Conv:
         self.out: tuple[int, ...] = self.y.shape[3:]
         self.dtype = arithmetic(self.y.dtype)
         # What the windows reach, padding included.
-        self.reach = tuple((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in zip(self.out, self.kernel, self.strides, self.dilations))
+        self.extents = tuple(map(reach, self.out, self.strides, self.kernel, self.dilations))
 
     def bind(self) -> Run:
         y = self.y
@@ -176,15 +177,15 @@ class _Conv:
         if x.dtype == self.dtype and not any(map(any, self.pads)):
             return x
         lead = x.ndim - len(self.out)
-        padded = self.task.scratch((*x.shape[:lead], *self.reach), self.dtype)
+        padded = self.task.scratch((*x.shape[:lead], *self.extents), self.dtype)
         inside: list[slice] = [slice(None)] * lead
         borders: list[Array] = []
-        for (before, _), n, reach in zip(self.pads, x.shape[lead:], self.reach):
+        for (before, _), n, extent in zip(self.pads, x.shape[lead:], self.extents):
             # The reach of a window that starts inside may end inside as well: no padding, and less than all of x is read.
             if before:
                 borders.append(padded[(*inside, slice(0, before))])
-            if before + n < reach:
-                borders.append(padded[(*inside, slice(before + n, reach))])
+            if before + n < extent:
+                borders.append(padded[(*inside, slice(before + n, extent))])
             inside.append(slice(before, before + n))
         middle = padded[tuple(inside)]
 
@@ -310,7 +311,7 @@ class _Conv:
 
     def _shifted(self, k: tuple[int, ...]) -> tuple[slice, ...]:
         """The elements of a padded image that element k of the kernel meets."""
-        return tuple(slice(i * d, i * d + (o - 1) * s + 1, s) for i, d, o, s in zip(k, self.dilations, self.out, self.strides))
+        return tuple(slice(i * d, i * d + reach(o, s, 1, 1), s) for i, d, o, s in zip(k, self.dilations, self.out, self.strides))
 
 
 def _shaped(array: Array, like: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
 
 
@@ -75,7 +76,7 @@ class _Axis:
             if k == 0 and (low, high) != (0, self.count):
                 steps.append(partial(target.fill, _lowest(target.dtype) if ufunc is np.maximum else 0))
             if low < high:
-                part = _along(source, dim, slice(begin, begin + (high - low - 1) * self.stride + 1, self.stride))
+                part = _along(source, dim, slice(begin, begin + reach(high - low, self.stride, 1, 1), self.stride))
                 out = _along(target, dim, slice(low, high))
                 steps.append(_apply(ufunc, part, out) if steps else _copy(part, out))
         return steps

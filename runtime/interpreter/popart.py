@@ -22,6 +22,7 @@ from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart.base import ReduceOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, shape_of
+from populus.dialects.support.shapes import reach
 from populus.runtime.interpreter.poplin import convolution, product
 from populus.runtime.interpreter.popnn import pool, softmax, whiten
 from populus.runtime.interpreter.popops import reduce, slice_of, wide
@@ -148,12 +149,13 @@ def _conv_transpose(op: popart.ConvTransposeOp, x: Array, w: Array, bias: Array 
     batch, _, *size = x.shape
     inputs, out, *kernel = w.shape
     final = shape_of(op.y.type)[2:]
-    room = [max(p + n, (i - 1) * s + (k - 1) * d + 1) for p, n, i, s, k, d in zip(pads, final, size, strides, kernel, dilations)]
+    extents: list[int] = list(map(reach, size, strides, kernel, dilations))
+    room = [max(p + n, extent) for p, n, extent in zip(pads, final, extents)]
     y = np.zeros((batch, group, out, *room), wide(x.dtype))
     a = x.astype(wide(x.dtype)).reshape(batch, group, inputs // group, *size)
     b = w.astype(wide(x.dtype)).reshape(group, inputs // group, out, *kernel)
     for position in itertools.product(*map(range, kernel)):
-        places = tuple(slice(k * d, k * d + (i - 1) * s + 1, s) for k, d, i, s in zip(position, dilations, size, strides))
+        places = tuple(slice(k * d, k * d + reach(i, s, 1, 1), s) for k, d, i, s in zip(position, dilations, size, strides))
         y[(slice(None), slice(None), slice(None), *places)] += np.einsum("ngi...,gio->ngo...", a, b[(..., *position)])
     y = y.reshape(batch, group * out, *room)[(..., *(slice(p, p + n) for p, n in zip(pads, final)))].astype(x.dtype)
     return [y if bias is None else y + _channels(bias, y.ndim)]

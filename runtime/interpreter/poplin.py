@@ -13,6 +13,7 @@ from xdsl.ir import Operation
 from populus.dialects import poplin
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.shapes import reach
 from populus.runtime.interpreter.popops import wide
 
 Array = NDArray[Any]
@@ -22,11 +23,11 @@ def windows(x: Array, kernel: tuple[int, ...], strides: tuple[int, ...], dilatio
     """Gives a view [.., windows.., kernel..] of the padded x [.., size..], with `counts` windows in each spatial
     dimension.
     """
-    reaches = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations))
+    reaches = tuple(reach(1, 1, k, d) for k, d in zip(kernel, dilations))
     spatial = len(kernel)
     lead = (slice(None),) * (x.ndim - spatial)
     view = sliding_window_view(x, reaches, tuple(range(x.ndim - spatial, x.ndim)))
-    starts = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(counts, strides))
+    starts = tuple(slice(0, reach(n, s, 1, 1), s) for n, s in zip(counts, strides))
     return view[(*lead, *starts, *(slice(None, None, d) for d in dilations))]
 
 
@@ -44,7 +45,7 @@ def convolution(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, .
     spatial = x.ndim - 2
     kernel = w.shape[2:]
     x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:spatial], pads[spatial:])])
-    counts = tuple((n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], kernel, dilations, strides))
+    counts = tuple((n - reach(1, s, k, d)) // s + 1 for n, k, d, s in zip(x.shape[2:], kernel, dilations, strides))
     view = windows(x, kernel, strides, dilations, counts)  # [batch, channels, windows.., kernel..]
     batch, channels, out = x.shape[0], w.shape[1], w.shape[0] // groups
     parts: list[Array] = []

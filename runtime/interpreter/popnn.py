@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 from populus.dialects import popnn
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.shapes import reach
 from populus.runtime.interpreter.poplin import windows
 from populus.runtime.interpreter.popops import lowest, reduce, wide
 
@@ -57,7 +58,7 @@ def pool(
     spatial = len(kernel)
     dims = tuple(range(-spatial, 0))
     # With `ceil`, windows may extend past the padding; the elements beyond it never count in an average.
-    last = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, kernel, dilations)]
+    last = list(map(reach, counts, strides, kernel, dilations))
     over = [max(end - n - p - q, 0) for end, n, p, q in zip(last, x.shape[2:], pads[:spatial], pads[spatial:])]
     around = [(p, q + o) for p, q, o in zip(pads[:spatial], pads[spatial:], over)]
 

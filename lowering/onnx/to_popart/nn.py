@@ -129,7 +129,7 @@ def lp_pool(c: Conversion) -> Output:
     if c.get("ceil_mode"):
         # A window that reaches beyond the padding counts only padded elements, so the padding is extended to hold it.
         windows = shapes.windows(shape(x), kernel, strides, pads, dilations, ceil=True)
-        reach = [(w - 1) * s + (k - 1) * d + 1 for w, k, s, d in zip(windows, kernel, strides, dilations)]
+        reach = [shapes.reach(w, s, k, d) for w, s, k, d in zip(windows, strides, kernel, dilations)]
         before, after = pads[: len(kernel)], pads[len(kernel) :]
         pads = before + [max(q, r - n - p) for n, r, p, q in zip(shape(x)[2:], reach, before, after)]
     means = c.insert(

@@ -163,7 +163,7 @@ def col2im(c: Conversion) -> Output:
     rank = len(size)
     strides, dilations = (list(c.get(name) or [1] * rank) for name in ("strides", "dilations"))
     pads = list(c.get("pads") or [0] * 2 * rank)
-    out = [(n + pads[d] + pads[d + rank] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(size)]
+    out = [(n + pads[d] + pads[d + rank] - shapes.reach(1, 1, block[d], dilations[d])) // strides[d] + 1 for d, n in enumerate(size)]
     n, lines, columns = shape(x)
     if columns != math.prod(out) or lines % math.prod(block):
         raise PopulusError(f"{lines}x{columns} columns are no {shapes.text(block)} blocks at {shapes.text(out)} positions")
@@ -190,7 +190,7 @@ def max_unpool(c: Conversion) -> Output:
     rank = len(size)
     kernel = list(c.get("kernel_shape"))
     strides, pads = list(c.get("strides") or [1] * rank), list(c.get("pads") or [0] * 2 * rank)
-    inferred = [(s - 1) * strides[d] + kernel[d] - pads[d] - pads[d + rank] for d, s in enumerate(size)]
+    inferred = [shapes.reach(s, strides[d], kernel[d], 1) - pads[d] - pads[d + rank] for d, s in enumerate(size)]
     zeros = c.constant(np.zeros((n * channels * math.prod(inferred),), dtype_of(element(x))))
     y = c.reshape(scatter(c, zeros, c.cast(indices, i64), x, "set"), (n, channels, *inferred))
     if not c.has(2):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -12,7 +11,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from populus.dialects.data import ConstantOp
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.diagnostics import where
-from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
+from populus.dialects.support.element_types import value_bytes
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,9 @@ def activation_report(function: FuncOp, outputs: Iterable[str]) -> Report:
         if readers:
             places = tuple(sorted({where(op) for op in readers}))
             name = where(value.op).strip("'") if isinstance(value, OpResult) else inputs[value]  # pyright: ignore[reportArgumentType]
-            saved.append(SavedTensor(name, _bytes(value), places))
+            saved.append(SavedTensor(name, value_bytes(value), places))
     everything = {v for v in own if not (isinstance(v, OpResult) and isinstance(v.op, ConstantOp))}
-    return Report(tuple(saved), sum(map(_bytes, everything)))
+    return Report(tuple(saved), sum(map(value_bytes, everything)))
 
 
 def _ancestors(values: Iterable[SSAValue]) -> set[Operation]:
@@ -75,7 +74,3 @@ def _ancestors(values: Iterable[SSAValue]) -> set[Operation]:
             ancestors.add(op)
             todo += [v.op for v in op.operands if isinstance(v, OpResult)]
     return ancestors
-
-
-def _bytes(value: SSAValue) -> int:
-    return prod(shape_of(value.type)) * size_in_bytes(element_type_of(value.type))

@@ -18,7 +18,7 @@ from populus.dialects.base.tensor_op import LOW_VALUE, TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popops import MapOp
-from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes
+from populus.dialects.support.element_types import shape_of, value_bytes
 
 Values: TypeAlias = "tuple[SSAValue, ...]"  # a value for each of several stretches: the same operand of the same op
 Slot: TypeAlias = tuple[int, int]  # (number of an op in a stretch, number of its operand or result)
@@ -127,12 +127,13 @@ class Listing:
         if not results:
             return math.inf
         ops = self.of(stretches[0])
-        return sum(math.sqrt(_bytes(v)) for v in (*(values[0] for values in arguments), *(ops[t].results[j] for t, j in results)))
+        return sum(math.sqrt(value_bytes(v)) for v in (*(values[0] for values in arguments), *(ops[t].results[j] for t, j in results)))
 
     def op_cost(self, stretch: Stretch) -> float:
         """Computes the cost of the ops: each op's value times the square root of the bytes that it reads."""
         return sum(
-            self.value(Stretch(stretch.begin + t, 1)) * math.sqrt(sum(map(_bytes, op.operands))) for t, op in enumerate(self.of(stretch))
+            self.value(Stretch(stretch.begin + t, 1)) * math.sqrt(sum(map(value_bytes, op.operands)))
+            for t, op in enumerate(self.of(stretch))
         )
 
     def breaks(self, stretch: Stretch) -> int:
@@ -149,10 +150,6 @@ def _chained(value: SSAValue) -> bool:
     if not isinstance(maker, ElementwiseOp | MapOp) or not isinstance(reader, ElementwiseOp | MapOp):
         return False
     return shape_of(reader.results[0].type) == shape_of(value.type)
-
-
-def _bytes(value: SSAValue) -> int:
-    return math.prod(shape_of(value.type)) * size_in_bytes(element_type_of(value.type))
 
 
 def _key(op: Operation) -> object | None:

@@ -23,6 +23,7 @@ from populus.dialects.poplar.partition import Split
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import is_float, shape_of, size_in_bytes
+from populus.dialects.support.shapes import reach
 from populus.runtime.cycles import contraction, reduce_cycles
 
 MEMORY_SHARE = 0.6  # share of a tile for temporaries. Source: poplin's availableMemoryProportion
@@ -139,8 +140,8 @@ class _Candidates:
 
     def bytes(self) -> tuple[Counts, Counts, Counts]:
         """Computes the bytes of a tile for the input, the weights and the partial results."""
-        reach = [(o - 1) * s + k for o, s, k in zip(self.windows, self.shape.strides, self.taps)]
-        x = self.images * self.in_channels * _product(reach)
+        extents = [reach(o, s, k, 1) for o, s, k in zip(self.windows, self.shape.strides, self.taps)]
+        x = self.images * self.in_channels * _product(extents)
         w = self.groups * self.out_channels * self.in_channels * _product(self.taps)
         y = self.images * self.out_channels * _product(self.windows)
         return x * self.size, w * self.size, y * max(self.size, 4)

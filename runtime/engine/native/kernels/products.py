@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product, Slices, Table, offsets
@@ -107,10 +108,10 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
     if spatial == 1:
         x, w, y = x[..., None, :], w[..., None, :], y[..., None, :]
         strides, dilations, pads = (1, *strides), (1, *dilations), ((0, 0), *pads)
-    reach = tuple((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in zip(y.shape[3:], w.shape[3:], strides, dilations))
+    extents = tuple(map(reach, y.shape[3:], strides, w.shape[3:], dilations))
     launches: Launches = []
     # A window that begins inside may end inside as well: then less than all of x is read, and nothing beyond it is padding.
-    behind = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], reach))
+    behind = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], extents))
     before = tuple(p for p, _ in pads)
     if any(before) or any(behind):
         padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], behind))), x.dtype)
