@@ -18,9 +18,10 @@ from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.driver.program_cache import ProgramCache
 from populus.lowering.popart.select_kernels import PopartSelectKernelsPass
+from populus.runtime.engine import choice
 
-ENGINES = ("numpy", "strict", "native")
-CHOICES = ("auto", *ENGINES)
+CHOICES = tuple(choice.ENGINES)
+ENGINES = tuple(name for name in CHOICES if name != "auto")
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -47,7 +47,8 @@ from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
-from populus.runtime.cycles import Vertex, flops, vertex_cycles
+from populus.runtime.codelets.cost import flops, vertex_cycles
+from populus.runtime.cycles import Vertex
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,67 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
-from populus.runtime.engine.program import LoadedProgram, Observer
+from populus.runtime.engine.choice import ENGINES, Options
+from populus.runtime.engine.program import Observer
 
 if TYPE_CHECKING:
     from populus.runtime.profile import Profile
 
 Array: TypeAlias = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of an engine; see Session."""
-
-    sample: int | None = None
-    seed: int = 0
-    threads: int | None = None
-    views: bool = False
-
-
-def _numpy(graph: GraphOp, options: Options) -> LoadedProgram:
-    if options.sample:
-        from populus.runtime.engine.sampled import SampledProgram
-
-        return SampledProgram(graph, options.sample, options.seed)
-    from populus.runtime.engine.numpy import NumpyProgram
-
-    return NumpyProgram(graph, options.views)
-
-
-def _strict(graph: GraphOp, options: Options) -> LoadedProgram:
-    if options.sample:
-        return _numpy(graph, options)
-    from populus.runtime.engine.strict import StrictProgram
-
-    return StrictProgram(graph, options.seed)
-
-
-def _native(graph: GraphOp, options: Options) -> LoadedProgram:
-    if options.sample:
-        raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
-    from populus.runtime.engine.native.run.program import NativeProgram
-
-    return NativeProgram(graph, threads=options.threads, views=options.views)
-
-
-def _auto(graph: GraphOp, options: Options) -> LoadedProgram:
-    from populus.runtime.engine.choice import NoMachineCodeError, is_small
-
-    if options.sample or is_small(graph):
-        return _numpy(graph, options)
-    try:
-        return _native(graph, options)
-    except NoMachineCodeError:
-        return _numpy(graph, options)
-
-
-ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {
-    "auto": _auto,
-    "native": _native,
-    "numpy": _numpy,
-    "strict": _strict,
-}
 
 
 class Session:

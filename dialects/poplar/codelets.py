@@ -1,6 +1,6 @@
-"""The codelets' requirements on a family: its fields, the axes that it sums over, the axes that may not be cut.
+"""Declarations of codelets: the fields of a family, the axes that it sums over, and those that may not be cut.
 
-The kernels are in `runtime/codelets`, their cycles in `runtime/cycles`; this table is what the verifier knows.
+This table is for the verifier and the planner. Kernels, cycles and flops are in `runtime/codelets`, in the file that a row names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Codelet:
     `inputs`: names of `in` fields, a trailing `*` standing for any number (`x*`: x1, x2, ...). `contracted`: axes that it
     sums over, as a pattern; where such an axis is cut, the output has one partial result per part. `whole`: axes that a
     vertex needs entire. `padded`: input windows may overhang, and the kernel is told by how much. `inout`: an input may be
-    the output too. `code`: what a vertex does, for codelets that were written in Python; others have a kernel of their own.
+    the output too. `file`: the file of `runtime/codelets` with the kernel; by default that of the codelet's name.
+    `code`: the body of a codelet that was written in Python, which has no file.
     """
 
     name: str
@@ -29,7 +30,18 @@ class Codelet:
     whole: str = ""
     padded: bool = False
     inout: bool = False
+    file: str = ""
     code: TileCode | None = None
+
+    @property
+    def module(self) -> str:
+        """The file of `runtime/codelets` that implements the codelet, without its suffix."""
+        return self.file or self.name
+
+    @property
+    def is_product(self) -> bool:
+        """A sum of products of two operands: `conv` and `matmul`."""
+        return bool(self.contracted) and len(self.inputs) == 2
 
     def is_contracted(self, axis: str) -> bool:
         """Tells whether the codelet sums over an axis."""
@@ -43,20 +55,20 @@ class Codelet:
 CODELETS: dict[str, Codelet] = {
     codelet.name: codelet
     for codelet in (
-        Codelet("conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True),
-        Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True),
+        Codelet("conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction"),
+        Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True, file="slices"),
         Codelet("fill", (), "y"),
-        Codelet("iota", (), "y"),
+        Codelet("iota", (), "y", file="fill"),
         Codelet("map", ("x*",), "y", inout=True),
-        Codelet("matmul", ("a", "b"), "c", contracted="k"),
-        Codelet("multi_slice", ("table", "indices"), "y"),
-        Codelet("multi_update", ("table", "indices", "updates"), "y"),
+        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction"),
+        Codelet("multi_slice", ("table", "indices"), "y", file="slices"),
+        Codelet("multi_update", ("table", "indices", "updates"), "y", file="indexed"),
         Codelet("pool", ("x",), "y", contracted=r"k\d", whole=r"k\d", padded=True),
-        Codelet("random", ("seed",), "y"),
+        Codelet("random", ("seed",), "y", file="fill"),
         Codelet("reduce", ("x",), "y", contracted=r"r\d*"),
-        Codelet("softmax", ("x",), "y", contracted="r", whole="r"),
-        Codelet("top_k", ("x",), "y", whole="k"),
-        Codelet("whiten", ("x",), "y", contracted="r", whole="r"),
+        Codelet("softmax", ("x",), "y", contracted="r", whole="r", file="rows"),
+        Codelet("top_k", ("x",), "y", whole="k", file="indexed"),
+        Codelet("whiten", ("x",), "y", contracted="r", whole="r", file="rows"),
     )
 }
 

@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.view import row_major
 from populus.dialects.support.shapes import reach
+from populus.runtime.codelets.implementation import Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, nothing, seen_as, sequence
+from populus.runtime.cycles import contraction
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of cache, and a bound on memory for large images
 TAP_BYTES = 256 << 10  # of output that shifted multiply-adds pass over at a time
@@ -340,3 +344,31 @@ def _tap(window: Array, weight: Array, product: Array, out: Array, first: bool) 
         np.add(out, product, out=out)
 
     return run
+
+
+# -- cost
+
+
+def _cycles(v: Vertex, sizes: Sizes) -> Any:
+    """Axes by the fields that they occur in: both inputs and the output: groups; x and y: positions; w and y: out channels;
+    both inputs: in channels and taps."""
+    x, w, y = (v.axes_of(i) for i in range(3))
+    taps = frozenset(a for a in x & w if a[:1] == "k" and a[1:].isdigit())
+    summed = frozenset(a for a in x & w if CODELETS[v.codelet].is_contracted(a))
+    positions = [a for a, _ in v.domain.axes if a in x and a not in w]
+    return contraction(
+        v.product(sizes, lambda a: a in x & w & y and a not in summed),
+        v.product(sizes, lambda a: a in positions[: 2 if len(positions) > 2 else 1] or a not in x | w),
+        v.product(sizes, lambda a: a in positions[2 if len(positions) > 2 else 1 :]),
+        v.product(sizes, lambda a: a in w and a not in x),
+        v.product(sizes, lambda a: a in summed - taps),
+        v.product(sizes, lambda a: a in taps),
+        v.element,
+        v.target,
+    )
+
+
+IMPLEMENTATIONS = {
+    "conv": Implementation(conv, _cycles, flops_a_point(2), native="products.conv"),
+    "matmul": Implementation(matmul, _cycles, flops_a_point(2), native="products.matmul"),
+}

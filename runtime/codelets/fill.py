@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Run, Task, nothing
+from populus.runtime.cycles import elementwise
+from populus.runtime.cycles.contraction import ceil_div
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
 def fill(task: Task) -> Run:
@@ -62,3 +68,24 @@ def _runs(task: Task, sizes: tuple[int, ...]) -> tuple[list[int], int]:
         first, end = bounds[inner - 1]
         return [s * length for s in starts], (end - first) * length
     return [0], length
+
+
+def _fill_cycles(v: Vertex, sizes: Sizes) -> Any:
+    return elementwise.fill(v.elements(0, sizes), v.element, v.target)
+
+
+def _iota_cycles(v: Vertex, sizes: Sizes) -> Any:
+    own = ceil_div(v.elements(0, sizes), v.target.workers)
+    return 11 + v.target.workers * (14 + 3 * ceil_div(own, v.target.vector_width(v.element)))
+
+
+def _random_cycles(v: Vertex, sizes: Sizes) -> Any:
+    """Normal and uniform numbers: 4 cycles a vector."""
+    return 4 + 22 * v.target.workers + 4 * ceil_div(v.elements(v.output, sizes), v.target.vector_width(v.types[v.output].element))
+
+
+IMPLEMENTATIONS = {
+    "fill": Implementation(fill, _fill_cycles, native="tables.fill"),
+    "iota": Implementation(iota, _iota_cycles, native="tables.iota"),
+    "random": Implementation(random, _random_cycles),
+}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from xdsl.ir import Attribute
+
+from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import size_in_bytes
+from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing
+from populus.runtime.cycles.contraction import Count, ceil_div
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -77,3 +85,35 @@ def order(x: Array, largest: bool) -> Array:
         return np.argsort(keys, axis=-1, kind="stable")
     # Backwards, the last of equal ones comes first; so the rows are sorted from the back.
     return x.shape[-1] - 1 - np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+
+
+def multi_update_cycles(rows: Count, indices: Count, updates: Count, element: Attribute, target: Target) -> Any:
+    """A copy of the rows, a comparison for each index, and each element of an update once, as if all were for this vertex.
+
+    Source: popops `MultiUpdateAdd` (its inner loop); our own bound for which rows are hit.
+    """
+    vector = max(1, target.vector_bytes // size_in_bytes(element))
+    own = ceil_div(updates, target.workers)
+    worker = 20 + 6 * ceil_div(indices, target.workers) + 5 * ceil_div(own, vector)
+    return 30 + 2 * ceil_div(rows, vector) + target.workers * worker
+
+
+def top_k_cycles(elements: Count, row: int, target: Target) -> Any:
+    """A merge sort: each element is compared once for each doubling of the row, at 8 cycles. Our own."""
+    steps = int(np.ceil(np.log2(max(row, 2))))
+    return 30 + target.workers * (20 + 8 * steps * ceil_div(elements, target.workers))
+
+
+def _multi_update(v: Vertex, sizes: Sizes) -> Any:
+    rows, indices, updates = (v.elements(i, sizes) for i in (v.output, 1, 2))
+    return multi_update_cycles(rows, indices, updates, v.types[v.output].element, v.target)
+
+
+def _top_k(v: Vertex, sizes: Sizes) -> Any:
+    return top_k_cycles(v.elements(0, sizes), v.types[0].shape[-1], v.target)
+
+
+IMPLEMENTATIONS = {
+    "multi_update": Implementation(multi_update, _multi_update, native="tables.multi_update"),
+    "top_k": Implementation(top_k, _top_k),
+}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from populus.dialects.expr import Expr
+from typing import Any
+
+from populus.dialects.expr import FUNCTIONS, Expr, functions_of
+from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Run, Task, nothing
+from populus.runtime.cycles.elementwise import map_cycles
+from populus.runtime.cycles.vertices import Sizes, Vertex
 from populus.runtime.expr import bind_map
 
 
@@ -16,3 +21,35 @@ def map(task: Task) -> Run:
     if out.size == 0:
         return nothing
     return bind_map(expr, inputs, out)
+
+
+def _cycles(v: Vertex, sizes: Sizes) -> Any:
+    assert v.expression is not None, v.codelet
+    inputs = [i for i, f in enumerate(v.fields) if f.kind != "out"]
+    largest = {a: s.largest for a, s in v.domain.axes}
+    several = v.elements(v.output, largest) > 1
+    single = [bool(several and v.elements(i, largest) == 1) for i in inputs]
+    return map_cycles(
+        v.elements(v.output, sizes),
+        v.expression,
+        [v.types[i].element for i in inputs],
+        single,
+        v.types[v.output].element,
+        v.target,
+        v.fields[v.output].kind == "inout",
+    )
+
+
+def flops_of(expression: Expr) -> int:
+    """Floating point operations of an expression for one element; a cast counts nothing."""
+    return sum(FUNCTIONS[f].flops for f in functions_of(expression) if f != "cast")
+
+
+def _flops(v: Vertex) -> int:
+    assert v.expression is not None, v.codelet
+    return v.points * flops_of(v.expression)
+
+
+IMPLEMENTATIONS = {
+    "map": Implementation(map, _cycles, _flops, native="elementwise.map"),
+}

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from populus.dialects.support.shapes import reach
+from populus.runtime.codelets.implementation import Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
+from populus.runtime.cycles.contraction import ceil_div
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
 def pool(task: Task) -> Run:
@@ -115,3 +118,15 @@ def _copy(x: Array, out: Array) -> Run:
 
 def _apply(ufunc: np.ufunc, x: Array, out: Array) -> Run:
     return lambda: ufunc(out, x, out=out, dtype=out.dtype, casting="unsafe")
+
+
+def _cycles(v: Vertex, sizes: Sizes) -> Any:
+    """PopLibs' planner's form: for each vector of outputs, 3 cycles a window element and 7 to begin."""
+    window = v.product(sizes, lambda a: a[:1] == "k")
+    vectors = ceil_div(ceil_div(v.elements(v.output, sizes), v.target.vector_width(v.element)), v.target.workers)
+    return 13 + v.target.workers * (23 + 13 + vectors * (7 + 3 * window))
+
+
+IMPLEMENTATIONS = {
+    "pool": Implementation(pool, _cycles, flops_a_point(1), native="pool_kernels.pool"),
+}

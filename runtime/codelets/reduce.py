@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, seen_as, sequence
+from populus.runtime.cycles.contraction import ceil_div
+from populus.runtime.cycles.elementwise import inner, loop
+from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -179,3 +184,27 @@ def _accumulate(ufunc: np.ufunc, x: Array, out: Array) -> Run:
             ufunc(out, term, out=out, dtype=out.dtype, casting="unsafe")
 
     return run
+
+
+def _cycles(v: Vertex, sizes: Sizes) -> Any:
+    outputs = v.product(sizes, lambda a: not _is_reduced(a))
+    last = v.fields[0].access[-1].terms if v.fields[0].access else ()
+    contiguous = any(_is_reduced(a) for a, _ in last)
+    depth = v.product(sizes, _is_reduced)
+    cycles = reduce_cycles(outputs, depth, v.element, v.target, contiguous, v.op == "add")
+    return cycles + v.target.workers * inner(ceil_div(outputs * depth, v.target.workers), loop("square", v.element, v.target)) * (
+        v.op == "square_add"
+    )
+
+
+def _is_reduced(axis: str) -> bool:
+    return axis[:1] == "r" and (axis == "r" or axis[1:].isdigit())
+
+
+def _flops(v: Vertex) -> int:
+    return v.points * (2 if v.op == "square_add" else 1)
+
+
+IMPLEMENTATIONS = {
+    "reduce": Implementation(reduce, _cycles, _flops, native="reduction.reduce"),
+}

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from xdsl.ir import Attribute
 
+from populus.dialects.poplar.target import Target
+from populus.runtime.codelets.implementation import Cycles, Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
+from populus.runtime.cycles.contraction import Count
+from populus.runtime.cycles.elementwise import binary, unary
+from populus.runtime.cycles.reduction import reduce_cycles
 
 BLOCK_BYTES = 256 << 10  # of rows at a time, so that the passes over them stay in cache
 
@@ -109,3 +117,29 @@ def _blocks(task: Task, kind: type[_Rows]) -> Run:
 
 def _copy(x: Array, out: Array) -> Run:
     return lambda: np.copyto(out, x, casting="unsafe")
+
+
+def softmax_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
+    """Tile cycles of `softmax` over `rows` rows of `row` elements: largest, exponentials of differences, their sum, product."""
+    n = rows * row
+    passes = binary(n, "sub", element, target, inout=True) + unary(n, "exp", element, target, inout=True)
+    reductions = 2 * reduce_cycles(rows, row, element, target, contiguous=True)
+    return reductions + passes + unary(rows, "inv", element, target) + binary(n, "mul", element, target, inout=True)
+
+
+def whiten_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
+    """Tile cycles of `whiten`: sum, differences, sum of their squares, product with the inverse deviation."""
+    n = rows * row
+    passes = 2 * binary(n, "sub", element, target, inout=True) + unary(n, "square", element, target)
+    return 2 * reduce_cycles(rows, row, element, target, contiguous=True) + passes + unary(rows, "rsqrt", element, target)
+
+
+def _row_by_row(of: Callable[[Target, Attribute, Count, Count], Any]) -> Cycles:
+    return lambda v, sizes: of(v.target, v.element, v.product(sizes, lambda a: a != "r"), sizes["r"])
+
+
+# Passes over a row, as operations on an element; softmax: max, sub, exp, add, mul.
+IMPLEMENTATIONS = {
+    "softmax": Implementation(softmax, _row_by_row(softmax_cycles), flops_a_point(5), native="rows.softmax"),
+    "whiten": Implementation(whiten, _row_by_row(whiten_cycles), flops_a_point(5), native="rows.whiten"),
+}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from xdsl.ir import Attribute
+
+from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import size_in_bytes
+from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Run, Task, nothing
+from populus.runtime.cycles.contraction import Count, ceil_div
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
 def multi_slice(task: Task) -> Run:
@@ -44,3 +52,28 @@ def dynamic_update(task: Task) -> Run:
         table[i] = row
 
     return run
+
+
+def _multi_slice(v: Vertex, sizes: Sizes) -> Any:
+    """MultiSlice: workers share the indices; a vector of a row takes 2 cycles, 3 of bytes."""
+    indices = v.elements(1, sizes)
+    return multi_slice_cycles(indices, ceil_div(v.elements(v.output, sizes), np.maximum(indices, 1)), v.element, v.target)
+
+
+def _dynamic_update(v: Vertex, sizes: Sizes) -> Any:
+    """As the slice of one row."""
+    return multi_slice_cycles(1, v.elements(2, sizes), v.element, v.target)
+
+
+def multi_slice_cycles(indices: Count, row: Count, element: Attribute, target: Target) -> Any:
+    """Tile cycles of picking `indices` rows of `row` elements."""
+    size = size_in_bytes(element)
+    vector, cycles = {1: (4, 3), 2: (2, 2)}.get(size, (max(1, 8 // size), 2))
+    per_row = 19 + ceil_div(row, vector * max(1, target.vector_bytes // 8)) * cycles
+    return target.workers * (30 + ceil_div(indices, target.workers) * per_row)
+
+
+IMPLEMENTATIONS = {
+    "multi_slice": Implementation(multi_slice, _multi_slice, native="tables.multi_slice"),
+    "dynamic_update": Implementation(dynamic_update, _dynamic_update, native="tables.dynamic_update"),
+}

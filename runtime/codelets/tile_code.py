@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value
 from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task
+from populus.runtime.cycles.tile_code import flops, tile_code_cycles
 
 Values: TypeAlias = Any  # a NumPy number, or an array with one dimension for each lane
 Mask: TypeAlias = "NDArray[np.bool_] | None"  # the lanes that a branch is for; None: all
@@ -321,3 +323,12 @@ FUNCTIONS: dict[str, Callable[..., Values]] = {
     "tan": _apart(np.tan),
     "tanh": _apart(np.tanh),
 }
+
+
+def implementation(code: TileCode) -> Implementation:
+    """Gives the record of a codelet that was written in Python: its cycles are its author's, else counted from its body."""
+    return Implementation(
+        kernel=partial(bind, code),
+        cycles=lambda v, sizes: tile_code_cycles(code, sizes, dict(v.scalars), v.target.workers),
+        flops=lambda v: flops(code, {a: s.n for a, s in v.domain.axes}, dict(v.scalars)),
+    )

@@ -2,16 +2,14 @@
 
 from populus.runtime.cycles.contraction import amp_1x1, amp_nx1, contraction, vector_macs
 from populus.runtime.cycles.reduction import reduce_cycles
-from populus.runtime.cycles.vertices import Vertex, flops, row_cycles, vertex_cycles
+from populus.runtime.cycles.vertices import Sizes, Vertex
 
 __all__ = [
+    "Sizes",
     "Vertex",
     "amp_1x1",
     "amp_nx1",
     "contraction",
-    "flops",
     "reduce_cycles",
-    "row_cycles",
     "vector_macs",
-    "vertex_cycles",
 ]

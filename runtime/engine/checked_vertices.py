@@ -18,7 +18,7 @@ from populus.dialects.poplar.partition import Box, bounds_problem
 from populus.dialects.poplar.types import Field
 from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.runtime.codelets import KERNELS
+from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Piece, Task, Workspace
 from populus.runtime.engine.views import PlacedError, params_of, slices_of, view_array
 
@@ -95,7 +95,7 @@ class Vertices:
 
     def __init__(self, family: FamilyOp, connections: Sequence[Connection], workspace: Workspace, tiles: int):
         self.family, self.connections, self.workspace, self.tiles = family, connections, workspace, tiles
-        self.kernel, self.params = KERNELS[family.codelet.data], params_of(family.params)
+        self.kernel, self.params = IMPLEMENTATIONS[family.codelet.data].kernel, params_of(family.params)
         axes = family.space.axes
         self.axes = [a for a, _ in axes]
         self.shape = tuple(s.parts for _, s in axes)

@@ -1,14 +1,20 @@
-"""The default engine: native code, except for small programs, which NumPy finishes before their kernels are compiled."""
+"""The table of engines, and the default one: native code, except for small programs, for which compiling takes too long."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation
 
 from populus.dialects.poplar.compute import ExecuteOp
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp, RepeatOp, WhileOp
 from populus.dialects.support.diagnostics import PopulusError
+
+if TYPE_CHECKING:
+    from populus.runtime.engine.program import LoadedProgram
 
 
 class NoMachineCodeError(PopulusError):
@@ -42,3 +48,55 @@ def _points(op: Operation) -> int:
         case _:
             turns = op.count.value.data if isinstance(op, RepeatOp) else op.turns or TURNS if isinstance(op, WhileOp) else 1
             return turns * sum(_block(block) for region in op.regions for block in region.blocks)
+
+
+# -- the table
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of an engine; `Session` describes each."""
+
+    sample: int | None = None
+    seed: int = 0
+    threads: int | None = None
+    views: bool = False
+
+
+def _numpy(graph: GraphOp, options: Options) -> LoadedProgram:
+    if options.sample:
+        from populus.runtime.engine.sampled import SampledProgram
+
+        return SampledProgram(graph, options.sample, options.seed)
+    from populus.runtime.engine.numpy import NumpyProgram
+
+    return NumpyProgram(graph, options.views)
+
+
+def _strict(graph: GraphOp, options: Options) -> LoadedProgram:
+    if options.sample:
+        return _numpy(graph, options)
+    from populus.runtime.engine.strict import StrictProgram
+
+    return StrictProgram(graph, options.seed)
+
+
+def _native(graph: GraphOp, options: Options) -> LoadedProgram:
+    if options.sample:
+        raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
+    from populus.runtime.engine.native.run.program import NativeProgram
+
+    return NativeProgram(graph, threads=options.threads, views=options.views)
+
+
+def _auto(graph: GraphOp, options: Options) -> LoadedProgram:
+    if options.sample or is_small(graph):
+        return _numpy(graph, options)
+    try:
+        return _native(graph, options)
+    except NoMachineCodeError:
+        return _numpy(graph, options)
+
+
+# One row for each engine, in the order in which the command line names them; `auto` chooses among the others.
+ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {"auto": _auto, "numpy": _numpy, "strict": _strict, "native": _native}

@@ -15,7 +15,7 @@ from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, s
 from populus.dialects.poplar.program import GraphOp, StreamOutOp
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.mmap_file import mapped
-from populus.runtime.codelets import KERNELS
+from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import assign_offsets, memory
 from populus.runtime.engine.program import LoadedProgram, StepNode
@@ -96,7 +96,7 @@ class NumpyProgram(LoadedProgram):
 
     def family(self, family: FamilyOp) -> list[Run]:
         """Binds the kernel to each box of a family."""
-        kernel, params = KERNELS[family.codelet.data], params_of(family.params)
+        kernel, params = IMPLEMENTATIONS[family.codelet.data].kernel, params_of(family.params)
         fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
         return [
             kernel(

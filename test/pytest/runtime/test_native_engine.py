@@ -351,6 +351,38 @@ def test_a_product_in_slices_and_its_sum_are_one_launch_with_the_same_bits(also)
     agrees(found, Session(parsed, "numpy").run(inputs), 1e-6)
 
 
+VOLUME = """
+%x = poplar.var "x" : !poplar.tensor<1x8x3x4x5xf32>
+%w = poplar.var "w" : !poplar.tensor<6x8x2x3x2xf32>
+%p = poplar.var "p" : !poplar.tensor<4x1x6x2x2x4xf32>
+%y = poplar.var "y" : !poplar.tensor<1x6x2x2x4xf32>
+poplar.stream_in "x" to %x : !poplar.tensor<1x8x3x4x5xf32>
+poplar.stream_in "w" to %w : !poplar.tensor<6x8x2x3x2xf32>
+poplar.execute "partials" {
+  poplar.family @conv {strides = array<i64: 1, 1, 1>, dilations = array<i64: 1, 1, 1>}
+    for (b = 1, oc = 6, ic = 8 in 4, o0 = 2, o1 = 2, o2 = 4, k0 = 2, k1 = 3, k2 = 2) on (ic)
+    in x = %x[b, ic, o0 + k0, o1 + k1, o2 + k2] : !poplar.tensor<1x8x3x4x5xf32>
+    in w = %w[oc, ic, k0, k1, k2] : !poplar.tensor<6x8x2x3x2xf32>
+    out y = %p[at ic, b, oc, o0, o1, o2] : !poplar.tensor<4x1x6x2x2x4xf32>
+}
+poplar.execute "sum" {
+  poplar.family @reduce {op = "add"} for (r0 = 4, d0 = 1, d1 = 6, d2 = 2, d3 = 2, d4 = 4)
+    in x = %p[r0, d0, d1, d2, d3, d4] : !poplar.tensor<4x1x6x2x2x4xf32>
+    out y = %y[d0, d1, d2, d3, d4] : !poplar.tensor<1x6x2x2x4xf32>
+}
+poplar.stream_out %y to "y" : !poplar.tensor<1x6x2x2x4xf32>
+"""
+
+
+def test_a_convolution_of_volumes_in_slices_sums_over_every_tap():
+    parsed = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 4> {{\n{VOLUME}}}", "volume.mlir").parse_module()
+    verify(parsed)
+    inputs = {"x": draw(1, 8, 3, 4, 5), "w": draw(6, 8, 2, 3, 2)}
+    program = NativeProgram(parsed.body.block.first_op)
+    assert len([run for run, _ in program.body.calls() if isinstance(run, Launch)]) == 2  # one product: its packing and itself
+    agrees(program.run(inputs), Session(parsed, "numpy").run(inputs), 1e-6)
+
+
 @pytest.mark.parametrize("engine", ["numpy", "native"])
 def test_outputs_are_views_on_request_and_nothing_overwrites_them_in_a_run(engine):
     case = next(c for c in RUN if c.name == "test_operator_addmm")

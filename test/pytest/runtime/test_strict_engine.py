@@ -1,5 +1,7 @@
 """Planted faults, one for each rule: the strict engine names the execute, the vertices and the variable."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -126,7 +128,7 @@ def test_a_kernel_that_writes_its_input(monkeypatch):
 
         return run
 
-    monkeypatch.setitem(codelets.KERNELS, "map", careless)
+    monkeypatch.setitem(codelets.IMPLEMENTATIONS, "map", replace(codelets.IMPLEMENTATIONS["map"], kernel=careless))
     text = STREAMED + families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}")
     assert "writes one of its inputs, which are read-only" in refusal(text, x=X)
 
@@ -139,7 +141,7 @@ def test_a_kernel_that_leaves_outputs_unwritten(monkeypatch, element):
 
         return run
 
-    monkeypatch.setitem(codelets.KERNELS, "fill", lazy)
+    monkeypatch.setitem(codelets.IMPLEMENTATIONS, "fill", replace(codelets.IMPLEMENTATIONS["fill"], kernel=lazy))
     text = f'%y = poplar.var "y" : !poplar.tensor<64x{element}>\n'
     text += families(f"out y = %y[r] : !poplar.tensor<64x{element}>", codelet="@fill {value = 0 : i64}")
     assert "leaves 2 elements of y unwritten, in 'y'" in refusal(text)
@@ -223,7 +225,7 @@ def test_a_sample_finds_a_kernel_that_depends_on_the_cut(monkeypatch):
 
     text = STREAMED + families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}") + f'\npoplar.stream_out %y to "y" {V}'
     assert session(text, sample=8).run({"x": X / 64})["y"][1] == np.exp(X[1] / 64)
-    monkeypatch.setitem(codelets.KERNELS, "map", first_wins)
+    monkeypatch.setitem(codelets.IMPLEMENTATIONS, "map", replace(codelets.IMPLEMENTATIONS["map"], kernel=first_wins))
     with pytest.raises(
         PopulusError,
         match=r"execute 'step', @map: vertex \d \(tile \d\) alone gives other values than the numpy engine for 1 elements of 'y'",

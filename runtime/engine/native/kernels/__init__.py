@@ -1,34 +1,20 @@
-"""The native kernels by codelet: from a task to the launches that run it, or None for a form that only NumPy's kernel has."""
+"""The native forms of codelets, as their records in `runtime/codelets` name them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from importlib import import_module
 
-from populus.runtime.codelets.task import Task
-from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.kernels.elementwise import map
-from populus.runtime.engine.native.kernels.f16 import through_f32
-from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.pool_kernels import pool
-from populus.runtime.engine.native.kernels.products import conv, matmul
-from populus.runtime.engine.native.kernels.reduction import reduce
-from populus.runtime.engine.native.kernels.rows import softmax, whiten
-from populus.runtime.engine.native.kernels.tables import dynamic_update, fill, iota, multi_slice, multi_update
+from populus.runtime.codelets import IMPLEMENTATIONS
+from populus.runtime.engine.native.kernels.f16 import Native
 
-Native: TypeAlias = Callable[[Library, Task], "list[Launch] | None"]
 
-NATIVE: dict[str, Native] = {
-    "conv": through_f32(conv),
-    "dynamic_update": dynamic_update,
-    "fill": fill,
-    "iota": iota,
-    "map": map,
-    "matmul": through_f32(matmul),
-    "multi_slice": multi_slice,
-    "multi_update": multi_update,
-    "pool": through_f32(pool),
-    "reduce": through_f32(reduce),
-    "softmax": softmax,
-    "whiten": through_f32(whiten),
-}
+def native_form(codelet: str) -> Native | None:
+    """Gives the function from a task to the launches that run it; None for a codelet that only NumPy's kernel runs.
+
+    The function gives None for a task whose element types or strides it has no code for.
+    """
+    place = IMPLEMENTATIONS[codelet].native
+    if not place:
+        return None
+    file, _, function = place.partition(".")
+    return getattr(import_module(f"{__name__}.{file}"), function)

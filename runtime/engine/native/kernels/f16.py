@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ F32 = np.dtype(np.float32)
 def through_f32(kernel: Native) -> Native:
     """The kernel, for fields of 16-bit floats too. Its outputs are those fields that may be written."""
 
+    @wraps(kernel)
     def native(library: Library, task: Task, *more: Any) -> list[Launch] | None:
         if not any(piece.array.dtype.name in HALVES for piece in task.fields.values()):
             return kernel(library, task, *more)

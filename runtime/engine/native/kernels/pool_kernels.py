@@ -17,6 +17,7 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, Table, offsets
+from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.rows import combine, identity
 
@@ -177,6 +178,7 @@ def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int
     return launches
 
 
+@through_f32
 def pool(library: Library, task: Task) -> list[Launch] | None:
     """The largest, mean, sum or sum of squares of each window of lines, images and volumes, in f32 and f64; padding is left out."""
     field, y, kind = task.fields["x"], task["y"], task.text("kind")

@@ -9,12 +9,14 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product, Slices, Table, offsets
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
+from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
 Launches = list[Launch]
 
 
+@through_f32
 def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
     """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits."""
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
@@ -92,6 +94,7 @@ def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
     return task.scratch(c.shape, c.dtype), (n * item, item)
 
 
+@through_f32
 def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
     """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]`; up to three sides."""
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()

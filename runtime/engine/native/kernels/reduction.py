@@ -9,6 +9,7 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.contraction import TYPES, offsets
+from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.rows import combine, folded, identity
 
@@ -75,6 +76,7 @@ def _along(op: str, square: bool, type: str, name: str, machine: Machine) -> str
     return f.done()
 
 
+@through_f32
 def reduce(library: Library, task: Task) -> list[Launch] | None:
     """`y = op of x along the axes that y does not have`."""
     op, y, piece = task.text("op"), task.fields["y"].without_parts(), task.fields["x"]

@@ -15,6 +15,7 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, offsets
+from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 
 LANES = 16
@@ -171,6 +172,7 @@ def softmax(library: Library, task: Task) -> list[Launch] | None:
     return _launch(library, Kernel(f"softmax {log}", partial(_softmax, log)), *found)
 
 
+@through_f32
 def whiten(library: Library, task: Task) -> list[Launch] | None:
     """`y = (x - mean) / sqrt(variance + epsilon)` along r, in f32 and f64."""
     found = _rows(task)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from populus.runtime.codelets import KERNELS
-from populus.runtime.codelets.task import Piece, Task, seen_as
+from populus.runtime.codelets import fill as constants
+from populus.runtime.codelets import indexed, slices
+from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -74,7 +76,7 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
         return None
     outer_x, outer_y = offsets(table.shape[:dim], table.strides[:dim]), offsets(y.shape[:dim], y.strides[:dim])
     width = indices.itemsize
-    refused = KERNELS["multi_slice"](task)
+    refused = slices.multi_slice(task)
     args = [table, indices, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
     return [Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, y.nbytes // 8, refused)]
 
@@ -113,7 +115,7 @@ def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
     outer_x, outer_y = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     args = [table, index, row, outer_x, outer_y, table.shape[0], table.strides[0], n * table.itemsize]
     kernel = Kernel(f"put {index.itemsize}", partial(_put, index.itemsize))
-    return [Launch(library, kernel, args, len(outer_x), row.nbytes // 8, KERNELS["dynamic_update"](task))]
+    return [Launch(library, kernel, args, len(outer_x), row.nbytes // 8, slices.dynamic_update(task))]
 
 
 def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
@@ -185,20 +187,20 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
     first, end, _ = task.box["d0"]
     args = [y, indices, updates, indices.size, int(task.number("n")), first, end, y.strides[0], rows.strides[0], elements]
     kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize))
-    return [*launches, Launch(library, kernel, args, 1, updates.nbytes // 8, KERNELS["multi_update"](task))]
+    return [*launches, Launch(library, kernel, args, 1, updates.nbytes // 8, indexed.multi_update(task))]
 
 
-def _known(codelet: str, library: Library, task: Task) -> list[Launch] | None:
-    """A copy of what the codelet writes, which is known already."""
+def _constant(library: Library, task: Task, bind: Callable[[Task], Run], uniform: bool) -> list[Launch] | None:
+    """Copies a result that depends on no input: the NumPy kernel computes it while binding. `uniform`: all elements are equal."""
     piece = task.fields["y"]
     values = np.empty(piece.array.shape, piece.array.dtype)
     if values.size == 0:
         return []
-    KERNELS[codelet](Task(task.params, task.box, {"y": Piece(values, piece.access, piece.pads)}))()
-    if codelet == "fill":
+    bind(Task(task.params, task.box, {"y": Piece(values, piece.access, piece.pads)}))()
+    if uniform:
         values = np.broadcast_to(values.reshape(-1)[:1].reshape(()), values.shape)
     return copy(library, values, piece.array)
 
 
-fill = partial(_known, "fill")
-iota = partial(_known, "iota")
+fill = partial(_constant, bind=constants.fill, uniform=True)
+iota = partial(_constant, bind=constants.iota, uniform=False)

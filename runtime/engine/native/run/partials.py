@@ -18,8 +18,6 @@ from populus.dialects.poplar.types import TensorType
 from populus.runtime.engine.native.kernels.contraction import Slices
 from populus.runtime.engine.views import params_of
 
-AXES = {"conv": ("ic", "k0", "k1"), "matmul": ("k",)}  # over which a product sums, in the order of its operands' dimensions
-
 
 @dataclass(frozen=True)
 class PartialSums:
@@ -33,7 +31,8 @@ class PartialSums:
     def slices(self) -> Slices:
         """The elements of k by slices, in the order in which these are added."""
         space = self.product.space.splits
-        axes = [a for a in AXES[self.product.codelet.data] if a in space]
+        weights = self.product.fields.data[1]  # kernels go through k in the order of the second operand's dimensions
+        axes = [a for access in weights.access for a, _ in access.terms if a in self.product.contracted]
         places = np.arange(math.prod(space[a].n for a in axes), dtype=np.int64).reshape([space[a].n for a in axes])
         bounds = {a: list(itertools.pairwise(space[a].bounds())) for a in self.parts}
         order: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = []
@@ -52,7 +51,7 @@ def pairs(steps: Sequence[Operation]) -> Iterator[tuple[Operation, PartialSums]]
         if not isinstance(total, FamilyOp):
             continue
         ((_, written),) = total.written()
-        if total.codelet.data in AXES:
+        if total.declaration.is_product:
             products[storage_of(written)] = j
         elif total.codelet.data == "reduce" and (i := products.get(storage_of(total.views[0]))) is not None:
             step, product = order[i]
@@ -71,7 +70,7 @@ def _touches(op: Operation, written: SSAValue) -> bool:
 
 def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
     """The two families as that; None if they are not."""
-    if product.codelet.data not in AXES or total.codelet.data != "reduce":
+    if not product.declaration.is_product or total.codelet.data != "reduce":
         return None
     if params_of(total.params).get("op") != "add" or total.space.cut & total.contracted:
         return None

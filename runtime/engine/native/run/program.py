@@ -20,10 +20,10 @@ from populus.dialects.poplar.types import TensorType
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.native.codegen.jit import library
-from populus.runtime.engine.native.kernels import NATIVE
+from populus.runtime.engine.native.kernels import native_form
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.products import conv, matmul
+from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.engine.native.run.partials import PartialSums, pairs
@@ -79,7 +79,7 @@ class NativeProgram(NumpyProgram):
 
     def launches(self, family: FamilyOp) -> list[Launch] | None:
         """The native kernel, bound to each box; None if there is none for the family."""
-        native = NATIVE.get(family.codelet.data)
+        native = native_form(family.codelet.data)
         if native is None:
             return None
         params = params_of(family.params)
@@ -199,12 +199,13 @@ class NativeProgram(NumpyProgram):
                 pieces[field.name] = Piece(target, tuple(a for a in field.access if not a.part), ((0, 0),) * target.ndim)
                 continue
             array = self.glance(value)
-            if np.may_share_memory(array, y):
+            if np.may_share_memory(array, y) or array.dtype.name in HALVES:
                 return None
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
-        made = conv if family.codelet.data == "conv" else matmul
+        product = native_form(family.codelet.data)
+        assert product is not None, family.codelet.data
         task = Task(params_of(family.params), box, pieces, self.workspace)
-        launches = made(self.library, task, found.slices())
+        launches = product(self.library, task, found.slices())
         if launches is None:
             return None
         launches = self.settled(family, task, launches)

@@ -1,0 +1,41 @@
+"""Cycles and operations on floats of a family's vertices, by the formulas of its codelet."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.dialects.support.element_types import is_float
+from populus.runtime.codelets import IMPLEMENTATIONS
+from populus.runtime.cycles.contraction import Count
+from populus.runtime.cycles.vertices import Vertex
+
+
+def vertex_cycles(vertex: Vertex) -> NDArray[np.int64]:
+    """Tile cycles of every vertex, an array with one dimension for each cut axis of the domain.
+
+    The formula is evaluated once for each distinct box size, of which a split makes at most three an axis.
+    """
+    cycles_of = IMPLEMENTATIONS[vertex.codelet].cycles
+    cut = [(a, s) for a, s in vertex.domain.axes if s.parts > 1]
+    sizes: dict[str, Count] = {a: s.n for a, s in vertex.domain.axes}
+    where: list[NDArray[np.int64]] = []
+    for i, (axis, split) in enumerate(cut):
+        distinct, index = np.unique(np.diff(split.bounds()), return_inverse=True)
+        sizes[axis] = distinct.reshape([-1 if j == i else 1 for j in range(len(cut))])
+        where.append(index)
+    shape = np.broadcast_shapes(*(np.shape(n) for n in sizes.values()))
+    cycles = np.broadcast_to(np.ceil(cycles_of(vertex, sizes)).astype(np.int64), shape)
+    empty = np.broadcast_to(np.prod(np.broadcast_arrays(*sizes.values()), axis=0) == 0, shape) if sizes else np.zeros(shape, bool)
+    return np.where(empty, 0, cycles)[np.ix_(*where)] if where else np.where(empty, 0, cycles)
+
+
+# Passes over a row of each codelet that normalises rows, as operations on an element: softmax (max, sub, exp, add, mul).
+
+
+def flops(vertex: Vertex) -> int:
+    """Counts operations on floats of the whole family: two for each multiply-add; those of its functions for a map.
+
+    Multiplications by padding count, as in PopLibs' estimates. Codelets that compute on integers count nothing.
+    """
+    return IMPLEMENTATIONS[vertex.codelet].flops(vertex) if is_float(vertex.element) else 0
