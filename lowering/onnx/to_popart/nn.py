@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
+from populus.dialects.onnx.types import as_tensor
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
@@ -96,8 +97,22 @@ def conv_transpose(c: Conversion) -> Output:
     )
 
 
+def empty_pool(c: Conversion) -> list[Output] | None:
+    """Gives empty outputs for a pool without a window, as onnxruntime does; None if there are windows."""
+    import numpy as np
+
+    y = c.op.output(0)
+    ranked = None if y is None else as_tensor(y.type)
+    if ranked is None or 0 not in ranked.get_shape()[2:]:
+        return None
+    outputs = [None if v is None else as_tensor(v.type) for v in c.op.outputs]
+    return [None if t is None else c.constant(np.zeros(t.get_shape(), dtype_of(t.element_type))) for t in outputs]
+
+
 def max_pool(c: Conversion) -> Output | list[Output]:
     """Converts MaxPool, with its indices if they have a use. Source: ONNX MaxPool-22."""
+    if (empty := empty_pool(c)) is not None:
+        return empty
     x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
@@ -107,8 +122,10 @@ def max_pool(c: Conversion) -> Output | list[Output]:
     return [y, pool_indices(c, x, PoolWindows(shape(y)[2:], kernel, strides, pads[: len(kernel)], dilations))]
 
 
-def average_pool(c: Conversion) -> Output:
+def average_pool(c: Conversion) -> Output | list[Output]:
     """Converts AveragePool. Source: ONNX AveragePool-22."""
+    if (empty := empty_pool(c)) is not None:
+        return empty
     x, kernel = c.input(0), [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
@@ -116,11 +133,13 @@ def average_pool(c: Conversion) -> Output:
     return c.insert(popart.AveragePoolOp(x, **lists, ceil=bool(c.get("ceil_mode")), count_padding=bool(c.get("count_include_pad"))))
 
 
-def lp_pool(c: Conversion) -> Output:
+def lp_pool(c: Conversion) -> Output | list[Output]:
     """Converts LpPool: `(sum over the window of |x|^p)^(1/p)`.
 
     The sum is an average that counts padding, times the size of the window. Source: ONNX LpPool-22.
     """
+    if (empty := empty_pool(c)) is not None:
+        return empty
     x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
     kernel = [int(v) for v in c.get("kernel_shape")]

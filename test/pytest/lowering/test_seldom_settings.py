@@ -77,3 +77,9 @@ def test_a_scalar_is_transposed_to_itself():
 def test_gather_nd_by_one_index_for_each_dimension_gives_a_scalar():
     nodes = [helper.make_node("GatherND", ["x", "i"], ["z"]), helper.make_node("Neg", ["z"], ["y"])]
     assert run(nodes, {"x": np.arange(6, dtype=F).reshape(2, 3)}, {"i": np.array([1, -1])}, 16).tolist() == -5
+
+
+@pytest.mark.parametrize("op_type", ["AveragePool", "LpPool", "MaxPool"])
+def test_a_pool_without_a_window_has_an_empty_result(op_type):
+    node = helper.make_node(op_type, ["x"], ["y"], kernel_shape=[3])
+    assert run([node], {"x": np.ones((1, 2, 2), F)}, {}, 14).shape == (1, 2, 0)
