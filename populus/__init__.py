@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from populus import moved
+from populus.dialects.support import guard
 
 if TYPE_CHECKING:
     from populus.api import compile
@@ -49,6 +50,7 @@ _HOMES = {
     "vjp": "derivatives:vjp",
 }
 
+guard.install()
 moved.install()
 
 

@@ -60,8 +60,11 @@ def _wait_for_imports() -> None:
 
 _PACKAGE = __name__.partition(".")[0]
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_wait_for_imports, after_in_child=_free)
+
+def install() -> None:
+    """Registers the hooks of a fork: it waits for imports by other threads, and frees their locks in the child."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_wait_for_imports, after_in_child=_free)
 
 
 class Once(Generic[*Ts, R]):

@@ -506,7 +506,6 @@ def test_a_child_that_is_forked_while_a_thread_imports_a_module_of_ours_imports_
     outcome = in_a_process(f"""
 import builtins, importlib, os, threading, warnings
 import populus
-import populus.dialects.support.guard
 warnings.simplefilter("ignore")
 builtins.importing = threading.Event()
 populus.__path__.append({str(tmp_path)!r})
