@@ -243,13 +243,13 @@ def test_an_op_gives_what_onnxruntimes_does(name, engine):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"nodes_truenodeids": [99] * 45}, "node 0 has a child that there is not"),
+        ({"nodes_truenodeids": [99] * 45}, "node 0 has a child that does not exist"),
         ({"nodes_modes": ["BRANCH_ODD"] * 45}, "a node's mode is 'BRANCH_ODD'; BRANCH_LEQ, .* and LEAF are expected"),
         ({"nodes_featureids": [3] * 45}, "a node compares feature 3; x has 3"),
         ({"nodes_values": [0.5]}, "its lists of nodes differ in length"),
-        ({"target_nodeids": [77] * 24}, "a weight is of a node or a target that there is not"),
+        ({"target_nodeids": [77] * 24}, "a weight names a node or a target that does not exist"),
         ({"aggregate_function": "MEDIAN"}, "aggregate_function is 'MEDIAN'; AVERAGE, SUM, MIN, MAX are expected"),
-        ({"nodes_truenodeids": [0] * 45, "nodes_falsenodeids": [0] * 45}, "its trees have no end"),
+        ({"nodes_truenodeids": [0] * 45, "nodes_falsenodeids": [0] * 45}, "its trees have a cycle"),
     ],
 )
 def test_trees_that_do_not_fit_together_are_refused(change, said):

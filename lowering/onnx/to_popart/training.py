@@ -66,6 +66,7 @@ def gradient(c: Conversion) -> list[Output]:
     The importer makes y the last operand. A tensor that y does not depend on has a gradient of zeros. Source:
     Gradient-1.
     """
+    # Imported here: only models with a Gradient need the reverse walk.
     from populus.lowering.popart.autodiff import Seed, differentiate
     from populus.lowering.popart.autodiff.call_gradients import CallGradients
 

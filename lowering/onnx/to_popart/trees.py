@@ -54,7 +54,7 @@ class Forest:
         while (inner := at[self.mode[at] != LEAF]).size:
             at, depth = np.unique(np.concatenate([self.yes[inner], self.no[inner]])), depth + 1
             if depth > len(self.mode):
-                raise PopulusError("its trees have no end: the children of a node lead back to it")
+                raise PopulusError("its trees have a cycle: the children of a node lead back to it")
         return depth
 
 
@@ -179,7 +179,7 @@ def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Fo
     def child(name: str) -> NDArray[Any]:
         children = [i if kinds[i] == LEAF else place.get((int(trees[i]), int(lists[name][i])), -1) for i in range(len(nodes))]
         if -1 in children:
-            raise PopulusError(f"node {int(nodes[children.index(-1)])} has a child that there is not")
+            raise PopulusError(f"node {int(nodes[children.index(-1)])} has a child that does not exist")
         return np.array(children, np.int32)
 
     yes, no = child("truenodeids"), child("falsenodeids")
@@ -192,7 +192,7 @@ def forest_of_nodes(c: Conversion, x: SSAValue, prefix: str, targets: int) -> Fo
     if weights is None or not len(ids) == len(weights) == len(owners):
         raise PopulusError(f"its lists {prefix}_ids, {prefix}_weights, .. differ in length")
     if any(key not in place for key in owners) or any(not 0 <= i < targets for i in ids):
-        raise PopulusError("a weight is of a node or a target that there is not")
+        raise PopulusError("a weight names a node or a target that does not exist")
     table = np.zeros((len(nodes), targets), weights.dtype)
     votes = np.zeros(table.shape, np.bool_)
     at = np.array([place[key] for key in owners], np.int64)
@@ -222,7 +222,7 @@ def _split(values: NDArray[Any], dtype: Any, kinds: NDArray[Any]) -> NDArray[Any
     below = np.isin(kinds, [MODES.index("BRANCH_LEQ"), MODES.index("BRANCH_GT")])
     whole = np.where(below, np.floor(values), np.ceil(values))
     if ((kinds != LEAF) & (values != whole) & np.isin(kinds, [4, 5])).any():
-        raise PopulusError("a node asks whether an integer is a number that is none")
+        raise PopulusError("a node compares integers for equality with a number that is no integer")
     info = np.iinfo(dtype)
     return np.clip(whole, info.min, info.max).astype(dtype)
 
@@ -302,13 +302,13 @@ def tree_ensemble(c: Conversion) -> Output:
         at, leaf = np.array(c.get(f"nodes_{name}nodeids"), np.int64), np.array(c.get(f"nodes_{name}leafs"), np.int64)
         children = np.where(leaf != 0, at + n, at)
         if children.size != n or not ((at >= 0) & (children < n + m) & ((leaf != 0) | (at < n))).all():
-            raise PopulusError("a node has a child that there is not")
+            raise PopulusError("a node has a child that does not exist")
         return np.concatenate([children, n + np.arange(m)]).astype(np.int32)
 
     members = _member_rows(c, mode, n + m, dtype)
     ids = np.array(c.get("leaf_targetids"), np.int64)
     if ids.size != m or not ((ids >= 0) & (ids < targets)).all():
-        raise PopulusError("a leaf's target is none")
+        raise PopulusError(f"a leaf's target is not one of {targets}")
     table = np.zeros((n + m, targets), weight.dtype)
     votes = np.zeros(table.shape, np.bool_)
     table[n + np.arange(m), ids], votes[n + np.arange(m), ids] = weight, True
