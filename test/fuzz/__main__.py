@@ -10,8 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import onnx
-from graphs import graph
-from judging import CONFIGURATIONS, Verdict, judge
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from fuzz.graphs import graph
+from fuzz.judging import CONFIGURATIONS, Verdict, judge
 
 
 def main() -> int:

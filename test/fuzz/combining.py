@@ -7,8 +7,9 @@ from math import log
 from typing import Any
 
 import numpy as np
-from drawing import F16, F32, F64, FLOATS, I8, I32, I64, U8, Draw, Kind, Span, Unfit, Value
-from shaping import axes_given, plain, space
+
+from fuzz.drawing import F16, F32, F64, FLOATS, I8, I32, I64, U8, Draw, Kind, Span, Unfit, Value
+from fuzz.shaping import axes_given, plain, space
 
 WIDE = (F32, F32, F64)
 

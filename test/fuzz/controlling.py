@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from drawing import BOOL, F32, I32, I64, Draw, Kind, Span, Unfit, Value
 from onnx import GraphProto, ValueInfoProto, helper
+
+from fuzz.drawing import BOOL, F32, I32, I64, Draw, Kind, Span, Unfit, Value
 
 CARRIED = (F32, F32, I32, I64)
 

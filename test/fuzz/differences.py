@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from drawing import Array
 from onnx import ModelProto, NodeProto, helper, numpy_helper, shape_inference
+
+from fuzz.drawing import Array
 
 
 @dataclass(frozen=True)

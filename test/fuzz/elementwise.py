@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from math import acosh, asin, asinh, atan, atanh, cosh, exp, inf, log, sinh, sqrt, tan
 
 import numpy as np
-from drawing import (
+from onnx import helper
+
+from fuzz.drawing import (
     ANY,
     BF16,
     BOOL,
@@ -30,7 +32,6 @@ from drawing import (
     holds,
     is_float,
 )
-from onnx import helper
 
 REAL = FLOATS
 WIDE = (F32, F64)

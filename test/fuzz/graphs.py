@@ -8,15 +8,11 @@ from __future__ import annotations
 import json
 from random import Random
 
-import combining
-import controlling
-import elementwise
-import indexing
 import onnx
-import sampling
-import shaping
-from drawing import BF16, F16, F32, F64, Array, Draw, Span, Unfit, drawn
 from onnx import ModelProto, helper
+
+from fuzz import combining, controlling, elementwise, indexing, sampling, shaping
+from fuzz.drawing import BF16, F16, F32, F64, Array, Draw, Span, Unfit, drawn
 
 KINDS = [*elementwise.KINDS, *shaping.KINDS, *indexing.KINDS, *sampling.KINDS, *combining.KINDS, *controlling.KINDS]
 OPSETS = range(7, 24)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from drawing import BOOL, F32, F64, I32, I64, Draw, Kind, Span, Unfit, Value
-from shaping import MOVED
+
+from fuzz.drawing import BOOL, F32, F64, I32, I64, Draw, Kind, Span, Unfit, Value
+from fuzz.shaping import MOVED
 
 
 def indices(g: Draw, size: int, shape: Any, negative: bool = True, different: bool = False) -> Value:

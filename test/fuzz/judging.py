@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnxruntime as ort
-from differences import known
-from drawing import Array
-from graphs import graph, inputs
 from onnx import ModelProto, helper, numpy_helper, shape_inference
 
 import populus
+from fuzz.differences import known
+from fuzz.drawing import Array
+from fuzz.graphs import graph, inputs
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 
 CONFIGURATIONS = (

@@ -10,10 +10,11 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
-from graphs import graph, inputs
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import populus
+from fuzz.graphs import graph, inputs
 from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 

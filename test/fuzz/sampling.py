@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from drawing import F32, Draw, Kind, Span, Unfit
-from shaping import space
+
+from fuzz.drawing import F32, Draw, Kind, Span, Unfit
+from fuzz.shaping import space
 
 
 def resize_modes(g: Draw) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from drawing import ANY, BOOL, F32, F64, FLOATS, I8, I32, I64, U8, Draw, Kind, Span, Unfit, Value
 from onnx import helper
+
+from fuzz.drawing import ANY, BOOL, F32, F64, FLOATS, I8, I32, I64, U8, Draw, Kind, Span, Unfit, Value
 
 MOVED = ANY
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from differences import DIFFERENCES, known
-from graphs import KINDS, graph, inputs
-from judging import differ, judge
+
+from fuzz.differences import DIFFERENCES, known
+from fuzz.graphs import KINDS, graph, inputs
+from fuzz.judging import differ, judge
 
 pytest.importorskip("onnxruntime")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from levels import compared
+from fuzz.levels import compared
 
 SEEDS = range(20)
 

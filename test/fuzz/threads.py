@@ -1,6 +1,6 @@
 """Many threads at one program and at the compiler: `python test/fuzz/threads.py --runs 60 --processes 5`.
 
-Each of 16 threads runs each model of `together.models` so often on each engine, on inputs that differ from run to run; results
+Each of 16 threads runs each model of `concurrent_runs.models` so often on each engine, on inputs that differ from run to run; results
 are compared to the bit with those of one thread. Then new processes compile for the first time in 16 threads at once.
 """
 
@@ -12,18 +12,16 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "pytest"))
-
-from together import THREADS, inputs_of, models, same, together
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import populus
+from helpers.concurrent_runs import THREADS, inputs_of, models, same, together
 
 ENGINES = ("numpy", "native", "strict")
 
 FIRST = """
 import sys
 sys.path.append(sys.argv[1])
-from together import inputs_of, models, same, together
+from helpers.concurrent_runs import inputs_of, models, same, together
 import populus
 nets = list(models().values())
 def made(i):
@@ -66,7 +64,7 @@ def main() -> int:
             bad += wrong
             print(f"{engine:8}{name:10}{wrong:6} of {THREADS * given.runs} runs are wrong, {time.monotonic() - begun:.1f} s", flush=True)
     for i in range(given.processes):
-        folder = str(Path(__file__).resolve().parents[1] / "pytest")
+        folder = str(Path(__file__).resolve().parents[1])
         done = subprocess.run([sys.executable, "-c", FIRST, folder], capture_output=True, text=True, timeout=600, check=False)
         bad += done.returncode != 0
         print(f"process {i}: {done.stderr.strip().splitlines()[-1] if done.returncode else 'right'}", flush=True)

@@ -1,6 +1,6 @@
 """The gradients of ONNX's differentiable ops, each on ONNX's own node tests in f64 against central differences.
 
-    python test/pytest/gradients.py     writes docs/gradients.md
+    python test/helpers/gradient_cases.py     writes docs/gradients.md
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def page(found: Sequence[Outcome]) -> str:
     lines = [
         "# Gradients of ONNX's ops",
         "",
-        "`python test/pytest/gradients.py` writes this page. ONNX tags inputs and outputs of ops as differentiable.",
+        "`python test/helpers/gradient_cases.py` writes this page. ONNX tags inputs and outputs of ops as differentiable.",
         "The node tests of each such op with floats run through `populus.vjp` in f64 (in f32 if the op is not defined on f64).",
         "Inputs are moved off whole numbers. Gradients are compared with central differences along random directions,",
         "relative to the sum of the terms' sizes: 1e-5 in f64, 2e-2 in f32. Values that are not finite are not compared.",

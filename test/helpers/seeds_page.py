@@ -1,4 +1,4 @@
-"""Generates docs/seeds.md: for each row of `rows.tsv` its tests, and the missing parts. `python test/seeds/page.py` writes it."""
+"""Generates docs/seeds.md: for each row of `rows.tsv` its tests, and the missing parts. `python test/helpers/seeds_page.py` writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "seeds"
 PAGE = HERE.parents[1] / "docs" / "seeds.md"
 POPXL = PAGE.with_name("popxl-ops.md")
 
@@ -22,7 +22,7 @@ PARTS = {
 HEAD = """# Five documents on operators, and our coverage
 
 Five documents describe how operators are added to other compilers. Each mechanism in them is a row. Its tests are named after it
-and are in `test/seeds`. `test/seeds/page.py` generates this page from the tests' names and `test/seeds/rows.tsv`.
+and are in `test/seeds`. `test/helpers/seeds_page.py` generates this page from the tests' names and `test/seeds/rows.tsv`.
 """
 
 
@@ -94,7 +94,7 @@ def popxl_page() -> str:
     text = [
         "# PopXL's ops and ours",
         "",
-        "`test/seeds/page.py` writes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has every built-in op under our name.",
+        "`test/helpers/seeds_page.py` writes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has every built-in op.",
         "",
         f"by one op: {one}, by several: {several}, by no op: {len(rows) - one - several}; {len(rows)} in all.",
         "",

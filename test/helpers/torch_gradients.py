@@ -1,6 +1,6 @@
-"""`populus.vjp` on models that torch exported, against torch's gradients in f64, as test/gradients/make.py wrote them.
+"""`populus.vjp` on models that torch exported, against torch's gradients in f64, as test/data/torch_models/make.py wrote them.
 
-python test/pytest/torch_gradients.py FOLDER [PART-OF-A-NAME ..]
+python test/helpers/torch_gradients.py FOLDER [PART-OF-A-NAME ..]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import populus
 
 Array = NDArray[Any]
-FOLDER = Path(__file__).parents[1] / "gradients"
+FOLDER = Path(__file__).parents[1] / "data/torch_models"
 TOLERANCE = 1e-4  # relative to the largest element of a gradient
 NOISE = 1e-6  # relative to the largest element of all: below it is rounding, where a gradient is 0 by a symmetry
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from gradients import Outcome, check, differentiable_ops, node_tests
 
+from helpers.gradient_cases import Outcome, check, differentiable_ops, node_tests
 from populus.tools.gradient_page import agreeing, column
 
 DOCUMENTED = agreeing()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ TABLES = {
     ),
     "tools": ("", "report"),
     "populus": ("", "popart", "popxl"),
-    "test": ("",),
+    "test": ("", "helpers"),
     "test/fuzz": ("",),
 }
 
@@ -171,6 +173,15 @@ def test_requirements_pin_what_the_project_asks_for():
     for requirement in asked:
         name = re.split(r"[\[<>=]", requirement)[0].lower().replace("_", "-")
         assert name in pinned, name
+
+
+def test_no_helper_of_tests_has_the_name_of_an_installed_package():
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    folders = [ROOT / path for path in options["pythonpath"] if path != "."]
+    names = {p.stem for folder in folders for p in folder.glob("*.py")}
+    names |= {p.parent.name for folder in folders for p in folder.glob("*/__init__.py")}
+    assert {"fuzz", "helpers"} <= names
+    assert not names & {*packages_distributions(), *sys.stdlib_module_names}
 
 
 def tables(text: str) -> dict[str, set[str]]:

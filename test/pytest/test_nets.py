@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from conftest import Command
 from onnx import ModelProto, save
-from wheel import NETS, agree, light
 from xdsl.dialects.builtin import ModuleOp
 
 import populus
 from benchmarks.models import MODELS, mixed, randomised, transformer
+from helpers.command import Command
+from helpers.wheel_models import NETS, agree, light
 from populus.dialects.data import load_blobs, save_blobs
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import LocatingParser, verify

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numerics import BACKENDS, INF, NAN, SPECIAL, TINY, Array, D, F, Row, between, judged, positive, rows, run, wide
 from onnx import TensorProto, defs, helper, numpy_helper
 
 import populus
+from helpers.number_cases import BACKENDS, INF, NAN, SPECIAL, TINY, Array, D, F, Row, between, judged, positive, rows, run, wide
 
 # -- element by element, f32
 

@@ -1,15 +1,15 @@
-"""What every `popart` op has to do, for each row of the table in `ops.py`."""
+"""What every `popart` op has to do, for each row of the table in `op_cases.py`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from ops import Case, cases, is_float
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.rewriter import InsertPoint
 
+from helpers.op_cases import Case, cases, is_float
 from populus.dialects.base.control_flow import Control, Yield
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart import POPART, KernelOp, PackOp, PopartOp, UnpackOp

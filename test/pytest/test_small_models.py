@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from conftest import Command
-from wheel import COUNTS, LEFT_OUT, LEFT_OUT_ON_GC200, Case, agree, cases
 
 import populus
+from helpers.command import Command
+from helpers.wheel_models import COUNTS, LEFT_OUT, LEFT_OUT_ON_GC200, Case, agree, cases
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.support.diagnostics import PopulusError
 

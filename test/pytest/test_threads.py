@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from together import THREADS, inputs_of, model, models, same, together
 
 import populus
+from helpers.concurrent_runs import THREADS, inputs_of, model, models, same, together
 from populus import popxl
 from populus.builder import Builder
 from populus.dialects.data import store
@@ -190,7 +190,7 @@ def test_16_threads_compile_the_same_models_and_different_ones(own_cache):
 def test_a_process_compiles_for_the_first_time_in_16_threads():
     code = f"""
 import sys; sys.path.append({str(HERE)!r})
-from together import models, together, inputs_of, same
+from helpers.concurrent_runs import models, together, inputs_of, same
 import populus
 nets = list(models().values())
 def made(i):
@@ -438,7 +438,7 @@ def in_a_process(code: str) -> str:
 def test_a_child_that_is_forked_while_threads_run_and_compile_runs_too():
     outcome = in_a_process("""
 import os, threading, warnings
-from together import inputs_of, models, same
+from helpers.concurrent_runs import inputs_of, models, same
 import populus
 warnings.simplefilter("ignore")
 nets = models()
@@ -475,7 +475,7 @@ for thread in threads: thread.join()
 def test_an_interruption_reaches_the_thread_that_waits_for_another_ones_run():
     outcome = in_a_process("""
 import os, threading
-from together import inputs_of, models, same
+from helpers.concurrent_runs import inputs_of, models, same
 import populus
 for engine in ("numpy", "native"):
     program = populus.compile(models()["product"], engine=engine, tiles=4)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torch_gradients import FOLDER, problems
+
+from helpers.torch_gradients import FOLDER, problems
 
 MODELS = sorted(FOLDER.glob("*.onnx"))
 

@@ -17,9 +17,6 @@ import numpy as np
 import onnx
 import onnx.reference
 import pytest
-from node_models import node_models
-from ops import cases
-from texts import NO_LOWERING
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
@@ -27,6 +24,9 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
 import populus
+from helpers.node_models import node_models
+from helpers.op_cases import cases
+from helpers.op_files import NO_LOWERING
 from populus.dialects.data import ConstantOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError

@@ -6,10 +6,10 @@ from typing import cast
 
 import numpy as np
 import pytest
-from texts import KERNELS, NO_LOWERING
 from xdsl.parser import Parser
 
 import populus
+from helpers.op_files import KERNELS, NO_LOWERING
 from populus.dialects.popart import KernelOp, LayoutAttr, PackOp, UnpackOp
 from populus.dialects.popart.kernel import Config, Known, impl_types, implementation, kernels_of
 from populus.dialects.popart.layout import NCHW8C, PLANAR
@@ -280,7 +280,7 @@ ASKED = []
 
 
 def test_V15_the_chosen_configuration_is_validated_and_may_be_vetoed(changed):
-    from texts import KERNELS
+    from helpers.op_files import KERNELS
 
     vetoing = KERNELS.replace("\n\nclass Both", VETO + "\n\nclass Both")
     extension = extensions.read(changed(more=vetoing))

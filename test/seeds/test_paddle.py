@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from ops import cases, is_float
-from texts import KERNELS
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 import populus
+from helpers.op_cases import cases, is_float
+from helpers.op_files import KERNELS
 from populus.dialects.popart import POPART, PopartOp
 from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popart.definition import definition_of

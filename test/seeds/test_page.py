@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
-
-def made():
-    import sys
-
-    spec = spec_from_file_location("seeds_page", Path(__file__).with_name("page.py"))
-    module = module_from_spec(spec)
-    sys.modules["seeds_page"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+from helpers import seeds_page
 
 
 def test_the_page_is_up_to_date():
-    module = made()
-    assert module.PAGE.read_text() == module.page(), "python test/seeds/page.py writes it"
+    assert seeds_page.PAGE.read_text() == seeds_page.page(), "python test/helpers/seeds_page.py writes it"
 
 
 def test_every_row_has_tests_or_a_reason():
-    rows = made().rows()
+    rows = seeds_page.rows()
     assert len(rows) == 130
     assert [r.id for r in rows if not r.tests and not r.note] == []

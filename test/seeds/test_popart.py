@@ -7,14 +7,14 @@ import re
 import numpy as np
 import onnx
 import pytest
-from node_models import node_models
-from ops import cases
-from texts import DROPOUT, NO_LOWERING, PAIR
 from xdsl.builder import Builder
 from xdsl.parser import Parser
 from xdsl.rewriter import InsertPoint
 
 import populus
+from helpers.node_models import node_models
+from helpers.op_cases import cases
+from helpers.op_files import DROPOUT, NO_LOWERING, PAIR
 from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.expr import Arg
 from populus.dialects.onnx.types import as_tensor, from_proto

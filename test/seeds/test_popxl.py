@@ -8,15 +8,15 @@ import sys
 
 import numpy as np
 import onnx
-import page
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import PAIR
 from xdsl.dialects.builtin import TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 import populus
+from helpers import seeds_page as page
+from helpers.op_files import PAIR
 from populus import popxl
 from populus.dialects.expr import Arg
 from populus.dialects.popart import POPART, NoGradient, PopartOp, calls

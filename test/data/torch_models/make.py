@@ -1,6 +1,6 @@
 """Exports nets.py with torch's exporters and writes torch's gradients beside them.
 
-    python test/gradients/make.py test/gradients      in an environment that has torch, onnx and onnxscript
+    python test/data/torch_models/make.py test/data/torch_models      in an environment that has torch, onnx and onnxscript
 
 For each net and exporter a `NAME-EXPORTER-OPSET.onnx`, and for each net a `NAME.npz` with inputs (`input:NAME`), the output and its
 cotangent, and the gradients of inputs and parameters (`gradient:NAME`).

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from programs import inlined
 from xdsl.dialects.func import CallOp, FuncOp
 
 import populus
+from helpers.random_programs import inlined
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text

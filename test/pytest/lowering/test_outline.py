@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from programs import Calls, inlined
 from xdsl.dialects.func import CallOp
 
 import populus
 from benchmarks.models import transformer
+from helpers.random_programs import Calls, inlined
 from populus.dialects import poplar
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import verify

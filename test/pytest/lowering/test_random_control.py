@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from programs import Programs
 from xdsl.dialects.builtin import i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Region, SSAValue
 
+from helpers.random_programs import Programs
 from populus.dialects.base.control_flow import INDEX
 from populus.dialects.expr import Arg, cast, exp, maximum
 from populus.dialects.popops import IfOp, LoopOp, MapOp, MultiSliceOp, ReduceOp, YieldOp

@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from programs import Calls, Programs
 from xdsl.dialects.builtin import ModuleOp
 
 import populus
+from helpers.random_programs import Calls, Programs
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import verify
 from populus.dialects.support.element_types import shape_of

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from programs import Programs
 from xdsl.dialects.builtin import ModuleOp
 
 import populus
+from helpers.random_programs import Programs
 from populus.dialects.poplar import FamilyOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context

@@ -12,14 +12,14 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import Command
 from onnx import helper, numpy_helper
-from ops import Case as OpCase
-from ops import cases as op_cases
-from wheel import LEFT_OUT, Case, cases
 from xdsl.dialects.builtin import bf16
 
 import populus
+from helpers.command import Command
+from helpers.op_cases import Case as OpCase
+from helpers.op_cases import cases as op_cases
+from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.support.element_types import dtype_of, element_of
 from populus.dialects.table import context

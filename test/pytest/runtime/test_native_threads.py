@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Command
-from wheel import LEFT_OUT, Case, cases
 
 import populus
+from helpers.command import Command
+from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime.engine.choice import points

@@ -1,0 +1,1 @@
+"""Random graphs compared with onnxruntime and between levels."""
