@@ -142,7 +142,7 @@ class Inference:
             self.overruled.clear()
         for op in reversed(self.resolved):
             if any(r.uses for r in op.results):
-                raise placed(op, PopulusError("its result is a sequence that the model gives back; tiles hold tensors only"))
+                raise placed(op, PopulusError("its result is a sequence that the model returns; tiles hold tensors only"))
             op.detach()
             op.erase()
 

@@ -28,7 +28,7 @@ def _zip_map(p: Resolution) -> bool:
     for use in result.uses:
         function = use.operation.parent_op()
         if not isinstance(use.operation, ReturnOp) or not isinstance(function, FuncOp):
-            raise PopulusError("a map is read by another node; models can only give maps back")
+            raise PopulusError("a map is read by another node; models can only return maps")
         name = cast("ArrayAttr[Attribute]", function.attributes["output_names"]).data[use.index]
         assert isinstance(name, StringAttr)
         note(function, Map(name.data, tuple(keys)))

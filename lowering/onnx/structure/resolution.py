@@ -71,7 +71,7 @@ class Resolution:
         """Gives the elements of the sequence at input `i`. Raises PopulusError if it is known only at run time."""
         value = self.input(i)
         if value not in self.walk.lists:
-            raise PopulusError(f"its input {i} is {value.type}, which is given when the model runs; tiles hold tensors only")
+            raise PopulusError(f"its input {i} is {value.type}, which arrives when the model runs; tiles hold tensors only")
         return self.walk.lists[value]
 
     def known(self, i: int) -> NDArray[Any] | None:
@@ -134,7 +134,7 @@ class Resolution:
         """
         block = region.block
         if len(block.args) != len(arguments):
-            raise PopulusError(f"its body takes {len(block.args)} inputs and is given {len(arguments)}")
+            raise PopulusError(f"its body takes {len(block.args)} inputs, the node passes {len(arguments)}")
         mapper: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments))
         copies = [op.clone(mapper) for op in block.ops]
         assert self.op.parent is not None
@@ -155,7 +155,7 @@ class Resolution:
         `known`: values of arguments, by position. Raises PopulusError for a wrong number of arguments.
         """
         if len(region.block.args) != len(arguments):
-            raise PopulusError(f"its body takes {len(region.block.args)} inputs and is given {len(arguments)}")
+            raise PopulusError(f"its body takes {len(region.block.args)} inputs, the node passes {len(arguments)}")
         copy = region.clone()
         for argument, type in zip(list(copy.block.args), arguments):
             Rewriter.replace_value_with_new_type(argument, type)

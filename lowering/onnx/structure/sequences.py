@@ -27,7 +27,7 @@ def _position(p: Resolution, i: int, length: int) -> int | None:
         return None
     position = int(array.reshape(-1)[0])
     if not -length <= position < length:
-        raise PopulusError(f"position {position} is asked of a sequence of {length}")
+        raise PopulusError(f"position {position} is out of range for a sequence of {length}")
     return position % length
 
 
@@ -108,7 +108,7 @@ def _insert(p: Resolution) -> bool:
     if array is not None:
         position = int(array.reshape(-1)[0])
         if not -length <= position <= length:
-            raise PopulusError(f"position {position} is asked of a sequence of {length}")
+            raise PopulusError(f"position {position} is out of range for a sequence of {length}")
         listed = list(elements)
         listed.insert(position, new)
         return p.gives(tuple(listed))
@@ -172,7 +172,7 @@ def _split(p: Resolution) -> bool:
     elif stated.ndim == 0:
         each = int(stated)
         if each < 1:
-            raise PopulusError(f"parts of {each} elements are asked for")
+            raise PopulusError(f"its parts have {each} elements; at least 1 is expected")
         sizes = [min(each, n - i) for i in range(0, n, each)]
     else:
         sizes = [int(v) for v in stated]
