@@ -189,7 +189,7 @@ def test_16_threads_compile_the_same_models_and_different_ones(own_cache):
 
 def test_a_process_compiles_for_the_first_time_in_16_threads():
     code = f"""
-import sys; sys.path.append({str(HERE)!r})
+import sys; sys.path.append({str(HERE.parent)!r})
 from helpers.concurrent_runs import models, together, inputs_of, same
 import populus
 nets = list(models().values())
@@ -428,7 +428,7 @@ def test_threads_attach_to_one_session_of_popxl():
 
 def in_a_process(code: str) -> str:
     """What a program of its own prints; it may interrupt itself whatever this one does with interruptions."""
-    head = f"import sys; sys.path.append({str(HERE)!r})\nimport signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    head = f"import sys; sys.path.append({str(HERE.parent)!r})\nimport signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     done = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

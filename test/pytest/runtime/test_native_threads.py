@@ -21,8 +21,8 @@ from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime.engine.choice import points
-from populus.runtime.engine.native.run import launch
 from populus.runtime.engine.native.run import program as native_program
+from populus.runtime.engine.native.run import step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.thread_pool import Team, threads_of
 from populus.runtime.session import Session
@@ -31,8 +31,8 @@ from populus.runtime.session import Session
 @pytest.fixture
 def shared(monkeypatch):
     """Every launch is worth sharing, however small."""
-    monkeypatch.setattr(launch, "SHARED", 0)
-    monkeypatch.setattr(launch, "WOKEN", 0)
+    monkeypatch.setattr(step_table, "SHARED", 0)
+    monkeypatch.setattr(step_table, "WOKEN", 0)
 
 
 def parsed(steps: str):
@@ -156,13 +156,13 @@ def interruptible():
 
 def test_an_interruption_ends_a_run_and_leaves_the_session_as_it_was():
     code = f"""
-import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
+import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2])]!r}
 import numpy as np, signal, threading, os
 from test_native_threads import DOUBLED, LONG, X, parsed
 from populus.runtime.engine.choice import points
-from populus.runtime.engine.native.run import launch
+from populus.runtime.engine.native.run import step_table
 from populus.runtime.engine.native.run import program as native_program
-launch.SHARED = launch.WOKEN = 0
+step_table.SHARED = step_table.WOKEN = 0
 from populus.runtime.session import Session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)
