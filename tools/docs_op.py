@@ -1,4 +1,4 @@
-"""print the documentation page of a built-in or user op, or of the attributes that an op's class can have"""
+"""print the documentation page of a built-in or user op, the list of all ops, or the attributes that an op's class can have"""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from pathlib import Path
 
 import populus
 from populus.builder import built_in
+from populus.dialects.popart import POPART
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
-from populus.dialects.popart.definition import definition_of
+from populus.dialects.popart.definition import Definition, definition_of
+from populus.dialects.popart.train import TRAIN
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
 from populus.op_page import page
@@ -41,7 +43,7 @@ SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "Definition", "NOT_HASHED"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus docs-op`."""
     add = parser.add_argument
-    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a --load file")
+    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a --load file; without it, the built-in ops by family")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that defines ops")
     add("--interface", action="store_true", help="print the attributes that an op's class can have, and their readers")
 
@@ -52,7 +54,8 @@ def execute(args: argparse.Namespace) -> int:
         print(interface(), end="")
         return 0
     if args.name is None:
-        raise PopulusError("expected an op, such as relu, or --interface")
+        print(families(), end="")
+        return 0
     own = {n: d for path in args.load for d in extensions.read(path).definitions() for n in (d.name, d.op.name)}
     name = args.name.removeprefix("popart.")
     if name not in own and args.load:
@@ -62,6 +65,24 @@ def execute(args: argparse.Namespace) -> int:
             raise PopulusError(f"there is no op '{args.name}' in {', '.join(args.load)}{did_you_mean(args.name, own)}") from None
     print(page(own[name] if name in own else definition_of(built_in(name))), end="")
     return 0
+
+
+def families() -> str:
+    """Renders the built-in ops by family, the file of `dialects/popart` that defines them: operands, then attributes."""
+    ops: dict[str, list[str]] = {}
+    for op in (*POPART.operations, *TRAIN.operations):
+        if issubclass(op, PopartOp) and not op.INTERNAL:
+            ops.setdefault(op.__module__.rpartition(".")[2], []).append(f"`{_form(definition_of(op))}`")
+    text = ["| family | ops |", "|---|---|"]
+    text += [f"| `{family}` | {', '.join(sorted(forms))} |" for family, forms in sorted(ops.items())]
+    return "\n".join([*text, ""])
+
+
+def _form(d: Definition) -> str:
+    """Renders `gemm(a, b, c?){alpha, beta, trans_a, trans_b}`; `...` marks any number of operands."""
+    marks = {"one": "", "optional": "?", "variadic": "..."}
+    operands = ", ".join(o.name + marks[o.kind] for o in d.operands)
+    return f"{d.name}({operands})" + (f"{{{', '.join(d.properties)}}}" if d.properties else "")
 
 
 def interface() -> str:

@@ -59,7 +59,7 @@ def test_links_of_a_page_lead_to_files_and_headings_that_exist(page):
             assert anchor in anchors(target.read_text()), f"{page}: {link}: no heading has this anchor"
 
 
-@pytest.mark.parametrize("page", ["lowering/README.md", "docs/pipelines.md"])
+@pytest.mark.parametrize("page", ["docs/pipelines.md"])
 def test_a_table_of_passes_names_every_pass_once_and_in_the_order_of_the_way_down(page):
     (table,) = re.findall(r"^\| pass \|.*\n\|---.*\n((?:\|.*\n)+)", text_of(Path(page)), re.MULTILINE)
     assert re.findall(r"`([a-z-]+)`", "\n".join(row.split(" | ")[0] for row in table.splitlines())) == list(PASSES)

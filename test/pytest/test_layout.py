@@ -27,7 +27,7 @@ TABLES = {
     "dialects/popart": ("",),
     "dialects/popops": ("",),
     "dialects/poplar": ("",),
-    "lowering": ("", "driver", "onnx", "popart", "popops", "poplar", "poplar/plan"),
+    "lowering": ("", "driver", "onnx", "popart", "poplar", "poplar/plan"),
     "runtime": (
         "",
         "engine",
@@ -207,7 +207,9 @@ def test_the_table_of_a_room_names_every_file_of_it_and_no_other(readme, folder)
     place = ROOT / readme / folder
     named, there = tables((ROOT / readme / "README.md").read_text()).get(folder, set()), contents(place)
     assert named, f"{readme}/README.md has no table `| file of `{folder}/` |`"
-    assert not (missing := there - named), f"{readme}/README.md: add {sorted(missing)} to the table of {place.relative_to(ROOT)}/"
+    passes = {Path(f"{home(name).replace('.', '/')}.py") for name in PASSES} if readme == "lowering" else set[Path]()
+    missing = {n for n in there - named if Path(folder, n) not in passes}  # a pass has a row in docs/pipelines.md
+    assert not missing, f"{readme}/README.md: add {sorted(missing)} to the table of {place.relative_to(ROOT)}/"
     assert not (gone := {n for n in named if not (place / n).exists()}), f"{readme}/README.md: {sorted(gone)} is not in {place}"
 
 

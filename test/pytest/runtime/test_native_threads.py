@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -174,10 +173,8 @@ for _ in range(2):
         print("interrupted")
     print((short.run({{"x": X}})["y"] == 302 * X).all())
 """
-    begun = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == ["interrupted", "True"] * 2, done.stderr
-    assert time.perf_counter() - begun < 20
 
 
 def test_workers_whose_run_never_began_are_sent_home(shared, interruptible, monkeypatch):
