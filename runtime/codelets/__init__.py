@@ -1,4 +1,4 @@
-"""The implementations of the codelets that `dialects/poplar/codelets.py` declares."""
+"""Implementations of the codelets that `dialects/poplar/codelets.py` declares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from populus.runtime.codelets.task import Piece, Run, Task, Workspace
 
 
 class _Implementations(dict[str, Implementation]):
-    """Loads a codelet's file when the codelet is first asked for."""
+    """Loads a codelet's file at the codelet's first lookup."""
 
     def __missing__(self, name: str) -> Implementation:
         declaration = CODELETS[name]

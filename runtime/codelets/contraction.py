@@ -1,7 +1,7 @@
 """Kernels of contractions: `conv` and `matmul`, each as few matrix products as its box allows.
 
-16- and 8-bit floats are multiplied and summed in float32 and rounded when stored; integers wrap around in the output's type.
-A contraction's sums are in the order that BLAS chooses; everything around them is exact.
+16- and 8-bit floats are multiplied and summed in float32 and rounded when stored; integers wrap around in the
+output's type. BLAS chooses the order of a contraction's sums; all other steps are exact.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, n
 from populus.runtime.cycles import contraction
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
-COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of cache, and a bound on memory for large images
-TAP_BYTES = 256 << 10  # of output that shifted multiply-adds pass over at a time
+COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of the cache; it also bounds memory
+TAP_BYTES = 256 << 10  # of output per pass of shifted multiply-adds
 
 
 def matmul(task: Task) -> Run:
-    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]`."""
+    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]`."""
     c = task.fields["c"].without_parts()
     if c.size == 0:
         return nothing
@@ -41,7 +41,10 @@ def matmul(task: Task) -> Run:
 
 
 def _product(task: Task, a: Array, b: Array, c: Array, dtype: np.dtype[Any], steps: list[Run]) -> Run:
-    """`steps`, then c = a b by `np.matmul`, through memory of its own where c has another type or strides that BLAS cannot write."""
+    """Runs `steps`, then c = a b by `np.matmul`.
+
+    The product goes through scratch memory if c has another type, or strides that BLAS cannot write.
+    """
     direct = c.dtype == dtype and _suits_blas(c)
     out = c if direct else task.scratch(c.shape, dtype)
     left, right, into = _merged(a, b, out)
@@ -56,7 +59,7 @@ def _matmul(a: Array, b: Array, c: Array) -> None:
 
 
 def _merged(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
-    """One matrix product instead of several where they share the right-hand side, or are the only one."""
+    """Merges a batch of products into one if they share the right-hand side or if there is only one."""
     if a.ndim == 3 and a.shape[0] == b.shape[0] == 1:
         return a[0], b[0], c[0]
     if a.ndim == 3 and (b.shape[0] == 1 or b.strides[0] == 0):
@@ -68,7 +71,10 @@ def _merged(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
 
 
 def _suits_blas(array: Array) -> bool:
-    """Whether BLAS can walk the last two dimensions: one is contiguous, and steps along the other do not overlap."""
+    """Tells whether BLAS accepts the strides of the last two dimensions.
+
+    One must be contiguous, and steps along the other must not overlap.
+    """
     (m, n), (s, t), item = array.shape[-2:], array.strides[-2:], array.itemsize
     return _rows(n, s, t, item) or _rows(m, t, s, item)
 
@@ -78,9 +84,9 @@ def _rows(n: int, outer: int, inner: int, item: int) -> bool:
 
 
 def _operand(task: Task, piece: Piece, dtype: np.dtype[Any], steps: list[Run]) -> Array:
-    """The piece in `dtype` and with strides for BLAS: itself, or a copy made now (constants) or by a step."""
+    """Returns the piece in `dtype` and with strides for BLAS, or a copy that has them. Binding copies constants."""
     array = piece.array
-    if array.shape[0] > 1 and array.strides[0] == 0:  # groups that share it
+    if array.shape[0] > 1 and array.strides[0] == 0:  # all groups share it
         return np.broadcast_to(_prepared(task, array[:1], piece.constant, dtype, steps), array.shape)
     return _prepared(task, array, piece.constant, dtype, steps)
 
@@ -96,10 +102,13 @@ def _prepared(task: Task, array: Array, constant: bool, dtype: np.dtype[Any], st
 
 
 def conv(task: Task) -> Run:
-    """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]`; outside x is 0.
+    """Computes a convolution; elements outside x are 0.
 
-    A kernel of one element on an unpadded input is one product on the input as it is; one channel in and out of each group is
-    a multiply-add for each element of the kernel; the rest are products of w and the unfolded input, some rows at a time.
+        y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]
+
+    A kernel of one element on an unpadded input is one product on the input as it is. Groups of one input and one
+    output channel take a multiply-add per kernel element. All others are products of w and the unfolded input, some
+    rows of outputs at a time.
     """
     return _Conv(task).bind()
 
@@ -121,10 +130,11 @@ class _Conv:
         self.kernel: tuple[int, ...] = self.w.shape[3:]
         self.out: tuple[int, ...] = self.y.shape[3:]
         self.dtype = arithmetic(self.y.dtype)
-        # What the windows reach, padding included.
+        # The extent of all windows together, padding included.
         self.extents = tuple(map(reach, self.out, self.strides, self.kernel, self.dilations))
 
     def bind(self) -> Run:
+        """Chooses the form of the convolution and binds it."""
         y = self.y
         if y.size == 0:
             return nothing
@@ -136,7 +146,7 @@ class _Conv:
         return self._plain() if plain else self._unfolded()
 
     def _matrix(self, steps: list[Run]) -> Array:
-        """w: [g, oc, ic k..]."""
+        """Returns w as [g, oc, ic k..]."""
         g, oc = self.w.shape[:2]
         shape = (g, oc, math.prod(self.w.shape[2:]))
         seen = seen_as(self.w, shape)
@@ -149,7 +159,7 @@ class _Conv:
         return copy.reshape(shape)
 
     def _plain(self) -> Run:
-        """y = w x for each image and group, on x as it is."""
+        """Computes y = w x for each image and group, on x as it is."""
         steps: list[Run] = []
         w, area = self._matrix(steps), math.prod(self.out)
         b, g, ic = self.x.shape[:3]
@@ -176,7 +186,7 @@ class _Conv:
         return sequence(steps)
 
     def _padded(self, image: int | slice, steps: list[Run]) -> Array:
-        """x[image] with its padding, in the arithmetic's type: x itself where that changes nothing."""
+        """Returns x[image] with its padding in the arithmetic type, or x itself if it is the same."""
         x = self.x[image]
         if x.dtype == self.dtype and not any(map(any, self.pads)):
             return x
@@ -185,7 +195,7 @@ class _Conv:
         inside: list[slice] = [slice(None)] * lead
         borders: list[Array] = []
         for (before, _), n, extent in zip(self.pads, x.shape[lead:], self.extents):
-            # The reach of a window that starts inside may end inside as well: no padding, and less than all of x is read.
+            # The extent may end inside x: then there is no padding after x, and part of x is not read.
             if before:
                 borders.append(padded[(*inside, slice(0, before))])
             if before + n < extent:
@@ -202,7 +212,7 @@ class _Conv:
         return padded
 
     def _windows(self, padded: Array) -> Array:
-        """[g, ic, k.., o..] of a padded image [g, ic, size..]."""
+        """Views a padded image [g, ic, size..] as its windows [g, ic, k.., o..]."""
         lead, strides = padded.shape[:2], padded.strides[2:]
         return as_strided(
             padded,
@@ -216,7 +226,7 @@ class _Conv:
         )
 
     def _unfolded(self) -> Run:
-        """y = w columns for each image, the columns being a copy of the windows, some rows of outputs at a time."""
+        """Computes y = w columns for each image. The columns are copies of the windows of some rows of outputs."""
         task, (batch, g) = self.task, self.x.shape[:2]
         once: list[Run] = []
         w = self._matrix(once)
@@ -226,7 +236,7 @@ class _Conv:
         first = task.used
         steps = once
         for image in range(batch):
-            task.used = first  # each image's copies are dead when the next one's are made
+            task.used = first  # the copies of one image are dead when the next image's are made
             windows = self._windows(self._padded(image, steps))
             columns = task.scratch((g * depth * rows * row,), self.dtype)
             result = None
@@ -250,7 +260,7 @@ class _Conv:
         return sequence(steps)
 
     def _direct(self) -> bool:
-        """Whether products can be written into y."""
+        """Tells whether products can be written into y."""
         if self.y.dtype != self.dtype:
             return False
         y = self.y[0]
@@ -258,7 +268,7 @@ class _Conv:
         return seen is not None and _suits_blas(seen) and seen.strides[-1] == seen.itemsize
 
     def _taps(self) -> Run:
-        """y += x shifted by k times w[k], for each element k of the kernel; some groups at a time."""
+        """Computes y += w[k] (x shifted by k) for each kernel element k, some groups at a time."""
         steps: list[Run] = []
         g = self.y.shape[1]
         padded = self._padded(slice(None), steps)  # [b, g, 1, size..]
@@ -290,10 +300,11 @@ class _Conv:
         return sequence(steps)
 
     def _runs(self, x: Array, sizes: tuple[int, ...], w: Array, y: Array) -> list[Run]:
-        """The same for strides of 1, with the rows of an image as one run: what falls between the output's rows is dropped.
+        """Computes `_taps` for strides of 1, with the rows of an image as one run.
 
-        x: [b, g, elements of a padded image of `sizes`], w: [g, 1, elements of the kernel]. The kernel's elements are rows of
-        a matrix then, each a copy of one run.
+        Elements between the output's rows are computed and dropped. x: [b, g, elements of a padded image of
+        `sizes`], w: [g, 1, elements of the kernel]. Each kernel element is then a row of a matrix, a copy of one
+        run.
         """
         batch, g, _ = x.shape
         distance, item = row_major(sizes), self.dtype.itemsize
@@ -314,7 +325,7 @@ class _Conv:
         return steps
 
     def _shifted(self, k: tuple[int, ...]) -> tuple[slice, ...]:
-        """The elements of a padded image that element k of the kernel meets."""
+        """Gives the slices of a padded image that kernel element k multiplies."""
         return tuple(slice(i * d, i * d + reach(o, s, 1, 1), s) for i, d, o, s in zip(k, self.dilations, self.out, self.strides))
 
 
@@ -350,8 +361,11 @@ def _tap(window: Array, weight: Array, product: Array, out: Array, first: bool) 
 
 
 def _cycles(v: Vertex, sizes: Sizes) -> Any:
-    """Axes by the fields that they occur in: both inputs and the output: groups; x and y: positions; w and y: out channels;
-    both inputs: in channels and taps."""
+    """Estimates a contraction, with its axes classified by the fields that they occur in.
+
+    Groups occur in both inputs and the output; positions in x and y; output channels in w and y; input channels and
+    taps in both inputs.
+    """
     x, w, y = (v.axes_of(i) for i in range(3))
     taps = frozenset(a for a in x & w if a[:1] == "k" and a[1:].isdigit())
     summed = frozenset(a for a in x & w if CODELETS[v.codelet].is_contracted(a))

@@ -1,4 +1,4 @@
-"""Cycles and operations on floats of a family's vertices, by the formulas of its codelet."""
+"""Costs of a family's vertices, as cycles and floating-point operations, by the formulas of its codelet."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from populus.runtime.cycles.vertices import Vertex
 
 
 def vertex_cycles(vertex: Vertex) -> NDArray[np.int64]:
-    """Tile cycles of every vertex, an array with one dimension for each cut axis of the domain.
+    """Computes the tile cycles of every vertex: an array with one dimension for each cut axis of the domain.
 
-    The formula is evaluated once for each distinct box size, of which a split makes at most three an axis.
+    The formula is evaluated once for each distinct box size. A split makes at most three sizes per axis.
     """
     cycles_of = IMPLEMENTATIONS[vertex.codelet].cycles
     cut = [(a, s) for a, s in vertex.domain.axes if s.parts > 1]
@@ -30,11 +30,9 @@ def vertex_cycles(vertex: Vertex) -> NDArray[np.int64]:
     return np.where(empty, 0, cycles)[np.ix_(*where)] if where else np.where(empty, 0, cycles)
 
 
-# Passes over a row of each codelet that normalises rows, as operations on an element: softmax (max, sub, exp, add, mul).
-
-
 def flops(vertex: Vertex) -> int:
-    """Counts operations on floats of the whole family: two for each multiply-add; those of its functions for a map.
+    """Counts the floating-point operations of a whole family: two for each multiply-add; a map counts its
+    functions.
 
     Multiplications by padding count, as in PopLibs' estimates. Codelets that compute on integers count nothing.
     """

@@ -14,15 +14,18 @@ from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
 def fill(task: Task) -> Run:
-    """`y = value`."""
+    """Computes `y = value`."""
     y, value = task["y"], task.number("value")
-    # An integer may be given as its bits, as signless attributes are: -1 and 255 are one i8.
+    # The parameter may hold an integer's bits, as signless attributes do: -1 and 255 are the same i8.
     element = np.asarray(int(value)).astype(y.dtype) if y.dtype.kind in "iub" else np.asarray(value, np.float64).astype(y.dtype)
     return lambda: np.copyto(y, element)
 
 
 def iota(task: Task) -> Run:
-    """`y[i] = start + step i`, i being the position in the whole vector. Floats are rounded once, from double precision."""
+    """Computes `y[i] = start + step i`; i is the position in the whole vector.
+
+    Floats are rounded once, from double precision.
+    """
     y, start, step = task["y"], task.number("start"), task.number("step")
     if y.size == 0:
         return nothing
@@ -35,7 +38,10 @@ def iota(task: Task) -> Run:
 
 
 def random(task: Task) -> Run:
-    """Numbers of a distribution by the element's place in the whole variable (`sizes`); see `runtime.poprand`."""
+    """Draws numbers of a distribution by an element's position in the whole variable (`sizes`).
+
+    See `runtime.poprand`.
+    """
     from populus.runtime.poprand import draw
 
     y, seed, sizes = task["y"], task["seed"], task.ints("sizes")
@@ -53,7 +59,7 @@ def random(task: Task) -> Run:
 
 
 def _runs(task: Task, sizes: tuple[int, ...]) -> tuple[list[int], int]:
-    """Where the box's runs of neighbouring elements begin in the whole variable, and how long each is."""
+    """Lists the starts of the box's runs of adjacent elements in the whole variable, and the length of a run."""
     bounds = [task.box[f"d{d}"][:2] for d in range(len(sizes))]
     inner, length = len(sizes), 1
     while inner and bounds[inner - 1] == (0, sizes[inner - 1]):
@@ -80,7 +86,7 @@ def _iota_cycles(v: Vertex, sizes: Sizes) -> Any:
 
 
 def _random_cycles(v: Vertex, sizes: Sizes) -> Any:
-    """Normal and uniform numbers: 4 cycles a vector."""
+    """Estimates 4 cycles per vector, for normal and uniform numbers."""
     return 4 + 22 * v.target.workers + 4 * ceil_div(v.elements(v.output, sizes), v.target.vector_width(v.types[v.output].element))
 
 

@@ -13,14 +13,14 @@ Kernel: TypeAlias = Callable[[Task], Run]
 """Binds a task when the program is loaded; see `runtime/codelets/task.py`."""
 
 Cycles: TypeAlias = Callable[[Vertex, Sizes], Any]
-"""Gives tile cycles of a vertex from the sizes of its box. Sizes may be arrays, which broadcast."""
+"""Tile cycles of a vertex, from the sizes of its box. Sizes may be arrays, which broadcast."""
 
 Flops: TypeAlias = Callable[[Vertex], int]
-"""Gives operations on floats of all vertices together."""
+"""Floating-point operations of all vertices of a family together."""
 
 
 def no_flops(vertex: Vertex) -> int:
-    """Counts nothing: the codelet moves elements, or computes on integers."""
+    """Counts nothing, for a codelet that moves elements or computes on integers."""
     return 0
 
 
@@ -31,11 +31,11 @@ def flops_a_point(operations: int) -> Flops:
 
 @dataclass(frozen=True)
 class Implementation:
-    """Everything that the runtime knows of a codelet. Its fields are declared in `dialects/poplar/codelets.py`.
+    """The runtime's record of a codelet. `dialects/poplar/codelets.py` declares the codelet's fields.
 
     `kernel`: the NumPy kernel, which engines `numpy` and `strict` run. `cycles`, `flops`: for the cost model.
-    `native`: the native form as `file.function` of `runtime/engine/native/kernels`, imported when a native program
-    is loaded, because llvmlite must not load with the planner. Without it the native engine runs `kernel`.
+    `native`: the native form as `file.function` of `runtime/engine/native/kernels`. It is imported when a native
+    program is loaded, because llvmlite must not load with the planner. Without it the native engine runs `kernel`.
     """
 
     kernel: Kernel

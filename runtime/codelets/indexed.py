@@ -1,4 +1,4 @@
-"""The kernels of `multi_update` and `top_k`: rows written by index, and the order of elements."""
+"""Kernels of `multi_update` and `top_k`: rows written by index, and the order of elements."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maxim
 
 
 def multi_update(task: Task) -> Run:
-    """`y = table`, its rows (axis `d0`) at `indices` combined with `updates`, one after the other, as `op` says.
+    """Copies `table` to y and combines its rows (axis `d0`) at `indices` with `updates`, in order, by `op`.
 
-    A task sees all indices and acts on those of its own rows. Raises PopulusError, when run, for an index outside 0 .. n.
+    A task reads all indices and updates its own rows only. Raises PopulusError, when run, for an index outside 0 .. n.
     """
     table, indices, updates, y = task["table"], task["indices"], task["updates"], task["y"]
     if y.size == 0:
@@ -37,7 +37,7 @@ def multi_update(task: Task) -> Run:
 
 
 def update(op: str, y: Array, indices: Array, updates: Array, first: int, end: int, n: int) -> None:
-    """Combines the rows `first` .. `end` of a table of n, which are y, with those updates that are for them.
+    """Combines rows `first` .. `end` (y) of a table of n rows with the updates whose index is among them.
 
     Raises PopulusError for an index outside the table.
     """
@@ -60,14 +60,14 @@ def update(op: str, y: Array, indices: Array, updates: Array, first: int, end: i
 
 
 def _last(rows: Array, values: Array) -> list[tuple[Array, Array]]:
-    """The rows, each once, with the last of its values."""
+    """Keeps the last update of each row."""
     _, back = np.unique(rows[::-1], return_index=True)
     last = len(rows) - 1 - back
     return [(rows[last], values[last])]
 
 
 def top_k(task: Task) -> Run:
-    """Where the `k` largest (or smallest) elements of each row stand."""
+    """Finds the positions of the `k` largest (or smallest) elements of each row."""
     x, y, largest = task["x"], task["y"], bool(task.number("largest"))
     if y.size == 0:
         return nothing
@@ -79,18 +79,19 @@ def top_k(task: Task) -> Run:
 
 
 def order(x: Array, largest: bool) -> Array:
-    """The positions of each row's elements, sorted by them; of equal ones the first comes first."""
+    """Sorts the positions of each row's elements by value; equal elements keep their order."""
     keys = x.astype(arithmetic(x.dtype), copy=False)
     if not largest:
         return np.argsort(keys, axis=-1, kind="stable")
-    # Backwards, the last of equal ones comes first; so the rows are sorted from the back.
+    # Reversing an ascending stable sort would put the last of equal elements first, so the reversed rows are sorted.
     return x.shape[-1] - 1 - np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
 
 
 def multi_update_cycles(rows: Count, indices: Count, updates: Count, element: Attribute, target: Target) -> Any:
-    """A copy of the rows, a comparison for each index, and each element of an update once, as if all were for this vertex.
+    """Estimates a copy of the rows, a comparison per index, and one operation per element of `updates`.
 
-    Source: popops `MultiUpdateAdd` (its inner loop); our own bound for which rows are hit.
+    The estimate assumes that all updates fall in this vertex.
+    Source: popops `MultiUpdateAdd` (its inner loop); our own upper bound on the rows that are updated.
     """
     vector = max(1, target.vector_bytes // size_in_bytes(element))
     own = ceil_div(updates, target.workers)
@@ -99,7 +100,7 @@ def multi_update_cycles(rows: Count, indices: Count, updates: Count, element: At
 
 
 def top_k_cycles(elements: Count, row: int, target: Target) -> Any:
-    """A merge sort: each element is compared once for each doubling of the row, at 8 cycles. Our own."""
+    """Estimates a merge sort: one comparison of 8 cycles per element and doubling of the row. Our own."""
     steps = int(np.ceil(np.log2(max(row, 2))))
     return 30 + target.workers * (20 + 8 * steps * ceil_div(elements, target.workers))
 

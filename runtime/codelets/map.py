@@ -1,4 +1,4 @@
-"""The kernel of `map`: an expression of every element."""
+"""Kernel of `map`: an expression of every element."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from populus.runtime.expr import bind_map
 
 
 def map(task: Task) -> Run:
-    """`y = expr(x1, x2, ...)`, inputs stretched to y; an `inout` input is y."""
+    """Computes `y = expr(x1, x2, ...)` with inputs broadcast to y; an `inout` input is y."""
     expr = task.params["expr"]
     assert isinstance(expr, Expr), expr
     inputs = [piece.array for name, piece in task.fields.items() if name != "y"]
@@ -41,7 +41,7 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
 
 
 def flops_of(expression: Expr) -> int:
-    """Floating point operations of an expression for one element; a cast counts nothing."""
+    """Counts the floating-point operations of an expression for one element; a cast counts nothing."""
     return sum(FUNCTIONS[f].flops for f in functions_of(expression) if f != "cast")
 
 

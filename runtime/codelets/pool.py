@@ -1,4 +1,4 @@
-"""The kernel of `pool`: the largest, mean, sum or sum of squares of each window, one dimension after the other."""
+"""Kernel of `pool`: the maximum, mean, sum or sum of squares of each window, one dimension after the other."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
 def pool(task: Task) -> Run:
-    """`y[n, c, o..] = op over k.. of x[n, c, o stride + k dilation - pad ..]`; padding is left out, NaN goes through a max.
+    """Computes `y[n, c, o..] = op over k.. of x[n, c, o stride + k dilation - pad ..]`.
 
-    A mean divides by the window's elements inside x, or with `count_padding` by those inside x and its padding.
+    Padding is left out, and NaN propagates through a maximum. A mean divides by the number of the window's elements
+    inside x, or with `count_padding` inside x and its padding.
     """
     x, y, kind = task.fields["x"], task["y"], task.text("kind")
     if y.size == 0:
@@ -36,7 +37,7 @@ def pool(task: Task) -> Run:
         squares = task.scratch(source.shape, dtype)
         steps.append(_square(source, squares))
         source = squares
-    # Innermost first: what the outer dimensions read is smaller then. One window that is all of x is one pass of its own.
+    # Innermost first: the outer dimensions then read fewer elements.
     for d in reversed(range(spatial)):
         shape = (*source.shape[: 2 + d], axes[d].count, *source.shape[3 + d :])
         last = d == 0 and y.dtype == dtype
@@ -47,7 +48,7 @@ def pool(task: Task) -> Run:
         counts = np.ones((), np.float64)
         for axis in axes:
             counts = counts[..., None] * axis.counts()
-        # A window of padding alone has no mean; 0 / 0 says so.
+        # A window of padding alone has no mean: 0 / 0 gives NaN.
         divisor = counts.astype(dtype) if dtype.kind == "f" else counts
         total = source
         steps.append(lambda: np.divide(total, divisor, out=total, casting="unsafe"))
@@ -58,7 +59,7 @@ def pool(task: Task) -> Run:
 
 
 class _Axis:
-    """The windows along one spatial dimension of the box."""
+    """Windows along one spatial dimension of the box."""
 
     def __init__(self, task: Task, d: int, spatial: int):
         first, end, _ = task.box[f"o{d}"]
@@ -72,7 +73,7 @@ class _Axis:
         self.count_padding = bool(task.number("count_padding"))
 
     def steps(self, ufunc: np.ufunc, source: Array, target: Array, dim: int) -> list[Run]:
-        """target = ufunc over the window's elements of source, along `dim`."""
+        """Builds the steps of target = ufunc over the window's elements of source, along `dim`."""
         steps: list[Run] = []
         for k in range(self.kernel):
             low, high, begin = self._span(k, source.shape[dim])
@@ -85,15 +86,19 @@ class _Axis:
         return steps
 
     def _span(self, k: int, n: int) -> tuple[int, int, int]:
-        """(first window, end, index in the source of the first): the windows whose element k is in a source of n."""
+        """Finds the windows whose element k lies inside a source of n elements.
+
+        Returns the first such window, the end of the range, and the first window's index in the source.
+        """
         shift = k * self.dilation - self.overhang
         low = max(0, -(shift // self.stride)) if shift < 0 else 0
         high = min(self.count, (n - 1 - shift) // self.stride + 1)
         return low, high, low * self.stride + shift
 
     def counts(self) -> Any:
-        """How many elements of each window count for its mean."""
-        at = (np.arange(self.first, self.first + self.count) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
+        """Counts the elements of each window that its mean divides by."""
+        starts = np.arange(self.first, self.first + self.count) * self.stride - self.before
+        at = starts[:, None] + np.arange(self.kernel) * self.dilation
         low, high = (-self.before, self.size + self.behind) if self.count_padding else (0, self.size)
         return ((low <= at) & (at < high)).sum(1).astype(np.float64)
 
@@ -121,7 +126,7 @@ def _apply(ufunc: np.ufunc, x: Array, out: Array) -> Run:
 
 
 def _cycles(v: Vertex, sizes: Sizes) -> Any:
-    """PopLibs' planner's form: for each vector of outputs, 3 cycles a window element and 7 to begin."""
+    """Estimates by the form of PopLibs' planner: for each vector of outputs, 7 cycles plus 3 per window element."""
     window = v.product(sizes, lambda a: a[:1] == "k")
     vectors = ceil_div(ceil_div(v.elements(v.output, sizes), v.target.vector_width(v.element)), v.target.workers)
     return 13 + v.target.workers * (23 + 13 + vectors * (7 + 3 * window))

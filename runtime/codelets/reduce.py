@@ -1,8 +1,8 @@
-"""The kernel of `reduce`: sums, products, extremes along some axes.
+"""Kernel of `reduce`: sums, products and extremes along some axes.
 
-The order of a sum depends on nothing but the family: reduced dimensions at the end of x are summed first, as NumPy sums
-contiguous rows (pairwise); then those further in front, one after the other. So cuts of parallel axes and the layout of x in
-memory change no bit.
+The order of a sum depends only on the family. Trailing reduced dimensions of x are summed first, pairwise, as NumPy
+sums contiguous rows. The leading reduced dimensions are summed next, one slice after the other. So neither cuts of
+parallel axes nor the memory layout of x change a bit.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _UFUNCS: dict[str, np.ufunc] = {
     "square_add": np.add,
 }
 
-FEW = 64  # slices that are added with a call for each
+FEW = 64  # up to this many slices are added by one call each
 
 
 def reduce(task: Task) -> Run:
-    """`y = op of x along the axes that y does not have`; `square_add` is the sum of squares."""
+    """Computes `y = op of x along the axes that y does not have`; `square_add` is the sum of squares."""
     op = task.text("op")
     y, piece = task.fields["y"].without_parts(), task.fields["x"]
     if y.size == 0:
         return nothing
     own = [a for a in task.fields["y"].access if not a.part]
-    kept = [a.terms[0][0] for a in own if a.terms]
-    order = [piece.dimension(axis) for axis in kept]
-    if len(kept) < y.ndim:  # dimensions of one element, accessed by a constant
+    own_axes = [a.terms[0][0] for a in own if a.terms]
+    order = [piece.dimension(axis) for axis in own_axes]
+    if len(own_axes) < y.ndim:  # dimensions of one element, accessed by a constant
         y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
     reduced = [d for d in range(piece.array.ndim) if d not in order]
     if any(piece.array.shape[d] == 0 for d in reduced):
         identity = _identity(op, y.dtype)
         return lambda: np.copyto(y, identity)
     ufunc = _UFUNCS[op]
-    if op in ("and", "max", "min", "or"):  # in any order
+    if op in ("and", "max", "min", "or"):  # the order does not matter
         x = piece.array.transpose(*order, *reduced)
         axes = tuple(range(len(order), x.ndim))
         return lambda: ufunc.reduce(x, axis=axes, out=y)
@@ -75,7 +75,7 @@ def _identity(op: str, dtype: np.dtype[Any]) -> Array:
 
 
 class _Sum:
-    """x: [front.., kept.., trailing..]: rows first, then the front, into y: [kept..]."""
+    """A sum or product of x: [front.., own.., trailing..] into y: [own..]: trailing rows first, then the front."""
 
     def __init__(self, task: Task, ufunc: np.ufunc, square: bool, x: Array, front: int, trailing: int, y: Array):
         self.task, self.ufunc, self.square, self.y = task, ufunc, square, y
@@ -83,6 +83,7 @@ class _Sum:
         self.front, self.trailing, self.x = front, trailing, x
 
     def bind(self) -> Run:
+        """Builds the steps of the whole reduction."""
         steps: list[Run] = []
         x, square = self.x, self.square
         count = math.prod(x.shape[: self.front])
@@ -104,7 +105,7 @@ class _Sum:
         return sequence(steps)
 
     def _rows(self, x: Array, n: int, square: bool, steps: list[Run]) -> Array:
-        """x: [.., n], its rows contiguous and in the arithmetic's type, squared if asked."""
+        """Returns x as [.., n], with contiguous rows in the arithmetic type, squared if `square`."""
         shape = (*x.shape[: x.ndim - self.trailing], n)
         if not square and x.dtype == self.dtype:
             seen = _as_rows(x, shape)
@@ -115,7 +116,7 @@ class _Sum:
         return copy.reshape(shape)
 
     def _stacked(self, x: Array, count: int, steps: list[Run]) -> Array:
-        """x: [front.., kept..] as [count, kept..]."""
+        """Returns x: [front.., own..] as [count, own..]."""
         shape = (count, *self.y.shape)
         seen = seen_as(x, shape)
         if seen is not None:
@@ -125,7 +126,7 @@ class _Sum:
         return copy.reshape(shape)
 
     def _slices(self, x: Array, out: Array, square: bool, steps: list[Run]) -> None:
-        """out = x[0] + x[1] + ..., in this order. x: [count, kept..]."""
+        """Computes out = x[0] + x[1] + ..., in this order. x: [count, own..]."""
         if square:
             copy = self.task.scratch(x.shape, self.dtype)
             steps.append(_square(x, copy))
@@ -133,7 +134,7 @@ class _Sum:
         if x.shape[0] <= FEW:
             steps.append(_accumulate(self.ufunc, x, out))
         elif out.size > 1:
-            # NumPy adds whole slices where the kept dimensions are the inner ones.
+            # NumPy adds whole slices if the reduced dimension is the outer one.
             if x.dtype != self.dtype or not x.flags.c_contiguous:
                 copy = self.task.scratch(x.shape, self.dtype)
                 steps.append(_copy(x, copy))
@@ -148,7 +149,7 @@ class _Sum:
 
 
 def _as_rows(x: Array, shape: tuple[int, ...]) -> Array | None:
-    """x as rows of n contiguous elements that no other dimension walks more finely; None if it takes a copy."""
+    """Reshapes x to rows of n contiguous elements that do not overlap. Returns None if that needs a copy."""
     seen = seen_as(x, shape)
     if seen is None:
         return None
@@ -173,7 +174,7 @@ def _reducer(ufunc: np.ufunc, x: Array, axis: int, out: Array) -> Run:
 
 
 def _accumulate(ufunc: np.ufunc, x: Array, out: Array) -> Run:
-    slices = [x[i, ...] for i in range(x.shape[0])]  # the dots keep a single element an array, to be read each time
+    slices = [x[i, ...] for i in range(x.shape[0])]  # with the dots, one element stays a view
     if len(slices) == 1:
         return lambda: np.copyto(out, slices[0], casting="unsafe")
     first, second, *rest = slices

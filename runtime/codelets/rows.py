@@ -1,4 +1,4 @@
-"""Kernels of whole rows: `softmax` and `whiten`. Sums are NumPy's of contiguous rows, so cuts between rows change no bit."""
+"""Kernels of whole rows: `softmax` and `whiten`. NumPy sums contiguous rows, so cuts between rows change no bit."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ from populus.runtime.cycles.contraction import Count
 from populus.runtime.cycles.elementwise import binary, unary
 from populus.runtime.cycles.reduction import reduce_cycles
 
-BLOCK_BYTES = 256 << 10  # of rows at a time, so that the passes over them stay in cache
+BLOCK_BYTES = 256 << 10  # of rows per block, so that all passes over a block stay in cache
 
 
 def softmax(task: Task) -> Run:
-    """`y = exp(x - max) / sum of exp(x - max)` along r; with `log`, `y = x - max - log of that sum`."""
+    """Computes `y = exp(x - max) / sum of exp(x - max)` along r; with `log`, `y = x - max - log of that sum`."""
     return _blocks(task, _LogSoftmax if task.number("log") else _Softmax)
 
 
 def whiten(task: Task) -> Run:
-    """`y = (x - mean) / sqrt(variance + epsilon)` along r, the variance being the mean of the squares of x - mean."""
+    """Computes `y = (x - mean) / sqrt(variance + epsilon)` along r; the variance is the mean of (x - mean)^2."""
     return _blocks(task, _Whiten)
 
 
 class _Rows(ABC):
-    """Some rows: x and y: [.., r]; `work` and `other` have their shape, `one` that of a number for each row."""
+    """A block of rows, x and y: [.., r]. `work` and `other` have the same shape; `one` has one number per row."""
 
     def __init__(self, task: Task, x: Array, y: Array, work: Array, other: Array, one: Array):
         self.task, self.x, self.y, self.work, self.other, self.one = task, x, y, work, other, one
 
     @abstractmethod
     def run(self) -> None:
-        """y from x."""
+        """Computes y from x."""
 
 
 class _Softmax(_Rows):
-    """Steps in 16-bit floats are rounded to them, as where ONNX writes Softmax out as ops; only sums are wider."""
+    """Softmax that rounds each step to y's 16-bit type, as ONNX's decomposition of Softmax does; only sums are
+    wider.
+    """
 
     def run(self) -> None:
         work, one = self.work, self.one
@@ -55,6 +57,7 @@ class _Softmax(_Rows):
         np.divide(work, one, out=self.y, casting="unsafe")
 
     def round(self, work: Array) -> None:
+        """Rounds values to the type of y, in place."""
         if self.y.dtype != work.dtype:
             np.copyto(work, work.astype(self.y.dtype), casting="unsafe")
 
@@ -91,7 +94,7 @@ class _Whiten(_Rows):
 
 
 def _blocks(task: Task, kind: type[_Rows]) -> Run:
-    """The rows of the box, some at a time, with the row dimension moved behind the others."""
+    """Moves the row dimension to the end and binds the box's rows in blocks of at most BLOCK_BYTES."""
     x, y = (np.moveaxis(piece.array, piece.dimension("r"), -1) for piece in (task.fields["x"], task.fields["y"]))
     if y.size == 0:
         return nothing
@@ -120,7 +123,7 @@ def _copy(x: Array, out: Array) -> Run:
 
 
 def softmax_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
-    """Tile cycles of `softmax` over `rows` rows of `row` elements: largest, exponentials of differences, their sum, product."""
+    """Estimates tile cycles of `softmax` over `rows` rows of `row` elements: maximum, exponentials, sum, product."""
     n = rows * row
     passes = binary(n, "sub", element, target, inout=True) + unary(n, "exp", element, target, inout=True)
     reductions = 2 * reduce_cycles(rows, row, element, target, contiguous=True)
@@ -128,7 +131,7 @@ def softmax_cycles(target: Target, element: Attribute, rows: Count, row: Count) 
 
 
 def whiten_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
-    """Tile cycles of `whiten`: sum, differences, sum of their squares, product with the inverse deviation."""
+    """Estimates tile cycles of `whiten`: sum, differences, sum of squares, product with the inverse deviation."""
     n = rows * row
     passes = 2 * binary(n, "sub", element, target, inout=True) + unary(n, "square", element, target)
     return 2 * reduce_cycles(rows, row, element, target, contiguous=True) + passes + unary(rows, "rsqrt", element, target)
@@ -138,7 +141,7 @@ def _row_by_row(of: Callable[[Target, Attribute, Count, Count], Any]) -> Cycles:
     return lambda v, sizes: of(v.target, v.element, v.product(sizes, lambda a: a != "r"), sizes["r"])
 
 
-# Passes over a row, as operations on an element; softmax: max, sub, exp, add, mul.
+# Five operations per element; for softmax: max, sub, exp, add, mul.
 IMPLEMENTATIONS = {
     "softmax": Implementation(softmax, _row_by_row(softmax_cycles), flops_a_point(5), native="rows.softmax"),
     "whiten": Implementation(whiten, _row_by_row(whiten_cycles), flops_a_point(5), native="rows.whiten"),

@@ -1,4 +1,4 @@
-"""The kernels of `multi_slice` and `dynamic_update`: rows of a table by index."""
+"""Kernels of `multi_slice` and `dynamic_update`: rows of a table by index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
 def multi_slice(task: Task) -> Run:
-    """`y[t.., i.., t..] = table[t.., indices[i..], t..]`, the index being along dimension `dim` of the table.
+    """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`; the index applies to dimension `dim` of the
+    table.
 
     Raises PopulusError, when run, for an index outside the table.
     """
@@ -30,13 +31,13 @@ def multi_slice(task: Task) -> Run:
         low, high = int(indices.min()), int(indices.max())
         if low < 0 or high >= n:
             raise PopulusError(f"index {low if low < 0 else high} is outside 0..{n}")
-        np.take(table, indices, dim, out=y, mode="clip")  # "raise" would take through a buffer
+        np.take(table, indices, dim, out=y, mode="clip")  # mode "raise" would copy through a buffer
 
     return run
 
 
 def dynamic_update(task: Task) -> Run:
-    """`table[index] = row`; the other rows stay.
+    """Computes `table[index] = row`; the other rows stay.
 
     Raises PopulusError, when run, for an index outside the table.
     """
@@ -55,18 +56,18 @@ def dynamic_update(task: Task) -> Run:
 
 
 def _multi_slice(v: Vertex, sizes: Sizes) -> Any:
-    """MultiSlice: workers share the indices; a vector of a row takes 2 cycles, 3 of bytes."""
+    """Estimates MultiSlice: workers share the indices; a vector of a row takes 2 cycles, 3 for byte elements."""
     indices = v.elements(1, sizes)
     return multi_slice_cycles(indices, ceil_div(v.elements(v.output, sizes), np.maximum(indices, 1)), v.element, v.target)
 
 
 def _dynamic_update(v: Vertex, sizes: Sizes) -> Any:
-    """As the slice of one row."""
+    """Estimates the update as a slice of one row."""
     return multi_slice_cycles(1, v.elements(2, sizes), v.element, v.target)
 
 
 def multi_slice_cycles(indices: Count, row: Count, element: Attribute, target: Target) -> Any:
-    """Tile cycles of picking `indices` rows of `row` elements."""
+    """Estimates tile cycles of selecting `indices` rows of `row` elements."""
     size = size_in_bytes(element)
     vector, cycles = {1: (4, 3), 2: (2, 2)}.get(size, (max(1, 8 // size), 2))
     per_row = 19 + ceil_div(row, vector * max(1, target.vector_bytes // 8)) * cycles

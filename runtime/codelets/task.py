@@ -1,11 +1,12 @@
-"""What a kernel works on: one box of a family's iteration space, with a piece of each field.
+"""The task of a kernel: one box of a family's iteration space, with a piece of each field.
 
     def bind(task: Task) -> Run:
         x, y = task["x"], task["y"]
         return lambda: np.negative(x, out=y)
 
-`bind` runs once, when the program is loaded; what it returns runs in each execute. It writes all of its outputs and nothing
-else, and finds in them nothing that it left there. What it gives must not depend on how the parallel axes were cut.
+`bind` runs once, when the program is loaded. The run that it returns is called in each execute. A run writes all
+elements of its outputs and nothing else, and assumes nothing about their earlier contents. Its results must not
+depend on the cuts of parallel axes.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ Param: TypeAlias = "bool | int | float | str | Expr | tuple[Param, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a task sees of one field.
+    """The part of one field that a task reads or writes.
 
-    `array`: the part of the view that the box touches, one dimension for each of the view's; inputs are read-only. `access`:
-    that of the field. `pads`: for each dimension how far the box hangs over the view (before, behind), which the array
-    leaves out. `constant`: the elements never change, so they may be converted or packed while binding.
+    `array`: the part of the view that the box touches, with the view's number of dimensions; inputs are read-only.
+    `access`: the field's access. `pads`: for each dimension the extent of the box beyond the view (before, after),
+    which the array leaves out. `constant`: the elements never change, so binding may convert or pack them.
     """
 
     array: Array
@@ -40,14 +41,14 @@ class Piece:
     constant: bool = False
 
     def dimension(self, axis: str) -> int:
-        """The dimension whose access is just `axis`. Raises ValueError if there is none."""
+        """Finds the dimension whose access is exactly `axis`. Raises ValueError if there is none."""
         for d, access in enumerate(self.access):
             if len(access.terms) == 1 and access.terms[0][0] == axis and not access.part:
                 return d
         raise ValueError(f"no dimension is accessed by {axis} in [{', '.join(map(str, self.access))}]")
 
     def without_parts(self) -> Array:
-        """The array without its leading `at axis` dimensions, which have one element."""
+        """Drops the leading `at axis` dimensions, which have one element, from the array."""
         lead = 0
         while lead < len(self.access) and self.access[lead].part:
             lead += 1
@@ -55,14 +56,14 @@ class Piece:
 
 
 class Workspace:
-    """Memory that the tasks of an engine share, one after the other: what a task finds in it is anything."""
+    """Scratch memory that an engine's tasks share one after the other. Its initial contents are undefined."""
 
     def __init__(self, bytes: int = 1 << 23):
-        # Pages that no task writes cost nothing, so the first guess is generous.
+        # Untouched pages cost nothing, so the initial size is generous.
         self._memory: NDArray[np.uint8] = np.empty(bytes, np.uint8)
 
     def reserve(self, begin: int, bytes: int) -> NDArray[np.uint8]:
-        """`bytes` bytes from `begin`; of a new and larger memory if need be, which earlier tasks do not see."""
+        """Reserves `bytes` bytes from `begin`. Larger memory is new, and earlier tasks keep the old."""
         if begin + bytes > self._memory.size:
             self._memory = np.empty(2 * (begin + bytes), np.uint8)
         return self._memory[begin : begin + bytes]
@@ -70,43 +71,43 @@ class Workspace:
 
 @dataclass(slots=True)
 class Task:
-    """One box of a family: the codelet's parameters, the box (axis -> first, end, part), and the pieces by field name."""
+    """One box of a family: the codelet's parameters, the box (axis -> first, end, part), and the pieces by field."""
 
     params: Mapping[str, Param]
     box: Box
     fields: Mapping[str, Piece]
     workspace: Workspace = field(default_factory=Workspace)
     used: int = 0
-    packed: list[object] = field(default_factory=list[object])  # forms of constants that were made while binding
+    packed: list[object] = field(default_factory=list[object])  # packed or converted constants, made while binding
 
     def __getitem__(self, name: str) -> Array:
         return self.fields[name].array
 
     def size(self, axis: str) -> int:
-        """How many elements of `axis` the box has."""
+        """Counts the box's elements along `axis`."""
         first, end, _ = self.box[axis]
         return end - first
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """A parameter that is a list of integers."""
+        """Reads a parameter that is a list of integers."""
         value = self.params[name]
         assert isinstance(value, tuple), (name, value)
         return tuple(v for v in value if isinstance(v, int))
 
     def number(self, name: str) -> float | int:
-        """A parameter that is a number."""
+        """Reads a parameter that is a number."""
         value = self.params[name]
         assert isinstance(value, bool | int | float), (name, value)
         return value
 
     def text(self, name: str) -> str:
-        """A parameter that is a string."""
+        """Reads a parameter that is a string."""
         value = self.params[name]
         assert isinstance(value, str), (name, value)
         return value
 
     def scratch(self, shape: Sequence[int], dtype: DTypeLike) -> Array:
-        """Memory of this task until it is done; the next task, and the next run, find it changed."""
+        """Allocates memory that this task owns until its run ends; other tasks and runs overwrite it."""
         type = np.dtype(dtype)
         count = 1
         for n in shape:
@@ -119,16 +120,16 @@ class Task:
 
 SMALL_FLOATS = frozenset(
     ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
-)  # kept in these, computed in float32
+)  # stored in these types, computed in float32
 
 
 def arithmetic(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which values of `dtype` are summed: float32 for the 16- and 8-bit floats, else itself."""
+    """Returns the dtype in which values of `dtype` are summed: float32 for the 16- and 8-bit floats, else itself."""
     return np.dtype(np.float32) if dtype.name in SMALL_FLOATS else dtype
 
 
 def seen_as(array: Array, shape: tuple[int, ...]) -> Array | None:
-    """The same memory under another shape; None where its strides cannot say that."""
+    """Reshapes an array without a copy. Returns None if its strides do not allow it."""
     try:
         return array.reshape(shape, copy=False)
     except ValueError:
@@ -136,11 +137,11 @@ def seen_as(array: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 def nothing() -> None:
-    """The run of a task without elements."""
+    """Does nothing: the run of a task without elements."""
 
 
 def sequence(steps: Sequence[Run]) -> Run:
-    """One run after the other."""
+    """Joins runs into one that calls them in order."""
     match steps:
         case []:
             return nothing

@@ -1,7 +1,7 @@
-"""Runs codelets that were written in Python: their statements become closures on NumPy values.
+"""Runner of codelets written in Python: their statements become closures on NumPy values.
 
-Loops over lanes (axes whose elements are computed apart) are not run: their variables stand for all elements at once. All other
-statements are run one after the other, as written.
+Loops over lanes (axes whose elements are computed independently) are vectorised: their variables stand for all
+elements at once. All other statements run one after the other, as written.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from populus.runtime.codelets.task import Array, Run, Task
 from populus.runtime.cycles.tile_code import flops, tile_code_cycles
 
 Values: TypeAlias = Any  # a NumPy number, or an array with one dimension for each lane
-Mask: TypeAlias = "NDArray[np.bool_] | None"  # the lanes that a branch is for; None: all
+Mask: TypeAlias = "NDArray[np.bool_] | None"  # the lanes that take a branch; None: all
 
 
 def bind(code: TileCode, task: Task) -> Run:
-    """The kernel of the codelet. Raises PopulusError, when run, for an index outside of its vector, or an output that is left unwritten."""
+    """Binds the codelet to a task.
+
+    The run raises PopulusError for an index outside its vector, or an output element that is left unwritten.
+    """
     arrays = {v: task[v] for v in code.axes}
     return Program(code, arrays, {name: task.number(name) for name in code.scalars}).run
 
@@ -38,20 +41,20 @@ def run(code: TileCode, arrays: Mapping[str, Array], scalars: Mapping[str, float
 
 @dataclass
 class Frame:
-    """What a run knows: local variables, and the output's elements that are written, where somebody wants to know."""
+    """State of a run: local variables and, if coverage is checked, the mask of written output elements."""
 
     values: dict[str, Values] = field(default_factory=dict[str, Any])
     written: NDArray[np.bool_] | None = None
 
 
-_where: Callable[[Any, Any, Any], Any] = np.where  # its own types say less
+_where: Callable[[Any, Any, Any], Any] = np.where  # its own overloads are narrower
 
 Step: TypeAlias = Callable[[Frame, Mask], None]
 Get: TypeAlias = Callable[[Frame, Mask], Values]
 
 
 class Program:
-    """A codelet bound to arrays."""
+    """Codelet bound to arrays."""
 
     def __init__(self, code: TileCode, arrays: dict[str, Array], scalars: Mapping[str, float | int | bool]):
         self.code, self.arrays = code, arrays
@@ -62,7 +65,7 @@ class Program:
         self.steps = self._block(code.body)
 
     def run(self) -> None:
-        """Computes the output from what the inputs hold now."""
+        """Computes the output from the current contents of the inputs."""
         out = self.arrays[self.code.output]
         if any(self.sizes[a] == 0 for a in self.code.lanes):
             return
@@ -77,7 +80,7 @@ class Program:
             raise PopulusError(f"{self.code.place}: codelet {self.code.name} leaves {count} elements of {self.code.output} unwritten")
 
     def _lane(self, axis: str) -> NDArray[np.int64]:
-        """0, 1, ... along the axis's own dimension."""
+        """Gives 0, 1, ... along the axis's own dimension."""
         shape = [1] * len(self.code.lanes)
         shape[self.code.lanes.index(axis)] = self.sizes[axis]
         return np.arange(self.sizes[axis], dtype=np.int64).reshape(tuple(shape))
@@ -103,7 +106,7 @@ class Program:
 
         def assign(frame: Frame, mask: Mask) -> None:
             value = get(frame, mask)
-            # Lanes that the branch is not for keep what they had; what they never had nobody reads.
+            # Lanes outside the branch keep their value; a value that they never had is never read.
             if mask is not None and name in frame.values:
                 value = _where(mask, value, frame.values[name])
             frame.values[name] = value
@@ -206,14 +209,18 @@ class Program:
         return get
 
     def _place(self, vector: str, index: Sequence[Value], line: int) -> Callable[[Frame, Mask], tuple[Any, Any, Any]]:
-        """Where an access goes: an index, and where it is made of slices, the order and shape that bring its dimensions to the lanes'."""
+        """Builds the function that locates an access.
+
+        It returns an index. If the index consists of slices, it also returns the order and the shape that bring its
+        dimensions to the lanes'.
+        """
         shape, lanes = self.arrays[vector].shape, self.code.lanes
         own = [self.code.loops.get(i.name) if isinstance(i, Name) else None for i in index]
         gets = [self._get(i) for i in index]
         named = [a for a in own if a is not None]
         regular = len(set(named)) == len(named)
-        kept = [lanes.index(a) for a in named]
-        order = tuple(sorted(range(len(kept)), key=lambda d: kept[d]))
+        dims = [lanes.index(a) for a in named]
+        order = tuple(sorted(range(len(dims)), key=lambda d: dims[d]))
         seen = tuple(self.sizes[a] if a in named else 1 for a in lanes) if named else ()
 
         def check(i: Values, n: int, d: int) -> None:
@@ -225,28 +232,28 @@ class Program:
                 )
 
         def at(frame: Frame, mask: Mask) -> tuple[Any, Any, Any]:
-            found: list[Any] = []
+            entries: list[Any] = []
             slices = regular
             for d, (get, axis, n) in enumerate(zip(gets, own, shape)):
                 if axis is not None:
-                    found.append(slice(None))
+                    entries.append(slice(None))
                     continue
                 i = get(frame, mask)
                 if mask is not None and np.ndim(i):
-                    i = np.where(mask, i, 0)  # other lanes' indices may be anything
+                    i = np.where(mask, i, 0)  # indices of other lanes are undefined
                 check(i, n, d)
                 single = np.ndim(i) == 0
                 slices = slices and single
-                # Python's, for with an array of no dimension NumPy's indexing gives a copy, and a store into that is lost.
-                found.append(int(i) if single else i)
+                # A Python int: NumPy's indexing by a 0-d array gives a copy, and a store into a copy is lost.
+                entries.append(int(i) if single else i)
             if slices:
-                return tuple(found), order, seen
-            return tuple(frame.values[f" {a}"] if a is not None else i for a, i in zip(own, found)), None, None
+                return tuple(entries), order, seen
+            return tuple(frame.values[f" {a}"] if a is not None else i for a, i in zip(own, entries)), None, None
 
         return at
 
     def _listed(self, index: tuple[Any, ...], order: Any) -> tuple[Any, ...]:
-        """An index of slices as one of arrays."""
+        """Converts an index of slices to one of arrays."""
         if order is None:
             return index
         axes = iter(self.code.axes[self.code.output])
@@ -259,14 +266,17 @@ class Program:
 
 
 def _apart(function: np.ufunc) -> Callable[[Values], Values]:
-    """Of two elements or more side by side NumPy takes one loop; of fewer another, which rounds otherwise."""
+    """Wraps a function so that a single element rounds as a vector does.
+
+    NumPy's loop for one element rounds differently from its loop for two or more.
+    """
 
     def apply(x: Values) -> Values:
         flat = np.ascontiguousarray(x).reshape(-1)
         if flat.size == 1:
             flat = np.repeat(flat, 2)
-        found = function(flat)[: math.prod(np.shape(x))]
-        return found.reshape(np.shape(x)) if np.ndim(x) else found[0]
+        result = function(flat)[: math.prod(np.shape(x))]
+        return result.reshape(np.shape(x)) if np.ndim(x) else result[0]
 
     return apply
 
@@ -284,8 +294,8 @@ def _power(a: Values, b: Values) -> Values:
     flat = [np.ascontiguousarray(v).reshape(-1) for v in (one, two)]
     if flat[0].size == 1:
         flat = [np.repeat(v, 2) for v in flat]
-    found = np.power(*flat)[: one.size]
-    return found.reshape(one.shape) if one.ndim else found[0]
+    result = np.power(*flat)[: one.size]
+    return result.reshape(one.shape) if one.ndim else result[0]
 
 
 FUNCTIONS: dict[str, Callable[..., Values]] = {
@@ -302,7 +312,7 @@ FUNCTIONS: dict[str, Callable[..., Values]] = {
     "floordiv": np.floor_divide,
     "ge": np.greater_equal,
     "gt": np.greater,
-    "int": partial(_converted, dtype=np.int64),  # towards 0
+    "int": partial(_converted, dtype=np.int64),  # rounds towards 0
     "le": np.less_equal,
     "log": _apart(np.log),
     "log1p": _apart(np.log1p),
@@ -326,7 +336,7 @@ FUNCTIONS: dict[str, Callable[..., Values]] = {
 
 
 def implementation(code: TileCode) -> Implementation:
-    """Gives the record of a codelet that was written in Python: its cycles are its author's, else counted from its body."""
+    """Builds the record of a codelet written in Python. Its cycles are the author's, else counted from its body."""
     return Implementation(
         kernel=partial(bind, code),
         cycles=lambda v, sizes: tile_code_cycles(code, sizes, dict(v.scalars), v.target.workers),

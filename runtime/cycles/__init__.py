@@ -1,4 +1,4 @@
-"""What vertices cost, in tile cycles: PopLibs' estimates as formulas over box sizes, element types and the target."""
+"""Cycle estimates of vertices: PopLibs' estimates as formulas over box sizes, element types and the target."""
 
 from populus.runtime.cycles.contraction import amp_1x1, amp_nx1, contraction, vector_macs
 from populus.runtime.cycles.reduction import reduce_cycles

@@ -1,6 +1,6 @@
-"""Cycles of convolution and matrix product vertices, of a tile's matrix unit (AMP) or its vector unit. Arrays or numbers.
+"""Cycles of convolution and matrix product vertices, on a tile's matrix unit (AMP) or its vector unit.
 
-Every count may be an int or an integer array; arrays broadcast, so a planner weighs all its candidates at once.
+Every count may be an int or an integer array. Arrays broadcast, so a planner weighs all its candidates at once.
 Source: poplin `PerformanceEstimation.hpp`, getConvPartial1x1..., getConvPartialnx1....
 """
 
@@ -16,13 +16,14 @@ from populus.dialects.poplar.target import Target
 from populus.dialects.support.element_types import size_in_bytes
 
 Count: TypeAlias = "int | NDArray[Any]"
-"""One number, or one for each candidate or box."""
+"""One number, or an array with one for each candidate or box."""
 
 WORKERS = 6
 WEIGHT_LOADS = 4  # cycles to load one unit's weights: 4 deep, one data path wide, over one data path
 
 
 def ceil_div(a: Count, b: Count) -> Any:
+    """Divides and rounds up."""
     return -(-a // b)
 
 
@@ -31,16 +32,16 @@ def _units(half: bool, units: int | None) -> int:
 
 
 def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, half: bool, units: int | None = None) -> Any:
-    """Tile cycles of a product of [positions, in channels] with [in channels, out channels] (ConvPartial1x1Out).
+    """Estimates a product of [positions, in channels] with [in channels, out channels] (ConvPartial1x1Out).
 
-    Channels come in groups of `units` (of a GC200 if not given). For each pair of groups the weights are loaded, then six
-    workers stream the positions: n = ceil(positions / 6) each at 4 cycles in half, 8 in float, behind a pipeline fill. The
-    first in-group clears the partials instead of reading them.
+    Channels come in groups of `units` (default: a GC200's). For each pair of groups the vertex loads the weights.
+    Six workers then stream the positions: n = ceil(positions / 6) each, at 4 cycles in half and 8 in float, plus a
+    pipeline fill. The first in-group clears the partials instead of reading them.
     """
     loads = WEIGHT_LOADS * _units(half, units)
     n = ceil_div(positions, WORKERS)
     few = np.where(n == 2, 41, np.where(n == 1, 32, 21))
-    if half:  # less 7 for the state that stays in registers from call to call
+    if half:  # less 7: state stays in registers between calls
         adding, clearing = np.where(n >= 3, 38 + 4 * (n - 3), few) - 7, np.where(n >= 3, 37 + 4 * (n - 3), few) - 7
     else:
         adding = np.where(n >= 3, 46 + 8 * (n - 3), few)
@@ -50,13 +51,11 @@ def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, half: bool, u
     return 50 + WORKERS * (7 + 3 * (in_groups - 1)) + 13 + further + 11 + first
 
 
-def amp_nx1(
-    rows: Count, cols: Count, in_groups: Count, out_groups: Count, taps: Count, half: bool, units: int | None = None
-) -> Any:
-    """Tile cycles of a convolution with `taps` kernel elements over rows x cols output positions (ConvPartialnx1).
+def amp_nx1(rows: Count, cols: Count, in_groups: Count, out_groups: Count, taps: Count, half: bool, units: int | None = None) -> Any:
+    """Estimates a convolution with `taps` kernel elements over rows x cols output positions (ConvPartialnx1).
 
-    Per pair of channel groups and tap, a weight load and a pass of the workers, which share the rows, and the columns where
-    there are fewer rows than workers. The partials are cleared first.
+    Each pair of channel groups and each tap takes a weight load and a pass of the workers. Workers share the rows,
+    and the columns too if there are fewer rows than workers. The partials are cleared first.
     """
     width = _units(half, units)
     loads = WEIGHT_LOADS * width
@@ -69,10 +68,10 @@ def amp_nx1(
 
 
 def vector_macs(outputs: Count, depth: Count, element: Attribute, target: Target) -> Any:
-    """Tile cycles of `outputs` sums of `depth` products on the vector unit, outputs side by side in vectors.
+    """Estimates `outputs` sums of `depth` products on the vector unit, with adjacent outputs in a vector.
 
-    What contractions with few channels to a group take (depthwise convolutions, ConvPartialVerticalMac): 2 cycles a vector
-    and product, 3 to begin a row of them.
+    Contractions with few channels per group take this form (depthwise convolutions, ConvPartialVerticalMac): 2
+    cycles per vector and product, and 3 to begin a row of them.
     """
     vectors = ceil_div(ceil_div(outputs, target.vector_width(element)), target.workers)
     return 58 + target.workers * (16 + vectors * (3 + 2 * depth))
@@ -81,13 +80,13 @@ def vector_macs(outputs: Count, depth: Count, element: Attribute, target: Target
 def contraction(
     groups: Count, rows: Count, cols: Count, out_channels: Count, in_channels: Count, taps: Count, element: Attribute, target: Target
 ) -> Any:
-    """Tile cycles of a contraction vertex: the cheapest way to compute it.
+    """Estimates a contraction vertex by its cheapest form.
 
-    y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out channels,
-    k in channels and one tap; products in a batch are groups; images in a batch are rows.
+    y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out
+    channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows.
     """
     outputs, depth = groups * rows * cols * out_channels, in_channels * taps
-    if target.workers == 1:  # a core: its rate, and what a call of a kernel costs
+    if target.workers == 1:  # a CPU core: its rate, and the cost of a kernel call
         return 200 + ceil_div(outputs * depth, target.macs_per_cycle(element))
     half = size_in_bytes(element) == 2
     units = target.channel_grain(element)

@@ -1,6 +1,8 @@
-"""Cycles of element-wise vertices: what one function costs, and maps of one function or of many. Arrays or numbers.
+"""Cycles of element-wise vertices: inner loops of single functions, and maps of one or several functions.
 
-Source: popops `popopsCycleEstimators.cpp` and its tables (`popopsCycleEstimators.hpp`); the form for fused maps is our own.
+Counts may be arrays or numbers.
+Source: popops `popopsCycleEstimators.cpp` and its tables (`popopsCycleEstimators.hpp`); the form for fused maps is
+our own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from populus.dialects.support.element_types import is_float, size_in_bytes
 from populus.runtime.cycles.contraction import Count, ceil_div
 
 Loop = tuple[float, int]
-"""Cycles of an inner loop and the elements it does; what a loop adds to the instructions is in the cycles."""
+"""Cycles of one turn of an inner loop, loop overhead included, and the elements that it processes."""
 
 # function: (float, half, integer). An integer entry serves booleans too.
 LOOPS: dict[str, tuple[Loop, Loop, Loop]] = {
@@ -80,9 +82,9 @@ LOOPS: dict[str, tuple[Loop, Loop, Loop]] = {
     "tanh": ((12, 2), (4, 4), (12, 2)),
     "trunc": ((3, 2), (11, 4), (3, 2)),
     "xor": ((5, 4), (5, 4), (5, 4)),
-}  # acos, acosh, asinh, atan, atanh, cosh, sinh, isnan, isinf: as the nearest function that PopLibs has a figure for
+}  # PopLibs has no figures for acos, acosh, asinh, atan, atanh, cosh, sinh, isnan, isinf: those of the nearest function
 
-# The second operand is one element: cheaper loops.
+# Cheaper loops for a second operand of one element.
 SCALAR_LOOPS: dict[str, tuple[Loop, Loop, Loop]] = {
     "add": ((2, 2), (2, 4), (6, 1)),
     "sub": ((2, 2), (2, 4), (6, 1)),
@@ -94,37 +96,40 @@ SCALAR_LOOPS: dict[str, tuple[Loop, Loop, Loop]] = {
 
 
 def loop(function: str, element: Attribute, target: Target, table: dict[str, tuple[Loop, Loop, Loop]] = LOOPS) -> Loop:
-    """The inner loop of a function on elements of this type; a wider data path than an IPU's does more elements in it."""
+    """Looks up the inner loop of a function for an element type.
+
+    A data path wider than an IPU's does more elements in it.
+    """
     kind = 2 if not is_float(element) else 1 if size_in_bytes(element) == 2 else 0
     cycles, elements = table[function][kind]
     return cycles, elements if elements == 1 else max(1, elements * target.vector_bytes // 8)
 
 
 def inner(n: Count, of: Loop) -> Any:
-    """Worker cycles of the loop over n elements."""
+    """Computes the worker cycles of the loop over n elements."""
     return ceil_div(n, of[1]) * of[0]
 
 
 def unary(n: Count, function: str, element: Attribute, target: Target, inout: bool = False) -> Any:
-    """UnaryOp1D. `inout`: in place."""
+    """Estimates UnaryOp1D. `inout`: in place."""
     start = 55 if inout else 33 if function == "exp" else 17
     return 20 + target.workers * (start + inner(ceil_div(n, target.workers), loop(function, element, target)))
 
 
 def binary(n: Count, function: str, element: Attribute, target: Target, inout: bool = False) -> Any:
-    """BinaryOp1D."""
+    """Estimates BinaryOp1D. `inout`: in place."""
     start = 58 if inout else 29 if is_float(element) and size_in_bytes(element) == 4 else 26
     return 11 + target.workers * (start + inner(ceil_div(n, target.workers), loop(function, element, target)))
 
 
 def broadcast_scalar(n: Count, function: str, element: Attribute, target: Target) -> Any:
-    """BroadcastScalar1D: the second operand is one element."""
+    """Estimates BroadcastScalar1D, whose second operand is one element."""
     table = SCALAR_LOOPS if function in SCALAR_LOOPS else LOOPS
     return 11 + target.workers * (20 + inner(ceil_div(n, target.workers), loop(function, element, target, table)))
 
 
 def cast(n: Count, source: Attribute, to: Attribute, target: Target) -> Any:
-    """Cast1D: float to half is bound by loads, half to float by stores; what has integers in it by C++."""
+    """Estimates Cast1D. Loads bound float to half, stores half to float; casts of integers are C++ code."""
     wide = max(1, target.vector_bytes // 8)
     sizes = size_in_bytes(source), size_in_bytes(to)
     if is_float(source) and is_float(to):
@@ -136,12 +141,12 @@ def cast(n: Count, source: Attribute, to: Attribute, target: Target) -> Any:
 
 
 def fill(n: Count, element: Attribute, target: Target) -> Any:
-    """Fill, shared by the workers."""
+    """Estimates Fill, which the workers share."""
     return 11 + target.workers * (26 + ceil_div(ceil_div(n, target.workers), max(1, target.vector_bytes // size_in_bytes(element))))
 
 
 def fused(n: Count, expression: Expr, inputs: Sequence[Attribute], output: Attribute, target: Target) -> Any:
-    """A generated vertex: one loop over vectors, with a load for each input, a store, and the body of every function."""
+    """Estimates a generated vertex: one loop over vectors, with a load per input, a store, and all function bodies."""
     width, body = body_of(expression, tuple(inputs), output, target)
     trips = ceil_div(ceil_div(n, target.workers), width)
     return 11 + target.workers * (30 + trips * (len(inputs) + 1 + body))
@@ -149,7 +154,10 @@ def fused(n: Count, expression: Expr, inputs: Sequence[Attribute], output: Attri
 
 @lru_cache(4096)
 def body_of(expression: Expr, inputs: tuple[Attribute, ...], output: Attribute, target: Target) -> tuple[int, float]:
-    """(elements at a time, cycles of the functions for so many); a loop's own load, store and overhead are not counted again."""
+    """Computes (elements at a time, cycles of the functions for that many).
+
+    A function's own loads, stores and loop overhead are not counted again.
+    """
     width = target.vector_width(max((*inputs, output), key=size_in_bytes))
 
     def cost(e: Expr) -> float:
@@ -169,7 +177,7 @@ def body_of(expression: Expr, inputs: tuple[Attribute, ...], output: Attribute, 
 
 
 def operand_type(e: Call, inputs: Sequence[Attribute], output: Attribute) -> Attribute:
-    """The element type that a call computes in: that of its first operand that has one."""
+    """Finds the element type that a call computes in: that of its first operand that is not a literal."""
     return next((infer(a, inputs) for a in e.args if not _literal(a)), output)
 
 
@@ -186,7 +194,7 @@ def _literal(e: Expr) -> bool:
 def map_cycles(
     n: Count, expression: Expr, inputs: Sequence[Attribute], single: Sequence[bool], output: Attribute, target: Target, inout: bool
 ) -> Any:
-    """Tile cycles of a map over n elements: PopLibs' vertex where it has one for the expression, else a generated one.
+    """Estimates a map over n elements: by PopLibs' vertex for the expression if there is one, else a generated one.
 
     `single`: for each input, whether the vertex reads one element of it for all n.
     """

@@ -1,4 +1,4 @@
-"""Cycles of reductions. Arrays or numbers, as in `contraction`.
+"""Cycles of reductions. Counts may be arrays or numbers, as in `contraction`.
 
 Source: popops `reduction/CycleEstimationFunctions.cpp`, poplin's ReduceAdd.
 """
@@ -17,30 +17,32 @@ from populus.runtime.cycles.contraction import Count, ceil_div
 
 
 def strided_worker(outputs: Count, depth: Count, width: int = 2) -> Any:
-    """Worker cycles of out[i] = sum over p of in[p stride + i], `width` outputs at once (ReducePartialsEqualSize, STRIDED)."""
+    """Estimates worker cycles of out[i] = sum over p of in[p stride + i], `width` outputs at once.
+
+    Source: ReducePartialsEqualSize, STRIDED.
+    """
     return 16 + ceil_div(outputs, width) * (3 + 5 + 3 + depth - 1)
 
 
 def contiguous_worker(outputs: Count, depth: Count, width: int = 2) -> Any:
-    """Worker cycles of `outputs` sums, each over `depth` elements that lie together (ALL_REGIONS_CONTINUOUS)."""
+    """Estimates worker cycles of `outputs` sums, each over `depth` adjacent elements (ALL_REGIONS_CONTINUOUS)."""
     return 17 + outputs * (12 + ceil_div(depth, width))
 
 
-def reduce_cycles(
-    outputs: Count, depth: Count, element: Attribute, target: Target, contiguous: bool = False, add: bool = True
-) -> Any:
-    """Tile cycles of reducing depth x outputs elements to `outputs`.
+def reduce_cycles(outputs: Count, depth: Count, element: Attribute, target: Target, contiguous: bool = False, add: bool = True) -> Any:
+    """Estimates tile cycles of reducing depth x outputs elements to `outputs`.
 
-    `contiguous`: the elements of one sum lie together; otherwise the outputs do. `add`: partials of equal size may be added
-    by the vertex that convolutions use (ReduceAdd), an accumulator's width of outputs at once. Workers share the outputs;
-    where there are fewer outputs than workers they share the depth, and one of them adds up what they have.
+    `contiguous`: the elements of one sum are adjacent; otherwise the outputs are. `add`: partials of equal size may
+    be added by the vertex that convolutions use (ReduceAdd), an accumulator's width of outputs at once. Workers
+    share the outputs. If there are fewer outputs than workers they share the depth, and one of them adds the
+    partial results.
     """
     workers, path = target.workers, max(1, target.vector_bytes // max(size_in_bytes(element), 2))
     accumulator = 2 * path
     width = 1 if contiguous else gcd(accumulator, path)
     worker = contiguous_worker if contiguous else strided_worker
     vectors = np.maximum(ceil_div(outputs, width), 1)
-    sharing = np.maximum(np.minimum(workers // vectors, depth // 2), 1)  # workers to an output
+    sharing = np.maximum(np.minimum(workers // vectors, depth // 2), 1)  # workers per output
     own = worker(ceil_div(vectors, workers) * width, ceil_div(depth, sharing), path)
     cycles = 11 + workers * own + np.where(sharing > 1, workers * strided_worker(outputs, sharing, path), 0)
     if add and not contiguous:

@@ -1,7 +1,7 @@
-"""Cycles of codelets that were written in Python: as their author states them, else counted from the body.
+"""Cycles of codelets written in Python: the author's formula, else an estimate from the body.
 
-Counted is one instruction for each load, store and simple operation, more for divisions and functions, two for each turn of a loop.
-The outermost lanes are shared by the workers of a tile; a codelet without lanes is run by one of them. An estimate.
+The estimate counts one instruction per load, store and simple operation, more for divisions and functions, and two
+per turn of a loop. The workers of a tile share the outermost lanes; one worker runs a codelet without lanes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
 
-START = 20  # to begin a vertex and to end it
+START = 20  # cycles to begin and to end a vertex
 TURN = 2
 COSTS = {"div": 4, "floordiv": 8, "mod": 8, "pow": 30, "sqrt": 5} | dict.fromkeys(
     ("cos", "exp", "expm1", "log", "log1p", "sin", "tan", "tanh"), 12
@@ -22,19 +22,19 @@ COSTS = {"div": 4, "floordiv": 8, "mod": 8, "pow": 30, "sqrt": 5} | dict.fromkey
 
 
 def tile_code_cycles(code: TileCode, sizes: Mapping[str, Any], scalars: Mapping[str, int], workers: int) -> Any:
-    """Tile cycles of a vertex, from the sizes of its box."""
+    """Estimates the tile cycles of a vertex from the sizes of its box."""
     if code.cycles is not None:
         return code.cycles(*(sizes[name] for name in inspect.signature(code.cycles).parameters))
     return workers * (START + _Count(code, sizes, scalars, workers).block(code.body))
 
 
 def flops(code: TileCode, sizes: Mapping[str, int], scalars: Mapping[str, int]) -> int:
-    """Operations on floats of the whole family."""
+    """Counts the floating-point operations of the whole family."""
     return int(_Flops(code, sizes, scalars, 1).block(code.body))
 
 
 class _Count:
-    """Instructions of statements, where sizes may be arrays of several sizes."""
+    """Instruction count of statements. Sizes may be arrays of several sizes."""
 
     def __init__(self, code: TileCode, sizes: Mapping[str, Any], scalars: Mapping[str, int], workers: int):
         self.code, self.sizes, self.workers = code, sizes, workers
@@ -42,9 +42,11 @@ class _Count:
         self.shared = False
 
     def block(self, body: Sequence[Statement]) -> Any:
+        """Counts a sequence of statements."""
         return sum((self.statement(s) for s in body), 0)
 
     def statement(self, s: Statement) -> Any:
+        """Counts one statement; a branch counts as its longer side."""
         match s:
             case Assign():
                 return self.value(s.value)
@@ -56,19 +58,21 @@ class _Count:
                 return self.loop(s)
 
     def loop(self, s: For) -> Any:
+        """Counts a loop. The workers share the outermost loop over lanes."""
         start, stop = self.integer(s.start), self.integer(s.stop)
         turns = np.maximum(0, -((start - stop) // s.step))
         first = s.var in self.code.loops and not self.shared
         if first:
             self.shared = True
             turns = -(-turns // self.workers)
-        self.known[s.var] = (start + stop) // 2  # where bounds depend on it, the middle one
+        self.known[s.var] = (start + stop) // 2  # bounds that depend on it take its middle value
         total = turns * (self.block(s.body) + self.turn())
         if first:
             self.shared = False
         return total
 
     def integer(self, value: Value) -> Any:
+        """Evaluates an integer expression of sizes, scalars and loop variables."""
         match value:
             case Number():
                 return int(value.value)
@@ -83,20 +87,24 @@ class _Count:
                 raise AssertionError(value)
 
     def value(self, value: Value) -> Any:
+        """Counts the parts of an expression."""
         return sum(self.part(p) for p in parts(value))
 
     def part(self, p: Value) -> int:
+        """Counts one operation or load."""
         return COSTS.get(p.function, 1) if isinstance(p, Apply) else int(isinstance(p, Load))
 
     def store(self) -> int:
+        """Counts a store."""
         return 1
 
     def turn(self) -> int:
+        """Counts the overhead of a branch or of one turn of a loop."""
         return TURN
 
 
 class _Flops(_Count):
-    """Operations on floats."""
+    """Count of floating-point operations."""
 
     def part(self, p: Value) -> int:
         return int(isinstance(p, Apply) and p.kind == "float" and p.function not in ("select", "float"))

@@ -20,12 +20,12 @@ from populus.dialects.poplar.types import Field, TensorType
 from populus.runtime.cycles.contraction import Count
 
 Sizes: TypeAlias = Mapping[str, Count]
-"""How many elements of each axis the box has."""
+"""The box's number of elements along each axis."""
 
 
 @dataclass(frozen=True)
 class Vertex:
-    """What the cost of a family's vertices depends on, beside the sizes of their boxes: equal vertices cost the same."""
+    """Vertices of a family without the sizes of their boxes, for the cost model. Equal vertices cost the same."""
 
     codelet: str
     domain: Domain
@@ -34,10 +34,11 @@ class Vertex:
     expression: Expr | None
     op: str
     target: Target
-    scalars: tuple[tuple[str, int], ...] = ()  # the integers among the parameters of a codelet that was written in Python
+    scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of a codelet written in Python
 
     @staticmethod
     def of(family: FamilyOp, target: Target) -> Vertex:
+        """Builds the description of a family's vertices on a target."""
         params = family.params.data
         expression, op = params.get("expr"), params.get("op")
         return Vertex(
@@ -53,35 +54,36 @@ class Vertex:
 
     @cached_property
     def output(self) -> int:
-        """The number of the field that is written."""
+        """Index of the field that is written."""
         return next(i for i, f in enumerate(self.fields) if f.kind != "in")
 
     @property
     def points(self) -> int:
-        """The points of the whole iteration space."""
+        """Points of the whole iteration space."""
         return math.prod(s.n for _, s in self.domain.axes)
 
     @property
     def element(self) -> Attribute:
-        """The element type of the first field, in which the codelet computes."""
+        """Element type of the first field, in which the codelet computes."""
         return self.types[0].element
 
     def elements(self, field: int, sizes: Sizes) -> Any:
-        """Elements of a field that the vertex sees, its windows within the view."""
+        """Counts the elements of a field that the vertex touches; windows are cut at the view's bounds."""
         total: Any = 1
         for access, n in zip(self.fields[field].access, self.types[field].shape):
             total = total * _extent(access, n, sizes)
         return total
 
-    def product(self, sizes: Sizes, keep: Callable[[str], bool]) -> Any:
-        """The product of the sizes of some axes."""
+    def product(self, sizes: Sizes, selects: Callable[[str], bool]) -> Any:
+        """Multiplies the sizes of the axes that `selects` accepts."""
         total: Any = 1
         for axis, _ in self.domain.axes:
-            if keep(axis):
+            if selects(axis):
                 total = total * sizes[axis]
         return total
 
     def axes_of(self, field: int) -> frozenset[str]:
+        """Collects the axes in a field's accesses."""
         return frozenset(a for access in self.fields[field].access for a, _ in access.terms)
 
 

@@ -58,6 +58,8 @@ DONE = {
     "lowering/popops",
     "populus",
     "runtime",
+    "runtime/codelets",
+    "runtime/cycles",
     "runtime/engine",
     "tools",
 }
