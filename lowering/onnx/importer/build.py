@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.data import constant, constant_value
@@ -17,7 +17,7 @@ from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
 from populus.dialects.support.budget import check_shape
 from populus.dialects.support.diagnostics import PopulusError, named
-from populus.lowering.onnx.importer.contrib import DOMAIN, EVERYWHERE, HOST, contrib
+from populus.lowering.onnx.importer.contrib import BLOCKED, DOMAIN, EVERYWHERE, HOST, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class NodeBuilder:
         function = self.functions.get((domain, node.op_type))
         known = domain == DOMAIN or (not domain and node.op_type in EVERYWHERE)
         if function is None and known and not self._defined(domain, node.op_type):
-            function = contrib(node, attributes)
+            function = contrib(node, attributes, [self._element(i, scope) for i in node.input])
         if function is not None:
             self._call(function, node, name, scope, attributes)
             return
@@ -230,6 +230,15 @@ class NodeBuilder:
             raise PopulusError(f"it reads '{name}', which no input, initializer or earlier node defines")
         return value
 
+    def _element(self, name: str, scope: Scope) -> str | None:
+        """Gives the element type of an input, as `ui8`; None if it is absent or its type is unknown."""
+        value = scope.lookup(name) if name else None
+        match value.type if value is not None else None:
+            case TensorType(element_type=element):
+                return str(element)
+            case _:
+                return None
+
     def _insert(self, op: Operation, names: Sequence[str], name: str, scope: Scope) -> None:
         """Appends an op, and defines the names of its results."""
         op.location = named(name)
@@ -296,6 +305,11 @@ class NodeBuilder:
         attributes: Mapping[str, AttributeProto],
     ) -> None:
         """Builds a custom node. Raises PopulusError if no file defines its op."""
+        if domain == BLOCKED and not self._defined(domain, node.op_type):
+            raise PopulusError(
+                "it has the layout in blocks of channels of one CPU; save the optimized model at the level `extended`"
+                " (ORT_ENABLE_EXTENDED), which leaves layouts as they are"
+            )
         if (domain, node.op_type) not in self.customs and not (domain == DOMAIN and node.op_type in HOST):
             raise PopulusError(
                 f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with --load FILE.py"

@@ -90,8 +90,8 @@ def test_what_is_not_supported_says_so():
     for op, attributes, said in [
         (
             "FusedConv",
-            {"activation": "Clip"},
-            "'node': FusedConv: FusedConv with the activation Clip is not supported; Relu, Tanh and Sigmoid are",
+            {"activation": "Gelu"},
+            "FusedConv with the activation Gelu is not supported; Clip, HardSigmoid, LeakyRelu, Relu, Sigmoid and Tanh are",
         ),
         ("QLinearGlobalAveragePool", {"channels_last": 1}, "QLinearGlobalAveragePool with channels_last is not supported"),
         ("Inverse", {}, "there is no op Inverse in the custom domain 'com.microsoft'"),

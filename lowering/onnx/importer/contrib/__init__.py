@@ -1,0 +1,58 @@
+"""Functions of ONNX ops for `com.microsoft` ops, which onnxruntime's quantizer and optimizer write.
+
+    QLinearAdd(A, a, az, B, b, bz, c, cz)
+      = QuantizeLinear(DequantizeLinear(A, a, az) + DequantizeLinear(B, b, bz), c, cz)
+
+A function is written for one node, so its inputs and attributes are known. Source: onnxruntime, ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from populus.lowering.onnx.importer.contrib import fused, norms, quantized, tensors, weights
+from populus.lowering.onnx.importer.contrib.call import Body, Call
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, FunctionProto, NodeProto
+
+DOMAIN = "com.microsoft"
+BLOCKED = "com.microsoft.nchwc"  # the layout in blocks of channels, which depends on the CPU that wrote the file
+OPSET = 23  # RMSNormalization's
+EVERYWHERE = frozenset(("SimplifiedLayerNormalization",))  # in onnxruntime, ops of ONNX's own domain at any opset
+HOST = frozenset(("Tokenizer",))  # ops of the domain that run on the host
+
+_FUNCTIONS: Mapping[str, Body] = {
+    **fused.FUNCTIONS,
+    **norms.FUNCTIONS,
+    **quantized.FUNCTIONS,
+    **tensors.FUNCTIONS,
+    **weights.FUNCTIONS,
+}
+
+
+def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto], elements: Sequence[str | None] = ()) -> FunctionProto | None:
+    """Gives the function of a `com.microsoft` node; None if unknown. Raises PopulusError for unsupported attributes.
+
+    `elements`: the element type of each input, None where the file does not state it.
+    """
+    body = _FUNCTIONS.get(node.op_type)
+    if body is None:
+        return None
+    from onnx import helper
+
+    values: dict[str, Any] = {name: helper.get_attribute_value(a) for name, a in attributes.items()}
+    inputs, outputs = [bool(name) for name in node.input], [bool(name) for name in node.output]
+    return _parsed(body(Call(node.op_type, inputs, outputs, values, elements)), node.op_type, len(inputs), len(outputs))
+
+
+@cache
+def _parsed(body: str, op_type: str, inputs: int, outputs: int) -> FunctionProto:
+    """Parses the body of a function with inputs x0, x1, .. and outputs y0, y1, .."""
+    from onnx import parser
+
+    names = ", ".join(f"x{i}" for i in range(inputs))
+    results = ", ".join(f"y{i}" for i in range(outputs))
+    return parser.parse_function(f'<opset_import: ["": {OPSET}], domain: "{DOMAIN}"> {op_type} ({names}) => ({results}) {{\n{body}\n}}')
