@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from contrib_models import agree, node_model
 from onnx import helper
 
 import populus
+from helpers.contrib_models import agree, node_model
 from populus.dialects.support.diagnostics import PopulusError
 
 
