@@ -25,7 +25,7 @@ from populus.dialects.poplar.program import GraphOp, HostCallOp, IfOp, RepeatOp,
 from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import parts_of
 from populus.runtime.engine.program import Written
-from populus.runtime.engine.views import view_array
+from populus.runtime.views import view_array
 
 Array: TypeAlias = NDArray[Any]
 Key: TypeAlias = tuple[str, int]

@@ -20,7 +20,7 @@ from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Piece, Task, Workspace
-from populus.runtime.engine.views import PlacedError, params_of, slices_of, view_array
+from populus.runtime.views import PlacedError, params_of, slices_of, view_array
 
 Array: TypeAlias = NDArray[Any]
 Slices: TypeAlias = "tuple[slice, ...]"

@@ -19,8 +19,8 @@ from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import assign_offsets, memory
 from populus.runtime.engine.program import LoadedProgram, StepNode
-from populus.runtime.engine.views import collapsed, params_of, piece_of, view_array
 from populus.runtime.liveness import Span, liveness
+from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
 Array = NDArray[Any]
 

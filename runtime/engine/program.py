@@ -36,10 +36,10 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Run
-from populus.runtime.engine.views import PlacedError, params_of
 from populus.runtime.host import call as host_call
 from populus.runtime.host import function_named
 from populus.runtime.interpreter.check import host_check_close
+from populus.runtime.views import PlacedError, params_of
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]

@@ -18,7 +18,7 @@ from populus.runtime.codelets.task import Run
 from populus.runtime.engine.checked_vertices import Connection, Result, Store, Vertices, execute_vertex, immutable
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import StepNode
-from populus.runtime.engine.views import PlacedError
+from populus.runtime.views import PlacedError
 
 Array = NDArray[Any]
 

@@ -24,8 +24,8 @@ from populus.runtime.codelets.task import Workspace
 from populus.runtime.engine.checked_vertices import Connection, Store, Vertices, count_elements
 from populus.runtime.engine.program import BlockNode, LoadedProgram, Node, Observer, StepNode
 from populus.runtime.engine.superstep import Superstep
-from populus.runtime.engine.views import view_array
 from populus.runtime.memory import summary
+from populus.runtime.views import view_array
 
 Array: TypeAlias = NDArray[Any]
 

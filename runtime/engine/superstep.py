@@ -20,7 +20,7 @@ from populus.runtime.engine.checked_vertices import (
     family_place,
     immutable,
 )
-from populus.runtime.engine.views import PlacedError, view_array
+from populus.runtime.views import PlacedError, view_array
 
 Array: TypeAlias = NDArray[Any]
 

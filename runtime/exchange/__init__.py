@@ -16,8 +16,8 @@ import numpy as np
 
 from populus.dialects.poplar.partition import Access, Domain, Grid
 from populus.dialects.poplar.view import View, row_major
-from populus.runtime.exchange_boxes import Boxes, ascending, owner_boxes, vertex_boxes
-from populus.runtime.exchange_images import MEMBERS, dim_image, spanning_image
+from populus.runtime.exchange.boxes import Boxes, ascending, owner_boxes, vertex_boxes
+from populus.runtime.exchange.images import MEMBERS, dim_image, spanning_image
 from populus.runtime.placement import Counts, Dim, cell_bounds, placement
 
 

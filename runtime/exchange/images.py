@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.dialects.poplar.view import View
-from populus.runtime.exchange_boxes import Boxes, indices_within
+from populus.runtime.exchange.boxes import Boxes, indices_within
 from populus.runtime.placement import Counts, Dim, SpanningDim, part_of
 
 MEMBERS = 1 << 22

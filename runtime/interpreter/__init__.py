@@ -29,12 +29,12 @@ from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.runtime import poprand
-from populus.runtime.engine.views import params_of
 from populus.runtime.expr import evaluate
 from populus.runtime.host import call as host_call
 from populus.runtime.interpreter import popart, poplin, popnn, popops
 from populus.runtime.interpreter.check import check_close
 from populus.runtime.interpreter.control_flow import run_control
+from populus.runtime.views import params_of
 
 Array = NDArray[Any]
 Observe = Callable[[Operation, list[Array]], None]

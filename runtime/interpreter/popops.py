@@ -16,8 +16,8 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, shape_of
 from populus.runtime.codelets.indexed import order, update
 from populus.runtime.codelets.tile_code import run as run_tile_code
-from populus.runtime.engine.views import params_of
 from populus.runtime.expr import evaluate
+from populus.runtime.views import params_of
 
 Array = NDArray[Any]
 

@@ -33,6 +33,7 @@ TABLES = {
         "engine",
         "codelets",
         "cycles",
+        "exchange",
         "interpreter",
         "host",
         "engine/native",

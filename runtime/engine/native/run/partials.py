@@ -16,7 +16,7 @@ from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access
 from populus.dialects.poplar.types import TensorType
 from populus.runtime.engine.native.kernels.contraction import Slices
-from populus.runtime.engine.views import params_of
+from populus.runtime.views import params_of
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from populus.runtime.engine.native.run.partials import PartialSums, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
-from populus.runtime.engine.views import collapsed, params_of, piece_of, view_array
 from populus.runtime.liveness import Span, liveness
+from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
 Array = NDArray[Any]
 
