@@ -58,7 +58,7 @@ class OldAnnotatedOp(UnaryOp):
     """`y = alpha x`."""
 
     name = "test.old_annotated"
-    alpha: FloatAttr = number(0.5)
+    alpha: FloatAttr = number(0.5)  # pyright: ignore[reportAssignmentType]
 
     def forward(self, x: Expr) -> Expr:
         return self.alpha.value.data * x
@@ -143,7 +143,7 @@ def test_a_declared_type_that_the_values_do_not_have_is_refused():
         @irdl_op_definition
         class WrongOp(UnaryOp):
             name = "test.wrong"
-            alpha: int = number(0.5)
+            alpha: int = number(0.5)  # pyright: ignore[reportAssignmentType]
 
             def forward(self, x: Expr) -> Expr:
                 return x
