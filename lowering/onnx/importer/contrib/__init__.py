@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from populus.lowering.onnx.importer.contrib import fused, norms, quantized, tensors, weights
+from populus.lowering.onnx.importer.contrib import attention, fused, norms, quantized, tensors, weights
 from populus.lowering.onnx.importer.contrib.call import Body, Call
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ EVERYWHERE = frozenset(("SimplifiedLayerNormalization",))  # in onnxruntime, ops
 HOST = frozenset(("Tokenizer",))  # ops of the domain that run on the host
 
 _FUNCTIONS: Mapping[str, Body] = {
+    **attention.FUNCTIONS,
     **fused.FUNCTIONS,
     **norms.FUNCTIONS,
     **quantized.FUNCTIONS,
