@@ -16,6 +16,7 @@ from populus.dialects.popart.control_flow import *
 from populus.dialects.popart.conv import *
 from populus.dialects.popart.functions import *
 from populus.dialects.popart.gather import *
+from populus.dialects.popart.graphcore import *
 from populus.dialects.popart.kernel import *
 from populus.dialects.popart.layout import *
 from populus.dialects.popart.layout import LayoutAttr

@@ -32,6 +32,8 @@ NO_CUSTOMS: Customs = MappingProxyType({})
 def custom_ops(ctx: Context) -> Customs:
     """Lists the op classes of a context with an ONNX identity, by (domain, op type), then version."""
     classes: dict[tuple[str, str], dict[int, type[PopartOp]]] = {}
+    if "popart" in ctx.registered_dialect_names and "popart" not in {d.name for d in ctx.loaded_dialects}:
+        ctx.load_registered_dialect("popart")  # it has ops of PopART's own domain
     for op in ctx.loaded_ops:
         if issubclass(op, PopartOp) and getattr(op, "ONNX", None) is not None:
             identity = definition_of(op).identity

@@ -1,112 +1,126 @@
-"""`InferenceSession` and what it is given: devices, anchors, arrays."""
+"""`InferenceSession`: a model on a device, run in steps of batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer.read import read_model
+from populus.lowering.popart.seed import PopartSeedPass
+from populus.lowering.popart.training_names import SEED
+from populus.popart.dataflow import DataFlow, PyStepIO, PyStepIOCallback, PyWeightsIO
+from populus.popart.devices import DeviceInfo
+from populus.popart.reserved import GRADIENT
+from populus.popart.settings import Patterns, SessionOptions
+from populus.popart.tensor_info import TensorInfo
+from populus.popart.translation import Known, Translation
 from populus.program import Program
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
+    from onnx import ModelProto, TensorProto
+    from xdsl.passes import ModulePass
 
+    from populus.source import Arrays
 
-@dataclass(frozen=True)
-class AnchorReturnType:
-    """Which batches of a step a tensor is fetched from: `All`, `Final`, every `n`th (`EveryN`), or the `Sum` of all. Source: PopART."""
-
-    name: str = "All"
-    n: int = 1
-
-    def __post_init__(self) -> None:
-        kinds = ("All", "EveryN", "Final", "Sum")
-        if self.name not in kinds:
-            raise PopulusError(f"there is no AnchorReturnType '{self.name}'{did_you_mean(self.name, kinds)}")
-        if self.n < 1 or (self.name != "EveryN" and self.n != 1):
-            raise PopulusError(
-                f"AnchorReturnType('{self.name}', {self.n}): n is for EveryN, from 1 on"
-            )
-
-    def fetches(self, batch: int, batches: int) -> bool:
-        """Whether the host gets the tensor behind this batch."""
-        return batch == batches - 1 if self.name in ("Final", "Sum") else (batch + 1) % self.n == 0
-
-    def shape(self, shape: tuple[int, ...], batches: int) -> tuple[int, ...]:
-        """Of the array that a step fills."""
-        return shape if batches == 1 or self.name in ("Final", "Sum") else (batches // self.n, *shape)
-
-
-class DataFlow:
-    """How many batches a step has, and the tensors that are fetched, each with how often. Of several batches, inputs have them first."""
-
-    def __init__(self, batchesPerStep: int, anchors: Mapping[str, AnchorReturnType] | Iterable[str]):
-        if batchesPerStep < 1:
-            raise PopulusError(f"batchesPerStep = {batchesPerStep}; a step has at least 1")
-        self.batches = batchesPerStep
-        kinds: dict[str, AnchorReturnType] = {}
-        if isinstance(anchors, Mapping):
-            kinds.update(cast("Mapping[str, AnchorReturnType]", anchors))
-        self.anchors: dict[str, AnchorReturnType] = {name: kinds.get(name, AnchorReturnType()) for name in anchors}
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """A machine: its name, and how many tiles of it."""
-
-    target: str
-    tiles: int | None = None
-
-
-class DeviceManager:
-    """Makes devices."""
-
-    def createCpuDevice(self) -> DeviceInfo:
-        """A machine without limits."""
-        return DeviceInfo("host")
-
-    def createIpuModelDevice(self, options: Mapping[str, Any]) -> DeviceInfo:
-        """A GC200, with `tilesPerIPU` tiles. Raises PopulusError for another option than that and `numIPUs` = 1."""
-        if strange := [o for o in options if o not in ("numIPUs", "tilesPerIPU")]:
-            raise PopulusError(f"no option '{strange[0]}'{did_you_mean(strange[0], ('numIPUs', 'tilesPerIPU'))}")
-        if int(options.get("numIPUs", 1)) != 1:
-            raise PopulusError(f"numIPUs = {options['numIPUs']}; programs are for one machine")
-        tiles = options.get("tilesPerIPU")
-        return DeviceInfo("gc200", None if tiles is None else int(tiles))
-
-
-@dataclass
-class PyStepIO:
-    """The arrays of one step: what goes in, and what is filled with what comes out."""
-
-    inputs: Mapping[str, ArrayLike]
-    outputs: dict[str, NDArray[Any]] = field(default_factory=dict[str, Any])
+# Before the first of these, the IR has all ops of a model, and none that a machine needs.
+_LATER = ("popart-select-kernels", "popart-outline", "popart-to-popops")
 
 
 class InferenceSession:
     """A model on a device. `fnModel`: bytes of `getModelProto`, or a file. Ops of yours are known once `populus.load` has read their file.
 
-    Raises PopulusError for an anchor that is no output, and for what cannot be compiled.
+    Raises PopulusError for an anchor that there is not, and for what cannot be compiled.
     """
 
-    def __init__(self, fnModel: bytes | str, dataFlow: DataFlow, deviceInfo: DeviceInfo):
-        from onnx import ModelProto
+    TRAINS = False
 
-        self._model = ModelProto.FromString(fnModel) if isinstance(fnModel, bytes) else read_model(fnModel)
-        outputs = [o.name for o in self._model.graph.output]
-        if strange := [a for a in dataFlow.anchors if a not in outputs]:
-            raise PopulusError(f"'{strange[0]}' is no output of the model{did_you_mean(strange[0], outputs)}; addOutputTensor makes it one")
-        self._anchors, self._batches, self._device = dataFlow.anchors, dataFlow.batches, deviceInfo
+    def __init__(
+        self,
+        fnModel: bytes | str,
+        dataFlow: DataFlow,
+        deviceInfo: DeviceInfo,
+        inputShapeInfo: object = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "",
+    ):
+        self._model = self._read(fnModel)
+        self.dataFlow, self._device, self._options = dataFlow, deviceInfo, userOptions or SessionOptions()
+        self._options.check()
+        self._translation = Translation.of(self._model, training=self.TRAINS)
+        self._translation.infer()
+        self._weights: Arrays = {}
+        self._seed, self._runs = 0, 0
         self.fetched_bytes = 0
         """What the host has got, of all steps: fewer where anchors are fetched less often."""
         self._program: Program | None = None
+        for anchor in dataFlow.anchors:
+            self._check_anchor(anchor)
 
-    def prepareDevice(self) -> None:
+    def _read(self, given: bytes | str) -> ModelProto:
+        from onnx import ModelProto
+
+        return ModelProto.FromString(given) if isinstance(given, bytes) else read_model(given)
+
+    def _check_anchor(self, anchor: str) -> None:
+        if anchor.startswith(GRADIENT):
+            raise PopulusError(f"'{anchor}' is no tensor when inferring; a TrainingSession has gradients")
+        self._known(anchor)
+
+    def _known(self, name: str) -> Known:
+        """Gives the type of a tensor of the model. Raises PopulusError if there is none of this name."""
+        try:
+            return self._translation.type_of(name)
+        except PopulusError:
+            outputs = [o.name for o in self._model.graph.output]
+            raise PopulusError(f"'{name}' is no tensor of the model{did_you_mean(name, outputs)}") from None
+
+    # -- compiling ----------------------------------------------------------------------------------------------------
+
+    def prepareDevice(self, loadEngine: bool = True, err: object = None) -> None:
         """Compiles the model."""
-        self._program = compile(self._model, target=self._device.target, tiles=self._device.tiles)
+        self._program = self._compiled()
+
+    def compileAndExport(self, filename: str) -> None:
+        """Compiles the model. Raises PopulusError: it writes no executable."""
+        raise PopulusError(f"{filename}: an executable is not written; compile(cache=..) keeps programs")
+
+    def _compiled(self) -> Program:
+        weights = list(self._model.graph.initializer)
+        return self._build(list(self.dataFlow.anchors), weights, [])
+
+    def _build(self, outputs: Sequence[str], weights: Sequence[TensorProto], passes: Sequence[ModulePass]) -> Program:
+        """Compiles a program of the translated nodes with these outputs."""
+        from onnx import helper
+
+        nodes = list(self._translation.nodes)
+        made = {o for n in nodes for o in n.output}
+        named: dict[str, str] = {}
+        for name in outputs:
+            if name not in made:  # an input or weight is no result of its own
+                named[name] = f"{name}/fetched"
+                nodes.append(helper.make_node("Identity", [name], [named[name]]))
+        self._fetched = named
+        graph = self._model.graph
+        stated = [i for i in graph.input if i.name not in {w.name for w in weights}]
+        inputs = [helper.make_tensor_value_info(i.name, self._known(i.name).number, self._known(i.name).shape) for i in stated]
+        inputs += [helper.make_tensor_value_info(n, k.number, k.shape) for n, k in self._more_inputs().items()]
+        infos = [helper.make_tensor_value_info(named.get(n, n), (k := self._known(n)).number, k.shape) for n in dict.fromkeys(outputs)]
+        model = self._translation.assembled(nodes, inputs, infos, weights)
+        pipeline = Pipeline.named("inference")
+        first = next(p.name for p in pipeline.passes if p.name in _LATER)
+        pipeline = pipeline.insert_before(first, PopartSeedPass(), *passes)
+        return compile(model, target=self._device.target, tiles=self._device.tiles, pipeline=self._with(pipeline))
+
+    def _more_inputs(self) -> Mapping[str, Known]:
+        return {}
+
+    def _with(self, pipeline: Pipeline) -> Pipeline:
+        return pipeline
 
     @property
     def program(self) -> Program:
@@ -115,32 +129,157 @@ class InferenceSession:
             raise PopulusError("the session has no program yet; call prepareDevice first")
         return self._program
 
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _anchor_type(self, anchor: str) -> Known:
+        return self._known(anchor.removeprefix(GRADIENT))
+
     def initAnchorArrays(self) -> dict[str, NDArray[Any]]:
-        """Arrays for the anchors, which `run` fills."""
+        """Gives arrays for the anchors, which `run` fills."""
         import numpy as np
 
-        from populus.dialects.support.element_types import dtype_of, shape_of
+        parts = self._options.accumulation
+        types = {a: self._anchor_type(a) for a in self.dataFlow.anchors}
+        shapes = {a: of.shape(types[a].shape, self.dataFlow.batches, parts) for a, of in self.dataFlow.anchors.items()}
+        return {a: np.zeros(shapes[a], types[a].dtype) for a in self.dataFlow.anchors}
 
-        types = self.program.signature.outputs
-        shapes = {a: of.shape(shape_of(types[a]), self._batches) for a, of in self._anchors.items()}
-        return {a: np.zeros(shapes[a], dtype_of(types[a].element_type)) for a in self._anchors}
+    def setRandomSeed(self, seedValue: int) -> None:
+        """Sets the seed from which random numbers follow from now on."""
+        self._seed, self._runs = int(seedValue), 0
 
-    def run(self, stepio: PyStepIO) -> None:
-        """One step: reads the inputs, fills the outputs. Raises PopulusError for inputs that are not of as many batches."""
+    def getRandomSeed(self) -> int:
+        """Gives the seed."""
+        return self._seed
+
+    def run(self, stepio: PyStepIO | PyStepIOCallback, debugName: str = "") -> None:
+        """Runs one step: reads the inputs, fills the outputs. Raises PopulusError for inputs that are not of as many batches."""
+        batches, parts = self.dataFlow.batches, self._options.accumulation
+        if isinstance(stepio, PyStepIOCallback):
+            self._run_callback(stepio)
+            return
+        inputs = {name: self._batched(name, given) for name, given in stepio.inputs.items()}
+        sums: Arrays = {}
+        for batch in range(batches):
+            for part in range(parts):
+                outputs = self._batch({n: a[batch * parts + part] for n, a in inputs.items()})
+                self._fill(stepio.outputs, outputs, sums, batch, part)
+            self._updated()
+
+    def _run_callback(self, stepio: PyStepIOCallback) -> None:
         import numpy as np
 
-        inputs = {name: np.asarray(a) for name, a in stepio.inputs.items()}
-        for name, a in inputs.items():
-            if self._batches > 1 and (a.ndim == 0 or len(a) != self._batches):
-                raise PopulusError(f"input '{name}' has shape {list(a.shape)}; {self._batches} batches are expected as its first dimension")
-        sums: dict[str, NDArray[Any]] = {}
-        for batch in range(self._batches):
-            outputs = self.program.run({n: a if self._batches == 1 else a[batch] for n, a in inputs.items()})
-            for name, array in stepio.outputs.items():
-                of = self._anchors[name]
-                found = outputs[name]
-                if of.name == "Sum":
-                    found = sums[name] = found + sums[name] if name in sums else found
-                if of.fetches(batch, self._batches):
-                    np.copyto(array if array.shape == found.shape else array[batch // of.n], found)
-                    self.fetched_bytes += found.nbytes
+        names = [i.name for i in self._model.graph.input]
+        for batch in range(self.dataFlow.batches):
+            for _ in range(self._options.accumulation):
+                outputs = self._batch({n: np.asarray(stepio.input_callback(n, False)) for n in names})
+                for n in names:
+                    stepio.input_complete_callback(n)
+                for anchor, of in self.dataFlow.anchors.items():
+                    if of.fetches(batch, self.dataFlow.batches):
+                        np.copyto(stepio.output_callback(anchor), outputs[anchor])
+                        stepio.output_complete_callback(anchor)
+            self._updated()
+
+    def _batched(self, name: str, given: Any) -> NDArray[Any]:
+        """Reshapes an input to one row for each batch and part of it."""
+        import numpy as np
+
+        array, shape = np.asarray(given), self._known(name).shape
+        count = self.dataFlow.batches * self._options.accumulation
+        if count == 1 and array.shape != shape and array.size != np.prod(shape, dtype=int):
+            raise PopulusError(f"input '{name}' has shape {list(array.shape)}, expected {list(shape)}")
+        if array.size != count * int(np.prod(shape, dtype=int)):
+            raise PopulusError(f"input '{name}' has shape {list(array.shape)}; {count} batches are expected as its first dimension")
+        wanted = self._known(name).dtype
+        if array.dtype != wanted and {array.dtype.kind, wanted.kind} <= {"i", "u"} and np.array_equal(array.astype(wanted), array):
+            array = array.astype(wanted)
+        if array.dtype != wanted:
+            raise PopulusError(f"input '{name}' is {array.dtype}, expected {self._known(name).dtype}")
+        return array.reshape(count, *shape)
+
+    def _fill(self, arrays: Mapping[str, NDArray[Any]], outputs: Arrays, sums: Arrays, batch: int, part: int) -> None:
+        import numpy as np
+
+        batches, parts = self.dataFlow.batches, self._options.accumulation
+        for name, array in arrays.items():
+            of, found = self.dataFlow.anchors[name], outputs[name]
+            if of.name == "Sum":
+                found = sums[name] = found + sums[name] if name in sums else found
+            if not of.fetches(batch, batches) or (of.name in ("Final", "Sum") and part != parts - 1):
+                continue
+            if of.name in ("Final", "Sum"):
+                target = array
+            else:
+                target = array.reshape(batches // of.n, parts, *found.shape)[batch // of.n, part, ...]
+            np.copyto(target, found.reshape(target.shape))
+            self.fetched_bytes += found.nbytes
+
+    def _batch(self, inputs: Arrays) -> Arrays:
+        """Runs one batch, or a part of one; gives its anchors."""
+        found = self.program.run(self._seeded(inputs))
+        return {a: found[self._fetched.get(a, a)] for a in self.dataFlow.anchors}
+
+    def _seeded(self, inputs: Arrays) -> Arrays:
+        import numpy as np
+
+        self._runs += 1
+        if SEED not in self.program.signature.inputs:
+            return inputs
+        return {**inputs, SEED: np.random.SeedSequence([self._seed, self._runs]).generate_state(2, np.uint32)}
+
+    def _updated(self) -> None:
+        """Does what comes after the last part of a batch: nothing when inferring."""
+
+    # -- weights ------------------------------------------------------------------------------------------------------
+
+    def weightsFromHost(self) -> None:
+        """Takes the host's weights to the device; both are one here."""
+
+    def weightsToHost(self) -> None:
+        """Takes the device's weights to the host; both are one here."""
+
+    def _weight(self, name: str) -> NDArray[Any]:
+        from onnx import numpy_helper
+
+        if name in self._weights:
+            return self._weights[name]
+        for tensor in self._model.graph.initializer:
+            if tensor.name == name:
+                return numpy_helper.to_array(tensor)
+        raise PopulusError(f"there is no weight '{name}'{did_you_mean(name, [t.name for t in self._model.graph.initializer])}")
+
+    def readWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Fills arrays with weights, by their names. Raises PopulusError for one that there is not."""
+        import numpy as np
+
+        for name, array in weightsIo.weights.items():
+            np.copyto(array, self._weight(name))
+
+    def getInfo(self, id: str) -> TensorInfo:
+        """Gives the type of a tensor. Raises PopulusError if there is none of this name."""
+        known = self._anchor_type(id)
+        return TensorInfo(known.dtype, known.shape)
+
+    def modelToHost(self, filename: str) -> None:
+        """Writes the model with the weights that it has now."""
+        import onnx
+
+        onnx.save(self._with_weights(), filename)  # pyright: ignore[reportUnknownMemberType]
+
+    def _with_weights(self) -> ModelProto:
+        from onnx import ModelProto, numpy_helper
+
+        model = ModelProto()
+        model.CopyFrom(self._model)
+        for tensor in model.graph.initializer:
+            if tensor.name in self._weights:
+                tensor.CopyFrom(numpy_helper.from_array(self._weights[tensor.name], tensor.name))
+        return model
+
+    def replicationFactor(self) -> int:
+        """Counts the replicas that run: one."""
+        return 1
+
+    def accumulationFactor(self) -> int:
+        """Counts the parts of a batch."""
+        return self._options.accumulation

@@ -128,6 +128,9 @@ def _unary(g: Generator) -> Iterator[Case]:
     yield Case("exp_scalar", popart.ExpOp, [np.array(0.5, F)], onnx=("Exp", {}))
     yield Case("exp_half", popart.ExpOp, [_floats(g, 7).astype(np.float16)], tolerance=2e-3, onnx=("Exp", {}), gradient=False)
     yield Case("bit_cast", popart.BitCastOp, [special], {"to": i32}, gradient=False)
+    for op in (popart.DetachOp, popart.Expm1Op, popart.Log1pOp):
+        yield Case(op.name.removeprefix("popart."), op, [_floats(g, 3, 5, low=-0.9)], gradient=op is not popart.DetachOp)
+    yield Case("atan2", popart.Atan2Op, [_apart(g, 3, 5), _apart(g, 5)])
     yield Case("is_nan", popart.IsNanOp, [special], onnx=("IsNaN", {}))
     yield Case("is_inf", popart.IsInfOp, [special], onnx=("IsInf", {}))
     yield Case("is_inf_negative", popart.IsInfOp, [special], {"detect_positive": False}, onnx=("IsInf", {"detect_positive": 0}))

@@ -17,19 +17,20 @@ def test_two_streams_of_one_name_are_refused():
             assert make((2,), popxl.float32).name != make((2,), popxl.float32).name
 
 
-def test_an_attribute_without_its_name_is_refused():
+def test_an_attribute_beyond_those_of_its_op_is_refused():
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
-    for arguments in ((0,), (1,), ("name", 0)):
-        with pytest.raises(PopulusError, match=r"^Concat: [01] is given without a name; write attributes with theirs, such as axis=0$"):
-            builder.aiOnnx.concat([x, x], *arguments)
-    assert builder.aiOnnx.concat([x, x], "both", axis=0) == "both"
+    with pytest.raises(TypeError, match=r"^Concat takes axis, debugContext; 3 values are given$"):
+        builder.aiOnnx.concat([x, x], 0, "both", 1)
+    with pytest.raises(TypeError, match=r"^Concat has no attribute 'axes'; did you mean 'axis'\?"):
+        builder.aiOnnx.concat([x, x], axes=0)
+    assert builder.aiOnnx.concat([x, x], 0, "both") == "both/Concat:0"
 
 
-def test_one_of_several_outputs_is_refused():
+def test_an_op_of_several_outputs_is_told_how_many():
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
-    for op in ("split", "topk"):
-        with pytest.raises(PopulusError, match="has several outputs, of which this gives one; take customOp"):
-            getattr(builder.aiOnnx, op)([x])
-    assert builder.customOp("Split", 11, "", [x], {"axis": 0}, numOutputs=2) == ["Split", "Split/1"]
+    with pytest.raises(TypeError, match="^Split needs num_outputs$"):
+        builder.aiOnnx.split([x])
+    assert builder.aiOnnx.split([x], 2, 0) == ["Split:0", "Split:1"]
+    assert builder.customOp("Split", 10, "", [x], {"axis": 0}, numOutputs=2) == ["Split:0/1", "Split:1/1"]

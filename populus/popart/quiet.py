@@ -1,0 +1,14 @@
+"""What PopART has and one machine has no use for: accepted, with one warning by name."""
+
+from __future__ import annotations
+
+import warnings
+
+_SAID: set[str] = set()
+
+
+def ignored(name: str) -> None:
+    """Warns that a member changes nothing here, once for each name in a process."""
+    if name not in _SAID:
+        _SAID.add(name)
+        warnings.warn(f"populus.popart takes {name} and ignores it: it changes no result on one machine", stacklevel=3)

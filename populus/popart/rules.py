@@ -1,0 +1,25 @@
+"""The rules of `Translation` by domain and op type."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from populus.popart.translation import Rule, rule
+
+
+@cache
+def _rules() -> dict[tuple[str, str], Rule]:
+    from populus.popart import graphcore_indexing, graphcore_math, graphcore_nn, graphs, onnx_differences
+
+    found: dict[tuple[str, str], Rule] = {}
+    for module in (graphcore_math, graphcore_indexing, graphcore_nn):
+        found.update({("ai.graphcore", op): rule(function) for op, function in module.OPS.items()})
+    found.update({("", op): rule(function) for op, function in onnx_differences.FUNCTIONS.items()})
+    found.update(onnx_differences.RULES)
+    found.update(graphs.RULES)
+    return found
+
+
+def rule_of(domain: str, op_type: str) -> Rule | None:
+    """Gives the rule for an op; None for one that stays as it is."""
+    return _rules().get((domain, op_type))

@@ -1,0 +1,266 @@
+"""`SessionOptions`, `Patterns` and the groups of settings, with PopART's members and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from enum import Enum
+from typing import Any, ClassVar
+
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.popart.enums import ENUMS
+from populus.popart.quiet import ignored
+
+
+def _fresh(default: Any) -> Any:
+    """Gives a member's first value: a copy of a collection, a new group of settings, or the value."""
+    return default() if isinstance(default, type) else copy(default)
+
+
+class Settings:
+    """Members with defaults. Raises PopulusError where a member is assigned that there is not."""
+
+    DEFAULTS: ClassVar[Mapping[str, Any]] = {}
+    HONOURED: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, *values: Any, **named: Any):
+        for name, value in self.DEFAULTS.items():
+            fresh: Any = _fresh(value)
+            object.__setattr__(self, name, fresh)
+        for name, value in [*zip(self.DEFAULTS, values), *named.items()]:
+            setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__} has no member '{name}'{did_you_mean(name, self.DEFAULTS)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.DEFAULTS:
+            raise AttributeError(f"{type(self).__name__} has no member '{name}'{did_you_mean(name, self.DEFAULTS)}")
+        if name not in self.HONOURED and value != self.DEFAULTS[name]:
+            ignored(f"{type(self).__name__}.{name}")
+        object.__setattr__(self, name, value)
+
+
+def _group(name: str, **defaults: Any) -> type[Settings]:
+    text = f"The settings {name} of PopART; on one machine they change no result."
+    return type(name, (Settings,), {"DEFAULTS": defaults, "__doc__": text})
+
+
+TensorLocation = _group("TensorLocation", storage="OnChip", loadTileSet="Compute", storageTileSet="Compute", replicatedTensorSharding="Off")
+TensorLocationSettings = _group(
+    "TensorLocationSettings", location=TensorLocation, minElementsForOffChip=2, minElementsForReplicatedTensorSharding=8192
+)
+AutomaticLossScalingSettings = _group(
+    "AutomaticLossScalingSettings",
+    enabled=False,
+    toTrackTensors=None,
+    binEdgeLocation=0.125,
+    thresholdUpperCountProportion=1e-7,
+    updatePeriod=1,
+    gradientTensorTrackingMethod=None,
+)
+ReplicatedCollectivesSettings = _group(
+    "ReplicatedCollectivesSettings",
+    prepareScheduleForMergingCollectives=False,
+    mergeAllReduceCollectives=False,
+    mergeReduceScatterCollectives=False,
+    mergeAllGatherCollectives=False,
+)
+BatchSerializationSettings = _group(
+    "BatchSerializationSettings",
+    factor=0,
+    concatOnVirtualGraphChange=True,
+    concatOnExecutionPhaseChange=True,
+    concatOnPipelineStageChange=True,
+    transformContext=None,
+    method=None,
+    batchSchedule=None,
+)
+AutodiffSettings = _group("AutodiffSettings", stitchStrategy=ENUMS["AutodiffStitchStrategy"].__members__["RecomputeAllNonInputs"])
+ExecutionPhaseSettings = _group(
+    "ExecutionPhaseSettings",
+    phases=0,
+    stages=2,
+    weightIOSchedule=None,
+    activationIOSchedule=None,
+    optimizerStateIOSchedule=None,
+    accumulatorIOSchedule=None,
+    schedule=None,
+)
+AccumulateOuterFragmentSettings = _group("AccumulateOuterFragmentSettings", schedule=None, excludedVirtualGraphs=[])
+NumIOTiles = _group("NumIOTiles", value=0)
+ExperimentalSettings = _group("ExperimentalSettings", customTransformApplierSettings={}, createHostTransferableTensorWithOffset=False)
+
+_REDUCTION = ENUMS["ReductionType"].__members__
+_MAPS = "engineOptions convolutionOptions lstmOptions matmulOptions reportOptions gclOptions"
+
+
+class SessionOptions(Settings):
+    """How a session compiles and runs; a member that is not in `HONOURED` changes no result here."""
+
+    HONOURED: ClassVar[frozenset[str]] = frozenset(
+        ("accumulationFactor", "enableGradientAccumulation", "accumulationAndReplicationReductionType", "constantWeights",
+         "replicatedGraphCount", "enableReplicatedGraphs", "opxAliasChecking", "opxModifyChecking", "logDir")
+    )  # fmt: skip
+    DEFAULTS: ClassVar[Mapping[str, Any]] = {
+        "logDir": "",
+        "dotChecks": set(),
+        "firstDotOp": 0,
+        "finalDotOp": 10000,
+        "dotOpNames": False,
+        "exportPoplarComputationGraph": False,
+        "exportPoplarVertexGraph": False,
+        "separateCallOpPdfs": True,
+        "enableOutlining": True,
+        "enableOutliningCopyCostPruning": True,
+        "outlineThreshold": 1.0,
+        "outlineSequenceBreakCost": 10000.0,
+        "subgraphCopyingStrategy": ENUMS["SubgraphCopyingStrategy"].__members__["OnEnterAndExit"],
+        "autoRecomputation": ENUMS["RecomputationType"].__members__["NoRecompute"],
+        "mergeVarUpdate": ENUMS["MergeVarUpdateType"].__members__["Off"],
+        "mergeVarUpdateMemThreshold": 1000000,
+        "looseThresholdAtPeak": 8000,
+        "rearrangeAnchorsOnHost": True,
+        "rearrangeStreamsOnHost": False,
+        "enablePrefetchDatastreams": True,
+        "defaultBufferingDepth": 1,
+        "defaultPrefetchBufferingDepth": 1,
+        "bufferingDepthMap": {},
+        "prefetchBufferingDepthMap": {},
+        "enableNonStableSoftmax": False,
+        "enableReplicatedGraphs": False,
+        "enableGradientAccumulation": False,
+        "accumulationAndReplicationReductionType": _REDUCTION["Sum"],
+        "meanAccumulationAndReplicationReductionStrategy": ENUMS["MeanReductionStrategy"].__members__["Post"],
+        "replicatedGraphCount": 1,
+        "accumulationFactor": 1,
+        "virtualGraphMode": ENUMS["VirtualGraphMode"].__members__["Off"],
+        "virtualGraphSplitRatios": [],
+        "enablePipelining": False,
+        "syntheticDataMode": ENUMS["SyntheticDataMode"].__members__["Off"],
+        "instrumentWithHardwareCycleCounter": False,
+        "hardwareInstrumentations": {ENUMS["Instrumentation"].__members__["Outer"]},
+        "disableGradAccumulationTensorStreams": False,
+        "disableOptimizerStateTensorStreams": False,
+        "compileEngine": True,
+        "constantWeights": True,
+        "enableEngineCaching": False,
+        "enableVariablesCaching": True,
+        "cachePath": "session_cache",
+        "enableFloatingPointChecks": False,
+        "enableStochasticRounding": False,
+        "_enableRngStateManagement": False,
+        "executionPhaseSettings": ExecutionPhaseSettings,
+        "accumulateOuterFragmentSettings": AccumulateOuterFragmentSettings,
+        "explicitRecomputation": False,
+        "numIOTiles": 0,
+        "aliasZeroCopy": False,
+        "batchSerializationSettings": BatchSerializationSettings,
+        "autodiffSettings": AutodiffSettings,
+        "delayVarUpdates": True,
+        "scheduleNonWeightUpdateGradientConsumersEarly": False,
+        "enableFullyConnectedPass": True,
+        "enableSerializedMatmuls": True,
+        "partialsTypeMatMuls": "",
+        "enableStableNorm": False,
+        **{name: {} for name in _MAPS.split()},
+        "updatableBuffers": {},
+        "experimentalSettings": ExperimentalSettings,
+        "customCodelets": [],
+        "updatableNamedBuffers": [],
+        "customCodeletCompileFlags": "",
+        "timeLimitScheduler": 1e9,
+        "swapLimitScheduler": 1000000000,
+        "serializedPoprithmsShiftGraphsDir": "",
+        "serializedPoprithmsAnnealGraphsDir": "",
+        "kahnTieBreaker": "greedy",
+        "transitiveClosureOptimizationThreshold": 100000,
+        "decomposeGradSum": False,
+        "replicatedCollectivesSettings": ReplicatedCollectivesSettings,
+        "enableDistributedReplicatedGraphs": False,
+        "globalReplicationFactor": 1,
+        "globalReplicaOffset": 0,
+        "groupHostSync": False,
+        "strictOpVersions": True,
+        "opxAliasChecking": False,
+        "opxModifyChecking": False,
+        "useHostCopyOps": False,
+        "enableEfficientOverlapIOTopoCons": False,
+        "enableLoadAndOffloadRNGState": False,
+        "activationTensorLocationSettings": TensorLocationSettings,
+        "weightTensorLocationSettings": TensorLocationSettings,
+        "optimizerStateTensorLocationSettings": TensorLocationSettings,
+        "accumulatorTensorLocationSettings": TensorLocationSettings,
+        "tensorLocationSettingsOverride": {},
+        "automaticLossScalingSettings": AutomaticLossScalingSettings,
+        "enableSupportedDataTypeCasting": True,
+        "enableExplicitMainLoops": False,
+        "groupNormStridedChannelGrouping": False,
+        "enableMergeExchange": True,
+        "ensureFp32LossScaleTensor": False,
+        "enableInplaceAmbiguityChecking": False,
+        "createImplicitPipeliningFwdOnlyProgram": False,
+        "throwIfLog2ScaleTensorNotInRange": True,
+        "enableConstantFoldingOfMultipleConsumers": True,
+        "useLoopCandidateCreator": False,
+        "stashAllTensorsInferencePipeline": False,
+    }
+
+    @property
+    def accumulation(self) -> int:
+        """How many micro batches an update is of."""
+        return int(self.accumulationFactor) if self.enableGradientAccumulation else 1
+
+    def enableExplicitIR(self, on: bool) -> None:
+        """Sets the three members that make the IR explicit; results stay as they are."""
+        self.useHostCopyOps = self.enableExplicitMainLoops = self.explicitRecomputation = on
+
+    def getGlobalReplicationFactor(self) -> int:
+        """Counts the replicas."""
+        return int(self.replicatedGraphCount) if self.enableReplicatedGraphs else 1
+
+    def check(self) -> None:
+        """Raises PopulusError for more than one replica."""
+        if self.getGlobalReplicationFactor() != 1:
+            raise PopulusError(f"replicatedGraphCount = {self.replicatedGraphCount}; this front runs one replica")
+
+
+class Patterns:
+    """Which rewrites run. Populus has its own, so a name is remembered and changes nothing; results are the same with and without."""
+
+    def __init__(self, patterns: Enum | Iterable[str] | None = None):
+        names: Iterable[str] = [] if patterns is None or isinstance(patterns, Enum) else patterns
+        self._enabled: dict[str, bool] = {str(name): True for name in names}
+
+    def enablePattern(self, name: str, on: bool = True) -> Patterns:
+        """Switches a rewrite by its name."""
+        self._enabled[name] = on
+        return self
+
+    def isPatternEnabled(self, name: str) -> bool:
+        """Tells whether a rewrite was switched on."""
+        return self._enabled.get(name, False)
+
+    def enableRuntimeAsserts(self, on: bool) -> Patterns:
+        """Accepts what switches PopART's check for mandatory rewrites; there are none here."""
+        return self
+
+    def __getattr__(self, name: str) -> bool:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._enabled.get(name, True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            object.__setattr__(self, name, value)
+        else:
+            self._enabled[name] = bool(value)
+
+
+GROUPS = {
+    kind.__name__: kind
+    for kind in (
+        TensorLocation, TensorLocationSettings, AutomaticLossScalingSettings, ReplicatedCollectivesSettings, BatchSerializationSettings,
+        AutodiffSettings, ExecutionPhaseSettings, AccumulateOuterFragmentSettings, NumIOTiles, ExperimentalSettings,
+    )
+}  # fmt: skip

@@ -1,0 +1,187 @@
+"""`TrainingSession`: a model, its loss and an optimizer; gradients of any tensor are anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from populus.api import compile
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
+from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.training_names import gradient_name
+from populus.popart.dataflow import DataFlow, PyWeightsIO
+from populus.popart.devices import DeviceInfo
+from populus.popart.optimizers import Optimizer
+from populus.popart.reserved import GRADIENT
+from populus.popart.session import InferenceSession
+from populus.popart.settings import Patterns, SessionOptions
+from populus.popart.translation import Known, Translation, reads
+from populus.popart.updates import NEW, hyperparameters, states_of, update_model
+from populus.program import Program
+
+if TYPE_CHECKING:
+    from populus.source import Arrays
+
+ZERO = "zero/"  # what is added to a tensor inside, so that its gradient can be asked for
+
+
+class TrainingSession(InferenceSession):
+    """A model that learns: each batch gives gradients of `loss`, and `optimizer` makes new weights of them.
+
+    An anchor `Gradient___x` is the gradient of a tensor x, times the optimizer's loss scaling. Raises PopulusError.
+    """
+
+    TRAINS = True
+
+    def __init__(
+        self,
+        fnModel: bytes | str,
+        dataFlow: DataFlow,
+        loss: str,
+        optimizer: Optimizer,
+        deviceInfo: DeviceInfo,
+        inputShapeInfo: object = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "",
+    ):
+        from onnx import numpy_helper
+
+        self._loss, self._optimizer = loss, optimizer
+        super().__init__(fnModel, dataFlow, deviceInfo, inputShapeInfo, patterns, userOptions, name)
+        if self._known(loss).dtype.kind != "f":
+            raise PopulusError(f"the loss '{loss}' is {self._known(loss).dtype}; floats are expected")
+        read = {i for n in self._translation.nodes for i in reads(n)}
+        every = {t.name: numpy_helper.to_array(t) for t in self._model.graph.initializer}
+        reached = reaching(self._translation, loss)
+        self._weights = {n: a.copy() for n, a in every.items() if n in reached}
+        self._state: Arrays = {}
+        self._sums: Arrays = {}
+        self._update: Program | None = None
+        for anchor in dataFlow.anchors:
+            if anchor.startswith(GRADIENT) and anchor.removeprefix(GRADIENT) not in reached:
+                raise PopulusError(f"'{anchor}': no gradient flows from the loss '{loss}' to '{anchor.removeprefix(GRADIENT)}'")
+        self._asked = {a.removeprefix(GRADIENT): a for a in dataFlow.anchors if a.startswith(GRADIENT)}
+        self._inside = self._split([n for n in self._asked if n not in self._weights])
+        self._given = {n for n in self._asked if n not in self._inside and n in read}
+        self._prepare_state()
+
+    def _check_anchor(self, anchor: str) -> None:
+        known = self._known(anchor.removeprefix(GRADIENT))
+        if anchor.startswith(GRADIENT) and known.dtype.kind != "f":
+            raise PopulusError(f"'{anchor}': only floats have gradients")
+
+    def _split(self, names: list[str]) -> dict[str, Known]:
+        """Adds zeros to what nodes give, each an input; the types of these inputs by the tensors' names."""
+        from onnx import helper
+
+        found: dict[str, Known] = {}
+        for node in list(self._translation.nodes):
+            for i, output in enumerate(node.output):
+                if output in names and output not in found:
+                    found[output] = self._known(output)
+                    node.output[i] = f"{output}/before"
+                    nodes = self._translation.nodes
+                    added = helper.make_node("Add", [node.output[i], ZERO + output], [output])
+                    nodes.insert(next(k for k, n in enumerate(nodes) if n is node) + 1, added)
+        return found
+
+    def _prepare_state(self) -> None:
+        import numpy as np
+
+        prefixes, _ = states_of(self._optimizer)
+        for w, array in self._weights.items():
+            for prefix in prefixes:
+                self._state[prefix + w] = np.zeros(() if prefix == "Step___" else array.shape, np.float32)
+
+    # -- compiling ----------------------------------------------------------------------------------------------------
+
+    def _wrt(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self._weights, *(ZERO + n for n in self._inside), *sorted(self._given - set(self._weights))]))
+
+    def _more_inputs(self) -> Mapping[str, Known]:
+        return {ZERO + n: k for n, k in self._inside.items()}
+
+    def _with(self, pipeline: Pipeline) -> Pipeline:
+        return Pipeline((OnnxExposeWeightsPass(tuple(self._weights)), *pipeline.passes)) if self._weights else pipeline
+
+    def _compiled(self) -> Program:
+        anchors = [a for a in self.dataFlow.anchors if not a.startswith(GRADIENT)]
+        outputs = list(dict.fromkeys([*anchors, self._loss]))
+        wrt = self._wrt()
+        passes = [PopartAutodiffPass(wrt, outputs=(self._loss,))] if wrt else []
+        program = self._build(outputs, list(self._model.graph.initializer), passes)
+        if self._weights:
+            model = update_model(self._optimizer, self._weights)
+            self._update = compile(model, target=self._device.target, tiles=self._device.tiles)
+        return program
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _batch(self, inputs: Arrays) -> Arrays:
+        import numpy as np
+
+        loss = self._known(self._loss)
+        scale = self._optimizer.getLossScalingVal()
+        given = {**inputs, **self._weights, **{ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}}
+        if self._wrt():
+            given[gradient_name(self._loss)] = np.full(loss.shape, scale, loss.dtype)
+        found = self.program.run(self._seeded(given))
+        outputs: Arrays = {}
+        for anchor in self.dataFlow.anchors:
+            name = anchor.removeprefix(GRADIENT)
+            if not anchor.startswith(GRADIENT):
+                outputs[anchor] = found[self._fetched.get(anchor, anchor)]
+            elif name in self._weights or name in self._inside or name in self._given:
+                outputs[anchor] = found[gradient_name(ZERO + name if name in self._inside else name)]
+            else:
+                outputs[anchor] = np.zeros(self._known(name).shape, self._known(name).dtype)
+        for w in self._weights:
+            gradient = found[gradient_name(w)]
+            self._sums[w] = gradient if w not in self._sums else self._sums[w] + gradient
+        return outputs
+
+    def _updated(self) -> None:
+        if self._update is None:
+            return
+        share = 1.0
+        if self._options.accumulationAndReplicationReductionType.name == "Mean":
+            share = 1.0 / self._options.accumulation
+        gradients = {GRADIENT + w: (g * share).astype(g.dtype) for w, g in self._sums.items()}
+        scalars = hyperparameters(self._optimizer, list(self._weights))
+        found = self._update.run({**self._weights, **gradients, **self._state, **scalars})
+        self._weights = {w: found[NEW + w] for w in self._weights}
+        self._state = {s: found[NEW + s] for s in self._state}
+        self._sums = {}
+
+    def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
+        """Takes other hyperparameters. Raises PopulusError for another kind of optimizer."""
+        if states_of(optimizer) != states_of(self._optimizer):
+            kinds = [type(o).__name__ for o in (self._optimizer, optimizer)]
+            raise PopulusError(f"the session was made with {kinds[0]}, and its states do not fit {kinds[1]} as given")
+        self._optimizer = optimizer
+
+    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Takes weights from arrays, by their names. Raises PopulusError for one that there is not, or of another shape."""
+        for name, array in weightsIo.weights.items():
+            if array.shape != self._weight(name).shape:
+                raise PopulusError(f"'{name}' is {list(self._weight(name).shape)}; {list(array.shape)} is given")
+            self._weights[name] = array.astype(self._weight(name).dtype)
+
+
+def reaching(translation: Translation, loss: str) -> set[str]:
+    """Finds the tensors of floats on which the loss depends by a path that gradients can take."""
+    producers = {o: n for n in translation.nodes for o in n.output}
+    found: set[str] = set()
+    open_ = [loss]
+    while open_:
+        name = open_.pop()
+        if name in found or not translation.has(name) or translation.type_of(name).dtype.kind != "f":
+            continue
+        found.add(name)
+        node = producers.get(name)
+        if node is not None and node.op_type != "Detach":
+            open_.extend(reads(node))
+    return found
