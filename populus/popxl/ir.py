@@ -1,123 +1,183 @@
-"""`Ir`, its graph, and the streams between host and device."""
+"""`Ir`: a program, with its main graph and the graphs that it calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.builder import Builder, current
-from populus.dialects.support.diagnostics import PopulusError
-from populus.popxl.tensor import Tensor
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """The shape and element type of a tensor."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True)
-class HostToDeviceStream:
-    """What brings an array of the host to the device, at each run."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    name: str
-
-
-@dataclass(frozen=True)
-class DeviceToHostStream:
-    """What takes an array from the device to the host, at each run."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    name: str
-
-
-class Graph(Builder):
-    """A graph; ops called in a `with` of it are inserted into it."""
-
-    def __init__(self, name: str):
-        super().__init__(name)
-        self.from_host: set[str] = set()  # names of streams, loaded or not
-        self.to_host: set[str] = set()
-        self.loads: dict[str, HostToDeviceStream] = {}
-        self.stores: dict[str, DeviceToHostStream] = {}
-
-    def inputs_for(self, argument: Any) -> Any:
-        """An input like each tensor or spec of an argument of `create_graph`; what is neither stays as it is."""
-        if isinstance(argument, list | tuple):
-            return [self.inputs_for(inner) for inner in cast("Sequence[Any]", argument)]
-        if not isinstance(argument, Tensor | TensorSpec):
-            return argument
-        return Tensor(self.input(f"input_{len(self._inputs)}", argument.shape, argument.dtype), self)
+from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.graph import Graph, Names
+from populus.popxl.internals import Internals
+from populus.popxl.module import Module
+from populus.popxl.remote_buffer import RemoteBuffer
+from populus.popxl.replica_grouping import ReplicaGrouping
+from populus.popxl.rows import row_mark
+from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
+from populus.popxl.tensor import State, Tensor, TensorByRef, TensorSpec, graph_input, graph_output
 
 
 class Ir:
-    """A program: `main_graph` is what a session runs. Graphs of two Irs have different names."""
+    """A program: `main_graph` is what a session runs. Graphs of two Irs have different names.
+
+    `num_host_transfers`: how many arrays a run takes for each stream from the host, and gives for each to it.
+    Raises ValueError for more than one replica.
+    """
 
     _count = 0
 
-    def __init__(self) -> None:
+    def __init__(self, replication: int | Literal["popdist"] = 1) -> None:
         Ir._count += 1
-        self.main_graph = Graph(f"main of Ir {Ir._count}")
+        self.id = Ir._count
         self._graphs: dict[str, int] = {}  # how many of each name
+        self.names_from_host, self.names_to_host = Names(), Names()
+        self.names_of_inputs, self.names_of_outputs = Names(), Names()
+        self.buffers: list[RemoteBuffer] = []
+        self._tables: dict[Stream, tuple[State, State]] = {}
+        self._transfers = 1
+        self._pb_ir = Internals()
+        self.replication_factor = replication if isinstance(replication, int) else 1
+        self.main_graph = Graph(f"main of Ir {Ir._count}", self)
 
-    def create_graph(self, build: Callable[..., Any], *args: Any, **keywords: Any) -> Graph:
-        """The graph of what a function does: `ops.call` and `ops.repeat` run it.
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas, which is 1."""
+        return 1
 
-        Arguments that are tensors or `TensorSpec`s, and lists of them, become inputs of the graph; the others are passed on. What the
-        function gives, a tensor or several, are its outputs.
+    @replication_factor.setter
+    def replication_factor(self, value: int) -> None:
+        if value != 1:
+            raise WrongValue(f"an Ir of {value} replicas cannot run here; there is one replica of a program")
+
+    @property
+    def instance_replication_factor(self) -> int:
+        """The number of replicas of this process, which is 1."""
+        return 1
+
+    @property
+    def num_host_transfers(self) -> int:
+        return self._transfers
+
+    @num_host_transfers.setter
+    def num_host_transfers(self, value: int) -> None:
+        if value < 1:
+            raise WrongValue(f"num_host_transfers is at least 1, not {value}")
+        self._transfers = value
+
+    def __repr__(self) -> str:
+        return f"Ir[id={self.id}]"
+
+    def create_empty_graph(self, name: str | None = None) -> Graph:
+        """Gives a graph without inputs and outputs, to be filled in a `with` of it."""
+        return Graph(self.free(name or "graph"), self)
+
+    def create_graph(self, fn: Callable[..., Any] | Module, *args: Any, **kwargs: Any) -> Graph:
+        """Gives the graph of what a function or a `Module` does: `ops.call` and `ops.repeat` run it.
+
+        Arguments that are tensors or `TensorSpec`s, and lists of them, become inputs of the graph, named as the parameters; the others
+        are passed on. A parameter annotated `TensorByRef` is changed where a call is given it. The function gives the outputs:
+        nothing, a tensor or several. Raises ValueError for arguments that are not the function's, and TypeError for a list of
+        tensors and others.
         """
-        name = getattr(build, "__name__", type(build).__name__)
-        name = name if name.isidentifier() else "graph"
-        self._graphs[name] = number = self._graphs.get(name, 0) + 1
-        made = Graph(name if number == 1 and name != "main" else f"{name}_{number}")
+        if not callable(fn):
+            raise WrongType(f"{fn!r} makes no graph; give a function or a popxl.Module")
+        build = fn.build if isinstance(fn, Module) else fn
+        signature = inspect.signature(build)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise WrongValue(f"the function of a graph is given other arguments than it has: {error}") from None
+        bound.apply_defaults()
+        made = Graph(self.free(_name_of(fn)), self)
         with made:
-            given = [made.inputs_for(arg) for arg in args]
-            named = {key: made.inputs_for(arg) for key, arg in keywords.items()}
-            found = build(*given, **named)
-            outputs = [] if found is None else [found] if isinstance(found, Tensor) else list(found)
-            for number, output in enumerate(outputs):
-                made.output(f"output_{number}", output.ssa)
+            for name, value in bound.arguments.items():
+                by_ref = _by_ref(signature.parameters[name].annotation)
+                bound.arguments[name] = _input_for(name, value, by_ref, signature.parameters[name].kind)
+            for t in _outputs(fn(*bound.args, **bound.kwargs)):
+                graph_output(t)
         return made
 
+    def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
+        """Gives the streams that a run wants arrays for."""
+        return set(self.main_graph.loads)
+
+    def get_all_d2h_streams(self) -> set[DeviceToHostStream]:
+        """Gives the streams that a run gives arrays of."""
+        return set(self.main_graph.stores)
+
+    def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> ReplicaGrouping:
+        """Gives the group of the one replica. Raises ValueError for another stride or size than 1."""
+        return ReplicaGrouping(stride, 1 if group_size is None else group_size)
+
+    def table(self, stream: Stream) -> tuple[State, State]:
+        """Gives the rows that graphs load from or store to a stream, and the number of the next one."""
+        if stream not in self._tables:
+            mark, dtype = row_mark(len(self._tables)), stream.dtype.as_numpy()
+            rows = State(f"rows of {stream.name}", (mark, *stream.shape), dtype)
+            self._tables[stream] = rows, State(f"row of {stream.name}", (1,), np.dtype("int32"))
+        return self._tables[stream]
+
+    def tables(self) -> dict[Stream, tuple[State, State]]:
+        """Gives the tables of the streams that have any."""
+        return self._tables
+
+    def rows(self) -> list[int]:
+        """Counts the rows of each table."""
+        events = {**self.main_graph.loads, **self.main_graph.stores}
+        return [sum(e for e in events.get(cast("Any", stream), []) if isinstance(e, int)) for stream in self._tables]
+
     def module(self) -> ModuleOp:
-        """What was built, at the popart level. Raises PopulusError if nothing is stored to the host."""
+        """Gives what was built, at the popart level. Raises PopulusError if nothing is stored to the host and there is no variable."""
         return self.main_graph.module()
 
-
-def graph() -> Graph:
-    """The current graph. Raises PopulusError outside of a `with`, and in that of another front end."""
-    found = current()
-    if not isinstance(found, Graph):
-        raise PopulusError("streams are of an Ir's graph; call this inside `with ir.main_graph:`")
-    return found
+    def free(self, name: str) -> str:
+        """Gives the name of a new graph: this one, or with a number."""
+        self._graphs[name] = number = self._graphs.get(name, 0) + 1
+        return name if number == 1 and name != "main" else f"{name}_{number}"
 
 
-def h2d_stream(shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> HostToDeviceStream:
-    """A stream from the host; without a name it gets one. Raises PopulusError for a name that another stream from the host has."""
-    return HostToDeviceStream(tuple(shape), np.dtype(dtype), _taken(name, "h2d", graph().from_host))
+def _name_of(fn: Any) -> str:
+    name = type(fn).__name__ if isinstance(fn, Module) else getattr(fn, "__name__", type(fn).__name__)
+    return name if name.isidentifier() else "graph"
 
 
-def d2h_stream(shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> DeviceToHostStream:
-    """A stream to the host; without a name it gets one. Raises PopulusError for a name that another stream to the host has."""
-    return DeviceToHostStream(tuple(shape), np.dtype(dtype), _taken(name, "d2h", graph().to_host))
+def _by_ref(annotation: Any) -> bool:
+    """Tells whether a parameter's annotation is TensorByRef, or a list or tuple of it; an annotation may be text."""
+    if isinstance(annotation, str):
+        return "TensorByRef" in annotation
+    return annotation is TensorByRef or TensorByRef in getattr(annotation, "__args__", ())
 
 
-def _taken(name: str, stem: str, streams: set[str]) -> str:
-    """The name, which no other of the streams gets then."""
-    if name in streams:
-        raise PopulusError(f"there is a stream '{name}' in this direction already; give one of them another name")
-    number = 0
-    while not name:
-        found = f"{stem}_{number}" if number else stem
-        name, number = "" if found in streams else found, number + 1
-    streams.add(name)
-    return name
+def _input_for(name: str, value: Any, by_ref: bool, kind: Any) -> Any:
+    """Gives an input like each tensor or spec of an argument; what is neither stays as it is."""
+    if isinstance(value, Tensor | TensorSpec):
+        return graph_input(value.shape, value.dtype, name, by_ref)
+    if isinstance(value, dict) and kind is inspect.Parameter.VAR_KEYWORD:
+        return {key: _input_for(key, inner, by_ref, None) for key, inner in cast("dict[str, Any]", value).items()}
+    if not isinstance(value, list | tuple):
+        return cast("object", value)
+    items = list(cast("Iterable[Any]", value))
+    tensors = [isinstance(inner, Tensor | TensorSpec) for inner in items]
+    if not any(tensors):
+        return cast("object", value)
+    if not all(tensors):
+        raise WrongType(f"'{name}' holds tensors and others; give the others apart")
+    made = [graph_input(inner.shape, inner.dtype, f"{name}_{i}", by_ref) for i, inner in enumerate(items)]
+    return tuple(made) if kind is inspect.Parameter.VAR_POSITIONAL else made
+
+
+def _outputs(found: Any) -> list[Tensor]:
+    if found is None:
+        return []
+    if isinstance(found, Tensor):
+        return [found]
+    try:
+        several = list(found)
+    except TypeError:
+        several = [found]
+    if wrong := next((v for v in several if not isinstance(v, Tensor)), None):
+        raise WrongValue(f"a graph gives tensors, not {wrong!r}")
+    return several

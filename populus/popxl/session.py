@@ -1,67 +1,236 @@
-"""Runs an Ir on a model of the machine."""
+"""Runs an Ir on a model of the machine; variables keep what a run makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
-from populus.popxl.ir import DeviceToHostStream, HostToDeviceStream, Ir
+from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.ir import Ir
+from populus.popxl.remote_buffer import RemoteVariable
+from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
+from populus.popxl.tensor import Constant, State, Variable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-DEVICES = {"cpu": "host", "ipu_model": "gc200"}
+DEVICES = {"cpu": "host", "ipu_model": "gc200", "ipu_hw": "gc200"}
 
 
 class Session:
-    """An Ir, compiled. `device`: `ipu_model`, a GC200, or `cpu`, a machine without limits; `tiles`: how many tiles of it.
+    """An Ir, compiled. `device_desc`: `ipu_model` and `ipu_hw`, a model of a GC200, or `cpu`, a machine without limits.
 
-    Raises PopulusError for another device, and for what cannot be compiled.
+    `tiles`: how many tiles of it. The device's variables begin as the Ir's, and keep what each run makes of them. The host has a copy,
+    read and written by `get_tensor_data` and `write_variable_data`; `weights_to_host_on_exit` False leaves it as it is at the end of a
+    `with`. Raises PopulusError for another device, and for what cannot be compiled.
     """
 
-    def __init__(self, ir: Ir, device: str = "cpu", *, tiles: int | None = None, engine: str = "auto"):
-        if device not in DEVICES:
-            raise PopulusError(f"no device '{device}'{did_you_mean(device, DEVICES)}")
-        self.ir, self.device = ir, device
-        self.program = compile(ir.module(), target=DEVICES[device], tiles=tiles, engine=engine)
+    def __init__(
+        self, ir: Ir, device_desc: str = "cpu", weights_to_host_on_exit: bool = True, *, tiles: int | None = None, engine: str = "auto"
+    ):
+        if device_desc not in DEVICES:
+            raise PopulusError(f"no device '{device_desc}'{did_you_mean(device_desc, DEVICES)}")
+        self.ir, self.device, self.weights_to_host_on_exit = ir, device_desc, weights_to_host_on_exit
+        self._changed = set(ir.main_graph.finals())  # states that a run changes
+        self.program = compile(ir.module(), target=DEVICES[device_desc], tiles=tiles, engine=engine)
         self._attached = 0  # by how many threads that are inside a `with`
         self._counting = Guard()
+        tables = {state for pair in ir.tables().values() for state in pair}
+        self._host = {s: np.array(s.data) for s in ir.main_graph.states if s not in tables and s.data is not None}
+        self._device = dict(self._host)
+        self._stale = False  # whether the device's variables are newer than the host's
 
     @property
     def is_attached(self) -> bool:
-        """Whether some `with` of the session is open, of any thread."""
+        """True inside a `with` of the session, of any thread."""
         return self._attached > 0
 
     def __enter__(self) -> Self:
         with self._counting.lock:
+            if not self._attached:
+                self.weights_from_host()
             self._attached += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._counting.lock:
             self._attached -= 1
+            if not self._attached and self.weights_to_host_on_exit and error is None:
+                self.weights_to_host()
 
     def expected_inputs(self) -> list[HostToDeviceStream]:
-        """The streams that a run wants arrays for."""
-        return list(self.ir.main_graph.loads.values())
+        """Gives the streams that a run wants arrays for."""
+        return list(self.ir.main_graph.loads)
 
-    def run(self, inputs: Mapping[HostToDeviceStream, ArrayLike] | None = None) -> dict[DeviceToHostStream, NDArray[Any]]:
-        """The arrays of the streams to the host, for arrays (or Python numbers) of those from it. Several threads may run one session.
+    def create_host_outputs(self) -> dict[DeviceToHostStream, NDArray[Any]]:
+        """Gives an array for each stream to the host, for `run_with_outputs`; of several transfers, with their number before its shape."""
+        return {s: np.empty((*self._extra(), *s.shape), s.dtype.as_numpy()) for s in self.ir.main_graph.stores}
 
+    def run(
+        self, inputs: Mapping[HostToDeviceStream, ArrayLike] | None = None, downcast_inputs: bool = True
+    ) -> dict[DeviceToHostStream, NDArray[Any]]:
+        """Gives the arrays of the streams to the host, for arrays (or Python numbers) of those from it.
+
+        With `ir.num_host_transfers` above 1, each has that many rows. Several threads may run one session that changes no variable.
         Raises PopulusError outside of a `with` of the session, and for inputs that are missing, unknown or of another shape.
         """
-        import numpy as np
-
         if not self.is_attached:
             raise PopulusError("the session is not attached to its device; run it inside `with session:`")
-        arrays: dict[str, NDArray[Any]] = {}
+        given: dict[str, NDArray[Any]] = {}
         for stream, data in (inputs or {}).items():
-            array = np.asarray(data)
-            # PopXL converts what NumPy makes of Python's numbers; a narrower type than the stream's never loses anything.
-            arrays[stream.name] = array.astype(stream.dtype) if np.can_cast(array.dtype, stream.dtype, "same_kind") else array
-        outputs = self.program.run(arrays)
-        return {stream: outputs[name] for name, stream in self.ir.main_graph.stores.items()}
+            self._feed(given, stream, data, downcast_inputs)
+        names = self.ir.main_graph.names_of_states
+        given.update({names[s]: array for s, array in self._device.items()})
+        tables = self.ir.tables()
+        for stream, rows in zip(tables, self.ir.rows()):
+            for state in tables[stream]:
+                shape = (rows, *stream.shape) if state is tables[stream][0] else (1,)
+                if state in names and names[state] not in given and not self._lacks(stream, inputs):
+                    given[names[state]] = np.zeros(shape, state.dtype)
+        results = self.program.run(given)
+        for state in self._changed & self._device.keys():
+            self._device[state] = results[f"after {state.name}"]
+            self._stale = True
+        return {stream: self._stored(stream, events, results) for stream, events in self.ir.main_graph.stores.items()}
+
+    def run_with_outputs(
+        self,
+        inputs: Mapping[HostToDeviceStream, ArrayLike] | None = None,
+        outputs: Mapping[DeviceToHostStream, NDArray[Any]] | None = None,
+        downcast_inputs: bool = True,
+    ) -> None:
+        """Runs as `run` does, into arrays of `create_host_outputs`. Raises ValueError for other streams and shapes."""
+        given = dict(outputs or {})
+        expected = self.create_host_outputs()
+        if given.keys() != expected.keys():
+            names, stored = (", ".join(s.name for s in streams) or "nothing" for streams in (given, expected))
+            raise WrongValue(f"outputs are of {names}; {stored} are stored")
+        for stream, array in given.items():
+            if array.shape != expected[stream].shape and array.size != 1:
+                raise WrongValue(f"the array for '{stream.name}' is {list(array.shape)}; {list(expected[stream].shape)} is expected")
+        for stream, array in self.run(inputs, downcast_inputs).items():
+            given[stream][...] = array.reshape(given[stream].shape)
+
+    # -- variables
+
+    def weights_to_host(self) -> None:
+        """Makes the host's copies of variables those of the device."""
+        self._host, self._stale = {s: np.array(array) for s, array in self._device.items()}, False
+
+    def weights_from_host(self) -> None:
+        """Makes the device's variables the host's copies."""
+        self._device, self._stale = {s: np.array(array) for s, array in self._host.items()}, False
+
+    def get_tensor_data(self, tensor: Variable | Constant) -> NDArray[Any]:
+        """Gives the value of a variable on the device, or on the host if the session is not attached, or of a constant.
+
+        Raises TypeError for a tensor of another kind, and ValueError for a variable of another Ir.
+        """
+        if isinstance(tensor, Constant):
+            return tensor.data
+        state = self._state(tensor)
+        if self.is_attached and self._stale:
+            self.weights_to_host()
+        return self._host[state][tensor.row] if isinstance(tensor, RemoteVariable) else self._host[state]
+
+    def get_tensors_data(self, tensors: Iterable[Variable | Constant]) -> dict[Variable | Constant, NDArray[Any]]:
+        """Calls `get_tensor_data` of several."""
+        return {t: self.get_tensor_data(t) for t in tensors}
+
+    def write_variable_data(self, tensor: Variable, data: Any) -> None:
+        """Gives a variable another value, on the host and, if attached, on the device.
+
+        Raises TypeError for what is no variable or of another element type, and ValueError for another shape.
+        """
+        self.write_variables_data({tensor: data})
+
+    def write_variables_data(self, tensors: Mapping[Variable, Any]) -> None:
+        """Calls `write_variable_data` of several; all are checked before any is written."""
+        arrays: dict[Variable, NDArray[Any]] = {}
+        for tensor, data in tensors.items():
+            self._state(tensor)
+            array = np.asarray(data, tensor.dtype.as_numpy()) if isinstance(data, int | float) else np.asarray(data)
+            if array.dtype != tensor.dtype.as_numpy():
+                raise WrongType(f"{tensor.id} is {tensor.dtype}; the data is {array.dtype}")
+            if array.shape != tensor.shape:
+                raise WrongValue(f"{tensor.id} is {list(tensor.shape)}; the data is {list(array.shape)}")
+            arrays[tensor] = array
+        if self.is_attached and self._stale:
+            self.weights_to_host()
+        for tensor, array in arrays.items():
+            state = self._state(tensor)
+            if isinstance(tensor, RemoteVariable):
+                self._host[state][tensor.row] = array
+            else:
+                self._host[state] = np.array(array)
+        if self.is_attached:
+            self.weights_from_host()
+
+    def _state(self, tensor: Any) -> State:
+        if not isinstance(tensor, Variable) or tensor.state is None:
+            raise WrongType(f"{tensor!r} is no variable; a session knows the values of variables and constants alone")
+        if tensor.ir is not self.ir:
+            raise WrongValue(f"{tensor.id} is a variable of another Ir")
+        # A buffer that no op reads has no place on the device; the host's copy is all there is.
+        assert tensor.state.data is not None
+        self._host.setdefault(tensor.state, np.array(tensor.state.data))
+        return tensor.state
+
+    # -- streams
+
+    def _extra(self) -> tuple[int, ...]:
+        return (self.ir.num_host_transfers,) if self.ir.num_host_transfers > 1 else ()
+
+    def _lacks(self, stream: Stream, inputs: Any) -> bool:
+        """Tells whether a run needs an array for a stream that it is not given."""
+        return isinstance(stream, HostToDeviceStream) and stream not in (inputs or {})
+
+    def _feed(self, given: dict[str, NDArray[Any]], stream: HostToDeviceStream, data: Any, downcast: bool) -> None:
+        """Gives the inputs of the program for a stream's array."""
+        graph, wanted = self.ir.main_graph, stream.dtype.as_numpy()
+        array = np.asarray(data.numpy() if hasattr(data, "detach") else data)
+        # PopXL converts what NumPy makes of Python's numbers; a narrower type than the stream's never loses anything.
+        array = array.astype(wanted) if downcast and np.can_cast(array.dtype, wanted, "same_kind") else array
+        if stream not in graph.loads:
+            given[stream.name] = array  # the program says what is wrong with it
+            return
+        n, events = self.ir.num_host_transfers, graph.loads[stream]
+        if n > 1:
+            if array.shape[1:] != stream.shape or array.shape[0] < n:
+                raise WrongValue(f"input '{stream.name}' has shape {list(array.shape)}; {n} rows of {list(stream.shape)} are expected")
+        elif array.size == 1 and np.prod(stream.shape) == 1:
+            array = array.reshape(stream.shape)  # a number is an array of one element, of however many dimensions
+        total, table, at = sum(e if isinstance(e, int) else 1 for e in events), list[Any](), 0
+        rows = [array[k % n] if n > 1 else array for k in range(total)]
+        for event in events:
+            if isinstance(event, str):
+                given[event] = rows[at]
+                at += 1
+            else:
+                table += rows[at : at + event]
+                at += event
+        if table:
+            given[graph.names_of_states[self.ir.table(stream)[0]]] = np.stack(table)
+
+    def _stored(self, stream: DeviceToHostStream, events: list[str | int], results: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Gives the array of a stream from the program's outputs; of more stores than transfers, the last ones."""
+        found, at = list[Any](), 0
+        for event in events:
+            if isinstance(event, str):
+                found.append(results[event])
+            else:
+                found += list(results[f"after {self.ir.table(stream)[0].name}"][at : at + event])
+                at += event
+        n = self.ir.num_host_transfers
+        if n == 1:
+            return found[-1]
+        rows = np.zeros((n, *stream.shape), stream.dtype.as_numpy())
+        for k, row in enumerate(found):
+            rows[k % n] = row
+        return rows

@@ -1,64 +1,304 @@
-"""Tensors of a graph, with Python's operators."""
+"""Tensors of a graph: values with names, of which some are views of others, and their operators.
+
+A tensor that an op changes in place keeps its identity and gets another value of the graph; a view reads its value from the tensors
+that it is of, and what changes the view changes them. So everything below this front end is free of side effects.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from populus.builder import Builder, current
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.popxl import dtypes
+from populus.popxl.context import get_current_graph, placement
+from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.operators import Operators
+from populus.popxl.replica_grouping import ReplicaGrouping
+from populus.popxl.utils import to_numpy
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import NDArray
+
+    from populus.popxl.graph import Graph
+    from populus.popxl.ir import Ir
 
 
-class Tensor:
-    """A value of a graph. `shape`, `dtype`; `+ - * / @` and `-x` call the ops of these names."""
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape and element type of a tensor; a mapping of its fields' names too. `meta_shape`: of the whole, for one of its shards."""
 
-    def __init__(self, ssa: SSAValue, graph: Builder):
-        self.ssa, self.graph = ssa, graph
+    shape: tuple[int, ...]
+    dtype: dtypes.dtype
+    meta_shape: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the fields by name."""
+        return {"shape": self.shape, "dtype": self.dtype, "meta_shape": self.meta_shape}
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """Gives the fields in order."""
+        return self.shape, self.dtype, self.meta_shape
+
+    def __iter__(self) -> Any:
+        return iter(self.to_dict())
+
+    def __len__(self) -> int:
+        return len(self.to_dict())
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+
+@dataclass(frozen=True)
+class View:
+    """Of which tensors a tensor is a view: what its value is of theirs, and what theirs become when it is given another."""
+
+    of: tuple[Tensor, ...]
+    read: Callable[[Sequence[SSAValue]], SSAValue]
+    write: Callable[[Sequence[SSAValue], SSAValue], Sequence[SSAValue]]
+
+
+@dataclass(eq=False)
+class State:
+    """A value that outlives a run, or passes through all graphs: a variable, a remote buffer, the rows of a stream, a position in them."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    data: NDArray[Any] | None = None  # at first
+
+
+class Tensor(Operators):
+    """A value of a graph. Made by ops, `variable`, `constant` and `graph_input`; equal only to itself."""
+
+    __array_ufunc__: ClassVar[None] = None  # so that NumPy leaves operators to this class
+
+    def __init__(self, ssa: SSAValue | None, graph: Graph, id: str, view: View | None = None, state: State | None = None):
+        self._value, self.graph, self._id, self._view, self.state = ssa, graph, id, view, state
+        self._seen: tuple[SSAValue, ...] = ()
+        self._ipu: int
+        self._tile_set: Literal["compute", "io"]
+        self._ipu, self._tile_set = placement()
 
     def of(self, value: SSAValue) -> Tensor:
-        """Another value of the same graph."""
-        return Tensor(value, self.graph)
+        """Gives another value of the same graph."""
+        return self.graph.tensor(value)
+
+    @property
+    def ssa(self) -> SSAValue:
+        """The value as it is now."""
+        if self._view is not None:
+            bases = tuple(t.ssa for t in self._view.of)
+            if self._value is None or bases != self._seen:
+                self._value, self._seen = self._view.read(bases), bases
+        assert self._value is not None
+        return self._value
+
+    def assign(self, value: SSAValue) -> None:
+        """Gives the tensor, and what it is a view of, another value. Raises ValueError for one of another type."""
+        if value.type != self.ssa.type:
+            raise WrongValue(f"{self._id} is {self.ssa.type}; what is to take its place is {value.type}")
+        if self._view is None:
+            self._value = value
+            return
+        for base, new in zip(self._view.of, self._view.write(self._seen, value), strict=True):
+            base.assign(new)
+        self._value, self._seen = value, tuple(t.ssa for t in self._view.of)
+
+    @property
+    def id(self) -> str:
+        """The name with that of its graph before it; of the main graph's, the name."""
+        return self._id if self.graph is self.graph.ir.main_graph else f"{self.graph.name}/{self._id}"
+
+    @property
+    def name(self) -> str:
+        """The name, which no other tensor of the graph has."""
+        return self._id
+
+    @property
+    def scope(self) -> str:
+        """The graph's name; nothing for the main graph."""
+        return "" if self.graph is self.graph.ir.main_graph else self.graph.name
 
     @property
     def shape(self) -> tuple[int, ...]:
         return shape_of(self.ssa.type)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        return dtype_of(element_type_of(self.ssa.type))
+    def dtype(self) -> dtypes.dtype:
+        return dtypes.dtype.as_dtype(dtype_of(element_type_of(self.ssa.type)))
 
-    def __add__(self, other: Tensor | float) -> Tensor:
-        return self._with("add", other)
+    @property
+    def meta_shape(self) -> tuple[int, ...]:
+        """The shape of the whole, for a shard; nothing is sharded here, so it is empty."""
+        return ()
 
-    def __sub__(self, other: Tensor | float) -> Tensor:
-        return self._with("sub", other)
+    @property
+    def spec(self) -> TensorSpec:
+        """The shape and element type."""
+        return TensorSpec(self.shape, self.dtype)
 
-    def __mul__(self, other: Tensor | float) -> Tensor:
-        return self._with("mul", other)
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
 
-    def __truediv__(self, other: Tensor | float) -> Tensor:
-        return self._with("div", other)
+    @property
+    def nelms(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
 
-    def __matmul__(self, other: Tensor) -> Tensor:
-        return self._with("matmul", other)
+    @property
+    def ir(self) -> Ir:
+        return self.graph.ir
 
-    def __neg__(self) -> Tensor:
-        return self.of(current().op("neg", self.ssa)[0])
+    @property
+    def ipu(self) -> int:
+        """The number of the chip that `popxl.ipu` named where the tensor was made."""
+        return self._ipu
 
-    def _with(self, op: str, other: Tensor | float) -> Tensor:
-        value = other if isinstance(other, Tensor) else constant(other, self.dtype)
-        return self.of(current().op(op, self.ssa, value.ssa)[0])
+    @property
+    def tile_set(self) -> Literal["compute", "io"]:
+        """`io` for what was made inside `popxl.io_tiles`."""
+        return self._tile_set
+
+    def strides(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Counts bytes apart neighbours of each dimension are, in an array of this element type."""
+        sizes = list(self.shape if shape is None else shape)
+        return tuple(self.dtype.as_numpy().itemsize * int(np.prod(sizes[d + 1 :], dtype=np.int64)) for d in range(len(sizes)))
+
+    def operand(self, value: Any, dtype: dtypes.dtype | None = None) -> Tensor:
+        """Gives a tensor as it is, and data as a constant of this tensor's element type. Raises ValueError for none at all."""
+        if isinstance(value, Tensor):
+            return value
+        made = constant(value, self.dtype if dtype is None else dtype)
+        if not made.nelms:
+            raise WrongValue(f"{value!r} has no elements; make a tensor of it by popxl.constant if that is meant")
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}[{self.id} {self.dtype!r} {self.shape}]"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise WrongValue(f"{self.id} is of no dimension, so it has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True  # as any object's; a graph's values are not known while it is built
+
+    __iter__: ClassVar[Any] = None
+    __contains__: ClassVar[Any] = None
 
 
-def constant(data: ArrayLike, dtype: np.dtype[Any] | None = None, name: str = "") -> Tensor:
-    """An array as a tensor of the current graph; Python's floats are single precision."""
-    array = np.asarray(data, dtype)
-    if dtype is None and not isinstance(data, np.ndarray):
-        array = array.astype({"f": np.float32, "i": np.int32}.get(array.dtype.kind, array.dtype))
-    graph = current()
-    return Tensor(graph.constant(array, name), graph)
+TensorByRef = type("TensorByRef", (Tensor,), {"__doc__": "Annotates a function's tensor that calls change where they are given it."})
+
+
+class Variable(Tensor):
+    """A tensor of the main graph that keeps its value from run to run; a `Session` reads and writes it."""
+
+    @property
+    def data(self) -> NDArray[Any]:
+        """The value at first."""
+        assert self.state is not None
+        assert self.state.data is not None
+        return self.state.data
+
+    @property
+    def shape_on_replica(self) -> tuple[int, ...]:
+        """The shape on a replica, of which there is one."""
+        return self.shape
+
+    @property
+    def shape_on_host(self) -> tuple[int, ...]:
+        """The shape of its array on the host."""
+        return self.shape
+
+    @property
+    def replica_grouping(self) -> ReplicaGrouping:
+        return ReplicaGrouping()
+
+    @property
+    def retrieval_mode(self) -> str:
+        return "one_per_group"
+
+
+class Constant(Tensor):
+    """A tensor whose values are known."""
+
+    def __init__(self, ssa: SSAValue, graph: Graph, id: str, data: NDArray[Any]):
+        super().__init__(ssa, graph, id)
+        self.data = data
+
+
+def variable(
+    data: Any,
+    dtype: dtypes.dtype | None = None,
+    name: str | None = None,
+    downcast: bool = True,
+    replica_grouping: ReplicaGrouping | None = None,
+    retrieval_mode: str | None = None,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> Variable:
+    """Gives a variable of the main graph, with its first value; numbers of 64 bits become those of 32, unless `downcast` is False.
+
+    Raises ValueError outside of the main graph, and for 8-bit floats. There is one replica, so a grouping says nothing more.
+    """
+    graph = get_current_graph()
+    if graph is not graph.ir.main_graph:
+        raise WrongValue(f"graph '{graph.name}' cannot have a variable; make it in the main graph and pass it in by popxl.graph_input")
+    array = _checked(data, dtype, downcast)
+    return graph.variable(array, name or "t")
+
+
+def constant(
+    data: Any,
+    dtype: dtypes.dtype | None = None,
+    name: str | None = None,
+    downcast: bool = True,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> Constant:
+    """Makes data a tensor of the current graph; numbers of 64 bits become those of 32, unless `downcast` is False.
+
+    Raises ValueError for 8-bit floats.
+    """
+    return get_current_graph().constant_tensor(_checked(data, dtype, downcast), name or "t")
+
+
+def _checked(data: Any, dtype: dtypes.dtype | None, downcast: bool) -> NDArray[Any]:
+    if dtype is not None and dtype.as_numpy().names:
+        raise WrongValue(f"tiles have no element type {dtype} with a scale; give the data as float16")
+    try:
+        return to_numpy(data, dtype, downcast)
+    except (TypeError, ValueError) as error:
+        raise WrongType(f"{type(data).__name__} is no data of a tensor: {error}") from None
+
+
+def graph_input(
+    shape: Iterable[int], dtype: dtypes.dtype, name: str | None = None, by_ref: bool = False, meta_shape: Iterable[int] | None = None
+) -> Tensor:
+    """Gives a new input of the current graph. `by_ref`: a call changes the tensor that it is given where the graph changes this.
+
+    Raises ValueError in the main graph, whose inputs are streams and variables.
+    """
+    graph = get_current_graph()
+    if graph is graph.ir.main_graph:
+        raise WrongValue("the main graph takes its inputs from streams and variables: use popxl.h2d_stream or popxl.variable")
+    return graph.input_tensor(tuple(shape), dtype, name or "t", by_ref)
+
+
+def graph_output(t: Tensor) -> None:
+    """Makes a tensor an output of the current graph. Raises ValueError in the main graph, and for a tensor of another."""
+    graph = get_current_graph()
+    if graph is graph.ir.main_graph:
+        raise WrongValue("the main graph gives its outputs to streams: use ops.host_store")
+    if t.graph is not graph:
+        raise WrongValue(f"{t.id} is not a tensor of graph '{graph.name}'")
+    graph.output_tensor(t)

@@ -94,7 +94,8 @@ def popxl_page() -> str:
     text = [
         "# PopXL's ops and ours",
         "",
-        "`test/helpers/seeds_page.py` writes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has every built-in op.",
+        "`test/helpers/seeds_page.py` writes this page from `test/seeds/popxl_ops.tsv`. `populus.popxl.ops` has",
+        "PopXL's ops by its names, but for those that [popxl-compatibility.md](popxl-compatibility.md) names, and every other built-in op.",
         "",
         f"by one op: {one}, by several: {several}, by no op: {len(rows) - one - several}; {len(rows)} in all.",
         "",

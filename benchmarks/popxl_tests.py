@@ -1,0 +1,99 @@
+"""Counts what runs of PopXL's own tests: `python benchmarks/popxl_tests.py CHECKOUT [integration|unit|docs] [-v]`.
+
+CHECKOUT is a copy of Graphcore's public PopART repository. Names `popxl` and `popart` are those of `populus`. Prints, for each suite,
+how many of its test functions (or scripts) end well; a function counts if all its parameter sets do. With -v, each failure's last line.
+The tests want PyTorch; those that ask for more packages count as failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+SUITES = {"integration": "tests/integration/popxl", "unit": "tests/unittests/python/popxl", "docs": "docs/popxl/files"}
+SECONDS = 240  # that one file of tests, or a script, may take
+
+
+def alias() -> None:
+    """Gives the modules of `populus.popxl` and `populus.popart` the names that programs import."""
+    for name in ("popxl", "popart"):
+        package = importlib.import_module(f"populus.{name}")
+        sys.modules[name] = package
+        for inner in pkgutil.walk_packages(package.__path__, f"populus.{name}."):
+            sys.modules[inner.name.removeprefix("populus.")] = importlib.import_module(inner.name)
+
+
+def inner(kind: str, path: str) -> int:
+    """Runs one file, in this process."""
+    alias()
+    if kind == "docs":
+        import runpy
+
+        sys.path.insert(0, str(Path(path).parent))
+        sys.argv = [path]
+        runpy.run_path(path, run_name="__main__")
+        return 0
+    import pytest
+
+    return pytest.main(["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore", path])
+
+
+def functions(path: Path) -> int:
+    """Counts the test functions of a file."""
+    return len(re.findall(r"^(?:    )?def test_\w+", path.read_text(), re.MULTILINE))
+
+
+def ran(kind: str, path: Path, folder: str) -> tuple[int, int, list[str]]:
+    """Counts a file's functions and those that end well, with the messages of the others."""
+    command = [sys.executable, __file__, "--inner", kind, str(path)]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+        text, status = done.stdout + done.stderr, done.returncode
+    except subprocess.TimeoutExpired:
+        text, status = f"more than {SECONDS} s", 1
+    lines = [line for line in text.splitlines() if line.strip()]
+    if kind == "docs":
+        return 1, int(status == 0), [] if status == 0 else [f"{path.name}: {lines[-1] if lines else status}"]
+    found = re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL) \S*?::([\w:]+)", text, re.MULTILINE)
+    results: dict[str, set[str]] = {}
+    for outcome, name in found:
+        results.setdefault(name, set()).add(outcome)
+    passed = sum(outcomes <= {"PASSED"} for outcomes in results.values())
+    said = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or ([] if status in (0, 5) else [f"{path.name}: {lines[-1]}"])
+    return functions(path), passed, said
+
+
+def main() -> None:
+    """Prints the counts of the suites asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[])
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-k", default="", help="only files whose name holds this")
+    args = parser.parse_args()
+    for suite in args.suites or SUITES:
+        files = sorted((args.checkout / SUITES[suite]).rglob("*.py"))
+        files = [f for f in files if args.k in f.name and (suite == "docs" or f.name.startswith("test_"))]
+        total: Counter[str] = Counter()
+        for path in files:
+            with tempfile.TemporaryDirectory() as folder:
+                count, passed, said = ran(suite, path.resolve(), folder)
+            total.update(all=count, passed=passed)
+            if args.verbose:
+                print(f"{path.name}: {passed} of {count}", *said, sep="\n    ", flush=True)
+        print(f"{suite}: {total['passed']} of {total['all']}", flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
+    if sys.argv[1:2] == ["--inner"]:
+        raise SystemExit(inner(sys.argv[2], sys.argv[3]))
+    main()

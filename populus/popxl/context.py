@@ -1,0 +1,97 @@
+"""The current graph, and the contexts that PopXL's programs are written in.
+
+Ops happen in the order in which they are called, whether inside `in_sequence` or not. There is one chip with one set of tiles, and a
+name of a scope becomes part of the names of tensors made inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal
+
+from populus.builder import current
+from populus.dialects.support.diagnostics import PopulusError
+from populus.popxl.errors import WrongType, WrongValue
+
+if TYPE_CHECKING:
+    from populus.popxl.graph import Graph
+    from populus.popxl.ir import Ir
+
+_SCOPES: ContextVar[tuple[str, ...]] = ContextVar("names of scopes", default=())
+_IPU: ContextVar[int] = ContextVar("number of the chip", default=0)
+_IO_TILES: ContextVar[bool] = ContextVar("inside io_tiles", default=False)
+
+
+def get_current_graph() -> Graph:
+    """Gives the graph of the innermost `with`. Raises PopulusError outside of any, and in that of another front end."""
+    from populus.popxl.graph import Graph
+
+    found = current()
+    if not isinstance(found, Graph):
+        raise PopulusError("this needs a graph of an Ir; call it inside `with ir.main_graph:`")
+    return found
+
+
+def get_main_graph() -> Graph:
+    """Gives the main graph of the current Ir. Raises PopulusError outside of any."""
+    return get_ir().main_graph
+
+
+def get_ir() -> Ir:
+    """Gives the Ir of the current graph. Raises PopulusError outside of any."""
+    return get_current_graph().ir
+
+
+gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
+
+
+@contextmanager
+def in_sequence(mode: bool | Literal["pass"] = True) -> Generator[None]:
+    """Accepts what asks for an order: ops always happen in the order of their calls. Raises TypeError for None."""
+    if mode not in (True, False, "pass"):
+        raise WrongType(f"in_sequence takes True, False or 'pass', not {mode!r}")
+    yield
+
+
+@contextmanager
+def name_scope(name: str) -> Generator[None]:
+    """Names of tensors that are made inside begin with `name/`."""
+    token = _SCOPES.set((*_SCOPES.get(), name))
+    try:
+        yield
+    finally:
+        _SCOPES.reset(token)
+
+
+def scoped(name: str) -> str:
+    """Gives a name with those of the scopes around it."""
+    return "/".join((*_SCOPES.get(), name))
+
+
+@contextmanager
+def ipu(ipu: int) -> Generator[None]:
+    """Names the chip of the tensors that are made inside. All are computed on one. Raises ValueError for a negative number."""
+    if ipu < 0:
+        raise WrongValue(f"a chip's number is at least 0, not {ipu}")
+    token = _IPU.set(ipu)
+    try:
+        yield
+    finally:
+        _IPU.reset(token)
+
+
+@contextmanager
+def io_tiles() -> Generator[None]:
+    """Marks tensors that are made inside as of tiles for input and output. All tiles do both."""
+    token = _IO_TILES.set(True)
+    try:
+        yield
+    finally:
+        _IO_TILES.reset(token)
+
+
+def placement() -> tuple[int, Literal["compute", "io"]]:
+    """Gives the chip's number and the kind of tiles that the contexts around name."""
+    return _IPU.get(), "io" if _IO_TILES.get() else "compute"

@@ -1,0 +1,17 @@
+"""Errors that are Python's own kinds too, which programs of PopXL catch."""
+
+from __future__ import annotations
+
+from populus.dialects.support.diagnostics import PopulusError
+
+
+class UndefinedValue(PopulusError):
+    """A tensor has no such property."""
+
+
+class WrongValue(PopulusError, ValueError):
+    """A value that does not fit."""
+
+
+class WrongType(PopulusError, TypeError):
+    """A value of a kind that does not fit."""

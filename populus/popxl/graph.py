@@ -1,0 +1,383 @@
+"""Graphs of an Ir: their tensors, inputs and outputs, and how one runs inside another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import CallOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from populus.builder import Builder, call_site
+from populus.dialects.base.control_flow import INDEX
+from populus.dialects.base.tensor_op import Plain
+from populus.dialects.popart import IfOp, LoopOp, YieldOp
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.signature import return_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.popxl.context import scoped
+from populus.popxl.dtypes import dtype
+from populus.popxl.rows import row_mark, with_rows
+from populus.popxl.tensor import Constant, State, Tensor, Variable, View
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from populus.popxl.ir import Ir
+    from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
+
+RemoteKind = TypeVar("RemoteKind", bound=Variable)
+
+
+class Names:
+    """Names that are taken."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def free(self, name: str) -> str:
+        """Gives the name, or with the first number that makes it a new one; it is taken then."""
+        found, number = name, 0
+        while found in self._taken:
+            number += 1
+            found = f"{name}_{number}"
+        self._taken.add(found)
+        return found
+
+
+class Graph(Builder):
+    """A graph; ops called in a `with` of it are inserted into it.
+
+    Once it is called by another graph, it is finished: what is inserted later raises PopulusError.
+    """
+
+    def __init__(self, name: str, ir: Ir):
+        super().__init__(name)
+        self.ir = ir
+        self.slots: list[Tensor] = []  # one for each argument of the block
+        self.by_ref: set[Tensor] = set()
+        self.transfers: dict[Stream, int] = {}  # how often a call of this loads or stores each stream
+        self.loads: dict[HostToDeviceStream, list[str | int]] = {}  # of the main graph: names of inputs, and numbers of rows
+        self.stores: dict[DeviceToHostStream, list[str | int]] = {}
+        self._names = Names()
+        self._states: dict[State, Tensor] = {}
+        self._tensors: dict[str, Tensor] = {}
+        self._results: list[Tensor] = []
+        self._slot_values: dict[Tensor, SSAValue] = {}  # what each slot is at first
+        self._changed: list[Tensor] | None = None  # slots whose last values a call gives too
+
+    @property
+    def id(self) -> str:
+        return self.name
+
+    @property
+    def main_graph(self) -> Graph:
+        return self.ir.main_graph
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The inputs in the order in which a call takes them."""
+        return tuple(t for t in self.slots if t.state is None)
+
+    @property
+    def inputs_by_name(self) -> dict[str, Tensor]:
+        return {t.name: t for t in self.inputs}
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(self._results)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that were made in the graph, in order."""
+        return tuple(self._tensors.values())
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        return tuple(t for t in self._tensors.values() if isinstance(t, Variable))
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        return tuple(t for t in self._tensors.values() if isinstance(t, Constant))
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that the graph reads or changes."""
+        return tuple(self._states)
+
+    @property
+    def names_of_states(self) -> dict[State, str]:
+        """The inputs of the main graph that hold its states, by name."""
+        by_value: dict[SSAValue, str] = dict(zip(self._block.args, self._inputs, strict=True))
+        return {state: by_value[self._slot_values[t]] for state, t in self._states.items()}
+
+    @property
+    def called_graphs(self) -> tuple[Graph, ...]:
+        """The graphs that this one calls itself."""
+        return tuple(g for g in self._called if isinstance(g, Graph))
+
+    def get_tensor(self, tensor_id: str) -> Tensor:
+        """Gives the tensor of a name, with that of the graph before it or without. Raises ValueError if there is none."""
+        found = self._tensors.get(tensor_id) or next((t for t in self._tensors.values() if t.id == tensor_id), None)
+        if found is None:
+            raise PopulusError(f"graph '{self.name}' has no tensor '{tensor_id}'")
+        return found
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, Tensor) and value.graph is self
+
+    def __repr__(self) -> str:
+        return f"Graph[id={self.name}]"
+
+    def register_op_created_hook(self, fn: Callable[[PopartOp], Any]) -> int:
+        """Calls a function with each op that is inserted from now on; the number given removes it."""
+        self.hooks.append(fn)
+        return id(fn)
+
+    def remove_op_created_hook(self, handle: int) -> None:
+        """Removes a hook by its number."""
+        self.hooks[:] = [hook for hook in self.hooks if id(hook) != handle]
+
+    # -- tensors
+
+    def op(self, op: type[PopartOp] | str, *operands: SSAValue | None, name: str = "", **properties: Plain | None) -> tuple[SSAValue, ...]:
+        """Inserts an op as a builder does. Raises PopulusError for a graph that is called already."""
+        self._check_open()
+        return super().op(op, *operands, name=name, **properties)
+
+    def tensor(self, value: SSAValue, name: str = "t") -> Tensor:
+        """Gives a value of the graph as a tensor of it."""
+        return self._kept(Tensor(value, self, self._names.free(scoped(name))))
+
+    def view(self, view: View, name: str = "t") -> Tensor:
+        """Gives a view of tensors of the graph."""
+        return self._kept(Tensor(None, self, self._names.free(scoped(name)), view))
+
+    def constant_tensor(self, data: NDArray[Any], name: str) -> Constant:
+        """Gives an array as a tensor of the graph."""
+        self._check_open()
+        made = Constant(self.constant(data), self, self._names.free(scoped(name)), data)
+        self._tensors[made.name] = made
+        return made
+
+    def variable(self, data: NDArray[Any], name: str) -> Variable:
+        """Gives a variable of the graph, which is the main one."""
+        name = self._names.free(scoped(name))
+        state = State(name, data.shape, data.dtype, data)
+        made = Variable(self._argument(name, data.shape, data.dtype), self, name, state=state)
+        self._states[state] = self._tensors[name] = made
+        self._add_slot(made)
+        return made
+
+    def remote(self, kind: type[RemoteKind], name: str, state: State) -> RemoteKind:
+        """Gives a variable that is part of a state, and no value of the graph."""
+        name = self._names.free(scoped(name))
+        made = kind(None, self, name, state=state)
+        self._tensors[name] = made
+        return made
+
+    def input_tensor(self, shape: tuple[int, ...], dtype: dtype, name: str, by_ref: bool) -> Tensor:
+        """Gives a further input."""
+        self._check_open()
+        name = self._names.free(scoped(name))
+        made = self._kept(Tensor(self._argument(name, shape, dtype.as_numpy()), self, name))
+        self._add_slot(made)
+        if by_ref:
+            self.by_ref.add(made)
+        return made
+
+    def state(self, state: State) -> Tensor:
+        """Gives a state as a tensor of this graph, which calls pass in and out."""
+        if state not in self._states:
+            self._check_open()
+            name = self._names.free(state.name)
+            made = Tensor(self._argument(name, state.shape, state.dtype), self, name, state=state)
+            self._states[state] = made
+            self._add_slot(made)
+        return self._states[state]
+
+    def output_tensor(self, t: Tensor) -> None:
+        """Gives a further output: the tensor as it is now."""
+        self._check_open()
+        self.output(f"output_{len(self._results)}", t.ssa)
+        self._results.append(t)
+
+    def _argument(self, name: str, shape: Sequence[int], dtype: Any) -> SSAValue:
+        free = name if self is not self.ir.main_graph else self.ir.names_of_inputs.free(name)
+        return self.input(free, shape, dtype)
+
+    def _add_slot(self, tensor: Tensor) -> None:
+        self.slots.append(tensor)
+        self._slot_values[tensor] = tensor.ssa
+
+    def _kept(self, tensor: Tensor) -> Tensor:
+        self._tensors[tensor.name] = tensor
+        return tensor
+
+    def _check_open(self) -> None:
+        if self._changed is not None:
+            raise PopulusError(f"graph '{self.name}' is called already; finish it before its first call")
+
+    # -- calls
+
+    def changed(self) -> list[Tensor]:
+        """Gives the slots that the graph changes, whose last values a call gives after the outputs; from now on it is finished."""
+        if self._changed is None:
+            changed = [t for t, argument in zip(self.slots, self._slot_arguments()) if t.ssa is not argument]
+            for number, tensor in enumerate(changed):
+                self.output(f"changed_{number}", tensor.ssa)
+            self._changed = changed
+        return self._changed
+
+    def run(self, graph: Graph, inputs: Sequence[Tensor], times: int | None = None) -> tuple[list[SSAValue], dict[Tensor, SSAValue]]:
+        """Gives the outputs of a graph on these inputs, and by input of the graph what it became; states are changed.
+
+        `times`: so often in a row; outputs are the first inputs of the next time, and what is passed by reference goes on too.
+        Raises PopulusError for inputs of other types, and for a graph that calls this one.
+        """
+        self._check_open()
+        changed = graph.changed()
+        self._check_call(graph, inputs)
+        given = self._given(graph, inputs)
+        outputs = len(graph.outputs)
+        if times is None:
+            values = self._add(CallOp(graph.name, list(given.values()), [v.type for v in graph._outputs.values()]), graph)
+            became = dict(zip(changed, values[outputs:]))
+        elif times == 0 or not graph._outputs:
+            return [inputs[k].ssa for k in range(outputs)], {}
+        else:
+            values, became = self._loop(graph, given, times, changed)
+        self._settle(graph, became, times or 1)
+        return list(values[:outputs]), became
+
+    def _check_call(self, graph: Graph, inputs: Sequence[Tensor]) -> None:
+        if graph is self or self in graph.functions():
+            raise PopulusError(f"graph '{graph.name}' calls itself")
+        wanted, found = [t.ssa.type for t in graph.inputs], [t.ssa.type for t in inputs]
+        if wanted != found:
+            expected, given = (", ".join(map(str, types)) or "nothing" for types in (wanted, found))
+            raise PopulusError(f"graph '{graph.name}' takes {expected}; it got {given}")
+        for i, t in enumerate(inputs):
+            self._own(i, t.ssa, f"call of graph '{graph.name}'")
+
+    def _given(self, graph: Graph, inputs: Sequence[Tensor]) -> dict[Tensor, SSAValue]:
+        rest = iter(inputs)
+        return {t: (next(rest) if t.state is None else self.state(t.state)).ssa for t in graph.slots}
+
+    def _add(self, op: Operation, *graphs: Graph) -> tuple[SSAValue, ...]:
+        op.location = call_site()
+        self._block.add_op(op)
+        self._called |= dict.fromkeys(graphs)
+        return tuple(op.results)
+
+    def _loop(
+        self, graph: Graph, given: dict[Tensor, SSAValue], times: int, changed: list[Tensor]
+    ) -> tuple[tuple[SSAValue, ...], dict[Tensor, SSAValue]]:
+        """Gives a loop that carries outputs on as the first inputs, and changes of states and of what is passed by reference."""
+        outputs = len(graph.outputs)
+        first = list(graph.inputs[:outputs])
+        if [v.type for v in list(graph._outputs.values())[:outputs]] != [t.ssa.type for t in first]:
+            raise PopulusError(f"graph '{graph.name}' cannot be repeated: its outputs do not have the types of its first inputs")
+        kept = [t for t in changed if t not in first and (t.state is not None or t in graph.by_ref)]
+        carried = [*first, *kept]
+        block = Block(arg_types=[INDEX, *(given[t].type for t in carried)])
+        within = {**given, **dict(zip(carried, block.args[1:]))}
+        inner = CallOp(graph.name, list(within.values()), [v.type for v in graph._outputs.values()])
+        inner.location = call_site()
+        after = dict(zip(changed, inner.results[outputs:]))
+        block.add_ops([inner, YieldOp(*inner.results[:outputs], *(after[t] for t in kept))])
+        values = self._add(LoopOp([given[t] for t in carried], Region(block), trips=times), graph)
+        return values, dict(zip(kept, values[outputs:]))
+
+    def choose(self, condition: Tensor, graphs: tuple[Graph, Graph], inputs: tuple[Sequence[Tensor], Sequence[Tensor]]) -> list[SSAValue]:
+        """Gives the outputs of one of two graphs; states and tensors given by reference become what that one makes of them.
+
+        Raises PopulusError where outputs are not of the same types, and for branches that load or store streams.
+        """
+        self._check_open()
+        for graph, tensors in zip(graphs, inputs):
+            graph.changed()
+            self._check_call(graph, tensors)
+            if graph.transfers:
+                name = next(iter(graph.transfers)).name
+                raise PopulusError(f"graph '{graph.name}' is a branch, which cannot load or store; move '{name}' out of it")
+        outputs = [[t.ssa.type for t in g.outputs] for g in graphs]
+        if outputs[0] != outputs[1]:
+            raise PopulusError(f"branches '{graphs[0].name}' and '{graphs[1].name}' give outputs of other types")
+        places = [{t: self._place(t, g, ts) for t in g.slots} for g, ts in zip(graphs, inputs)]
+        written = list(dict.fromkeys(places[k][t] for k in (0, 1) for t in graphs[k].changed() if t.state or t in graphs[k].by_ref))
+        regions: list[Region] = []
+        for graph, place in zip(graphs, places):
+            block = Block()
+            inner = CallOp(graph.name, [place[t].ssa for t in graph.slots], [v.type for v in graph._outputs.values()])
+            inner.location = call_site()
+            after = {place[t]: v for t, v in zip(graph.changed(), inner.results[len(graph.outputs) :])}
+            block.add_ops([inner, YieldOp(*inner.results[: len(graph.outputs)], *(after.get(t, t.ssa) for t in written))])
+            regions.append(Region(block))
+        values = self._add(IfOp(condition.ssa, *regions), *graphs)
+        for tensor, value in zip(written, values[len(outputs[0]) :]):
+            tensor.assign(value)
+        return list(values[: len(outputs[0])])
+
+    def _place(self, slot: Tensor, graph: Graph, inputs: Sequence[Tensor]) -> Tensor:
+        """Gives what a slot of a graph is given here."""
+        return inputs[graph.inputs.index(slot)] if slot.state is None else self.state(slot.state)
+
+    def _settle(self, graph: Graph, became: dict[Tensor, SSAValue], times: int) -> None:
+        for slot, value in became.items():
+            if slot.state is not None:
+                self.state(slot.state).assign(value)
+        for stream, count in graph.transfers.items():
+            self.transferred(stream, count * times)
+
+    def transferred(self, stream: Stream, count: int) -> None:
+        """Notes that a graph which is called here loads or stores so many rows."""
+        from populus.popxl.streams import HostToDeviceStream
+
+        if self is not self.ir.main_graph:
+            self.transfers[stream] = self.transfers.get(stream, 0) + count
+            return
+        events: dict[Any, list[str | int]] = self.loads if isinstance(stream, HostToDeviceStream) else self.stores
+        events.setdefault(stream, []).append(count)
+
+    def direct(self, stream: Stream, kind: Literal["load", "store"]) -> str:
+        """Gives the name of one more input or output of the main graph for a stream."""
+        names = self.ir.names_of_inputs if kind == "load" else self.ir.names_of_outputs
+        name = names.free(stream.name)
+        events: dict[Any, list[str | int]] = self.loads if kind == "load" else self.stores
+        events.setdefault(stream, []).append(name)
+        return name
+
+    def module(self) -> ModuleOp:
+        """Gives the module of the graph and what it calls, with what changed states become among its outputs.
+
+        Raises PopulusError if nothing is stored and there is no variable.
+        """
+        before = dict(self._outputs)
+        try:
+            for state, value in self.finals().items():
+                self._outputs[f"after {state.name}"] = value
+            if not self._outputs and self.slots:  # a program for the sake of its variables, which it leaves as they are
+                self._outputs[f"after {self.slots[0].name}"] = self.slots[0].ssa
+            module = super().module()
+        finally:
+            self._outputs = before
+        return with_rows(module, {row_mark(n): max(1, rows) for n, rows in enumerate(self.ir.rows())})
+
+    def standalone(self) -> ModuleOp:
+        """Gives the graph and what it calls as a program by itself: its slots are the inputs, and its outputs alone come out."""
+        function = self._function("main")
+        end = return_of(function)
+        for _ in range(len(self._outputs) - len(self._results)):
+            end.operands = end.operands[:-1]
+        return ModuleOp([function, *(g._function(g.name, "private") for g in self.functions())])
+
+    def finals(self) -> dict[State, SSAValue]:
+        """Gives what the states that the graph changes become."""
+        pairs = zip(self.slots, self._slot_arguments(), strict=True)
+        return {t.state: t.ssa for t, argument in pairs if t.state is not None and t.ssa is not argument}
+
+    def _slot_arguments(self) -> list[SSAValue]:
+        """Gives the block's arguments without those of streams, which have no slots."""
+        return [self._slot_values[t] for t in self.slots]

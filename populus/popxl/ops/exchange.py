@@ -1,0 +1,87 @@
+"""Ops that move tensors between the device and the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from populus.popxl import dtypes
+from populus.popxl.context import get_current_graph
+from populus.popxl.errors import WrongValue
+from populus.popxl.ops.common import emit, set_in_place
+from populus.popxl.ops.shape import reshape
+from populus.popxl.remote_buffer import RemoteBuffer
+from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream
+from populus.popxl.tensor import Tensor, constant
+
+
+def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor:
+    """Gives the next array that the host has for a stream in this run; after the last one, the first again."""
+    graph = get_current_graph()
+    if graph is graph.ir.main_graph:
+        value = graph.input(graph.direct(h2d_stream, "load"), h2d_stream.shape, h2d_stream.dtype.as_numpy())
+        if name and name.isidentifier():
+            value.name_hint = name
+        return graph.tensor(value, name or f"{h2d_stream.name}_load")
+    rows, row = (graph.state(state) for state in graph.ir.table(h2d_stream))
+    loaded = reshape(emit("gather", rows, row, axis=0), h2d_stream.shape)
+    row.assign(emit("add", row, constant(np.ones(1, np.int32))).ssa)
+    graph.transferred(h2d_stream, 1)
+    return graph.tensor(loaded.ssa, name or f"{h2d_stream.name}_load")
+
+
+def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
+    """Gives the host a tensor. Raises ValueError if the stream is of another shape or type."""
+    if (t.shape, t.dtype) != (d2h_stream.shape, d2h_stream.dtype):
+        stated = f"{d2h_stream.dtype} {list(d2h_stream.shape)}"
+        raise WrongValue(f"stream '{d2h_stream.name}' is {stated}; the tensor is {t.dtype} {list(t.shape)}")
+    graph = get_current_graph()
+    if t.graph is not graph:
+        raise WrongValue(f"the tensor belongs to graph '{t.graph.name}', not to graph '{graph.name}'; pass it in as an input")
+    if graph is graph.ir.main_graph:
+        graph.output(graph.direct(d2h_stream, "store"), t.ssa)
+        return
+    rows, row = (graph.state(state) for state in graph.ir.table(d2h_stream))
+    rows.assign(emit("scatter", rows, row, reshape(t, (1, *t.shape)), reduction="set").ssa)
+    row.assign(emit("add", row, constant(np.ones(1, np.int32))).ssa)
+    graph.transferred(d2h_stream, 1)
+
+
+def _row(buffer: RemoteBuffer, offset: Any) -> Tensor:
+    if isinstance(offset, int):
+        if not 0 <= offset < buffer.entries:
+            raise WrongValue(f"the remote buffer has entries 0 to {buffer.entries - 1}, not {offset}")
+        return constant(np.array([offset], np.int32))
+    return reshape(emit("cast", offset, to=_index()), (1,)) if offset.dtype is not dtypes.int32 else reshape(offset, (1,))
+
+
+def _index() -> Any:
+    from populus.dialects.support.element_types import element_of
+
+    return element_of(np.dtype("int32"))
+
+
+def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None = None) -> Tensor:
+    """Gives a row of a remote buffer. Raises ValueError for a number that it has no row for."""
+    graph = get_current_graph()
+    rows = graph.state(remote_buffer.state)
+    loaded = reshape(emit("gather", rows, _row(remote_buffer, offset), axis=0), remote_buffer.tensor_shape)
+    return graph.tensor(loaded.ssa, name or "remote_load_out")
+
+
+def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> Tensor:
+    """Gives t the value of a row of a remote buffer; an alias of t. Raises ValueError for a tensor of another shape or type."""
+    remote_buffer.validate_tensor_matches_buffer(t)
+    return set_in_place(t, remote_load(remote_buffer, offset), "remote_load_out")
+
+
+def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> None:
+    """Gives a row of a remote buffer the value of t. Raises ValueError for a tensor of another shape or type."""
+    remote_buffer.validate_tensor_matches_buffer(t)
+    rows = get_current_graph().state(remote_buffer.state)
+    rows.assign(emit("scatter", rows, _row(remote_buffer, offset), reshape(t, (1, *t.shape)), reduction="set").ssa)
+
+
+def remote_code_load(graph: Any, destination: str = "executable") -> None:
+    """Accepts the wish to bring a graph's code to the tiles, where it always is."""

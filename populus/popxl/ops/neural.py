@@ -1,0 +1,235 @@
+"""Ops of neural networks: products, windows, norms and losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from populus.popxl import dtypes
+from populus.popxl.errors import WrongValue
+from populus.popxl.ops.common import axis_of, cast_to, emit, fixed
+from populus.popxl.ops.elementwise import div, equal, log, mul, negate, sub, where
+from populus.popxl.ops.reduce import sum as total
+from populus.popxl.ops.shape import reshape
+from populus.popxl.tensor import Tensor, constant
+
+PadType = Literal["not_set", "same_upper", "same_lower", "valid"]
+Reduction = Literal["mean", "sum", "none"]
+
+
+def matmul(
+    lhs: Tensor,
+    rhs: Tensor,
+    available_memory_proportion: float | None = None,
+    output_type: dtypes.dtype | None = None,
+    partials_type: dtypes.dtype | None = None,
+) -> Tensor:
+    """Computes the matrix product, with batch dimensions broadcast. The planner chooses how, so two of the options are hints only."""
+    found = emit("matmul", lhs, rhs)
+    return found if output_type is None else cast_to(found, output_type)
+
+
+def softmax(t: Tensor, axis: int) -> Tensor:
+    """Computes `e^t / sum of e^t` along an axis."""
+    return emit("softmax", t, axis=axis_of(t, axis))
+
+
+def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-5) -> Tensor:
+    """Computes `(t - mean) / sqrt(variance + eps) weight + bias`, with statistics of each instance and group of channels (dimension 1)."""
+    shape = t.shape
+    spatial = reshape(t, (*shape, 1)) if t.rank == 2 else t
+    return reshape(emit("group_norm", spatial, weight, bias, groups=num_groups, epsilon=eps), shape)
+
+
+def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """Computes `group_norm` with one group."""
+    return group_norm(t, weight, bias, 1, eps)
+
+
+def batch_norm_inference(
+    t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-5, momentum: float = 0.9
+) -> Tensor:
+    """Computes `(t - mean) / sqrt(var + epsilon) scale + bias` for each channel. `momentum` is of training alone."""
+    return emit("batch_norm", t, scale, bias, mean, var, epsilon=epsilon)
+
+
+def _pads(
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], pads: Sequence[int], how: PadType
+) -> tuple[int, ...]:
+    """Gives the padding before every dimension, then that after. Raises ValueError for an unknown kind."""
+    n = len(sizes)
+    if how == "not_set":
+        return tuple(pads)
+    if how == "valid":
+        return (0,) * (2 * n)
+    if how not in ("same_upper", "same_lower"):
+        raise WrongValue(f"padding is not_set, same_upper, same_lower or valid, not '{how}'")
+    whole = [max(0, (math.ceil(sizes[d] / strides[d]) - 1) * strides[d] + (kernel[d] - 1) * dilation[d] + 1 - sizes[d]) for d in range(n)]
+    less, more = [w // 2 for w in whole], [w - w // 2 for w in whole]
+    return (*less, *more) if how == "same_upper" else (*more, *less)
+
+
+def conv(
+    t: Tensor,
+    weight: Tensor,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    pad_type: PadType = "not_set",
+    available_memory_proportions: Sequence[float] | None = None,
+    partials_types: Sequence[str] | None = None,
+    enable_conv_dithering: Sequence[int] | None = None,
+) -> Tensor:
+    """Computes the convolution of t [N, C, ..] with `weight` [O, C / groups, ..]. The last three options are hints.
+
+    Raises ValueError for an unknown kind of padding.
+    """
+    n = t.rank - 2
+    strides, dilations = tuple(stride)[:n], tuple(dilation)[:n]
+    pads = _pads(t.shape[2:], weight.shape[2:], strides, dilations, _of_rank(padding, n), pad_type)
+    return emit("conv", t, weight, strides=strides, pads=pads, dilations=dilations, group=groups)
+
+
+def _of_rank(padding: Sequence[int], n: int) -> tuple[int, ...]:
+    """Gives padding for n dimensions: as given, or none where that is the default of two dimensions."""
+    return tuple(padding) if len(padding) == 2 * n or any(padding) else (0,) * (2 * n)
+
+
+def conv_transpose(
+    t: Tensor,
+    weight: Tensor,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    pad_type: PadType = "not_set",
+    output_padding: Sequence[int] = (),
+    output_shape: Sequence[int] = (),
+    available_memory_proportions: Sequence[float] | None = None,
+    partials_types: Sequence[str] | None = None,
+    enable_conv_dithering: Sequence[int] | None = None,
+) -> Tensor:
+    """Computes the transposed convolution of t [N, C, ..] with `weight` [C, O / groups, ..].
+
+    `output_shape` states the spatial sizes, and padding follows: half of the excess on each side, an odd one more before with
+    `same_upper`, else after. The last three options are hints that plans do without.
+    """
+    n = t.rank - 2
+    strides, dilations = tuple(stride)[:n], tuple(dilation)[:n]
+    extra = tuple(output_padding) or (0,) * n
+    full = [(t.shape[2 + d] - 1) * strides[d] + extra[d] + (weight.shape[2 + d] - 1) * dilations[d] + 1 for d in range(n)]
+    pads = _of_rank(padding, n)
+    wanted = tuple(output_shape) or (tuple(t.shape[2 + d] * strides[d] for d in range(n)) if pad_type.startswith("same") else ())
+    if wanted:
+        excess = [full[d] - wanted[-n:][d] for d in range(n)]
+        half = [e // 2 for e in excess]
+        rest = [e - h for e, h in zip(excess, half)]
+        pads = (*rest, *half) if pad_type == "same_upper" else (*half, *rest)
+    elif pad_type == "valid":
+        pads = (0,) * (2 * n)
+    return emit("conv_transpose", t, weight, strides=strides, pads=pads, dilations=dilations, output_padding=extra, group=groups)
+
+
+def average_pool(
+    t: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] | None = None,
+    out_pads: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    in_dilations: Sequence[int] | None = None,
+    auto_pad: PadType = "not_set",
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Computes the mean of each window of t [N, C, ..], over the elements of t in it. Raises ValueError for the options of no windows."""
+    return _pooled("average_pool", t, kernel_size, stride, padding, out_pads, dilation, in_dilations, auto_pad, ceil_mode)
+
+
+def max_pool(
+    t: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] | None = None,
+    out_pads: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    in_dilations: Sequence[int] | None = None,
+    auto_pad: PadType = "not_set",
+    ceil_mode: bool = False,
+    storage_order: Literal["row", "column"] = "row",
+) -> Tensor:
+    """Computes the largest element of each window of t [N, C, ..]. Raises ValueError for options that have no meaning here."""
+    return _pooled("max_pool", t, kernel_size, stride, padding, out_pads, dilation, in_dilations, auto_pad, ceil_mode)
+
+
+def _pooled(
+    op: str,
+    t: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] | None,
+    padding: Sequence[int] | None,
+    out_pads: Sequence[int] | None,
+    dilation: Sequence[int] | None,
+    in_dilations: Sequence[int] | None,
+    how: PadType,
+    ceil: bool,
+) -> Tensor:
+    n = t.rank - 2
+    if any(out_pads or ()) or any(d != 1 for d in in_dilations or ()):
+        raise WrongValue("out_pads and in_dilations do not belong to windows; leave them out")
+    strides, dilations = tuple(stride or (1,) * n), tuple(dilation or (1,) * n)
+    pads = _pads(t.shape[2:], kernel, strides, dilations, tuple(padding or (0,) * (2 * n)), how)
+    return emit(op, t, kernel=tuple(kernel), strides=strides, pads=pads, dilations=dilations, ceil=ceil)
+
+
+SMALLEST = {"float16": 6.104e-05, "float32": 1e-7}  # probabilities below are taken as this, so that their logarithm is finite
+
+
+def nll_loss(
+    probs: Tensor, labels: Tensor, ignore_index: int | None = None, reduction: Reduction = "mean", log_prob: bool = False
+) -> Tensor:
+    """Computes `-log p[label]` of probabilities [.., classes] (or their logarithms, with `log_prob`): mean, sum, or one for each label.
+
+    Labels equal to `ignore_index` count as 0, and the mean is over the others. Raises ValueError for another reduction.
+    """
+    return _loss(probs, labels, ignore_index, reduction, log_prob)[0]
+
+
+def nll_loss_with_softmax_grad(
+    probs: Tensor, labels: Tensor, loss_grad: float | Tensor = 1, ignore_index: int | None = None, reduction: Reduction = "mean"
+) -> tuple[Tensor, Tensor]:
+    """Computes `nll_loss` of `probs = softmax(x)`, and the gradient of x: `loss_grad (probs - onehot(label))`, over the labels' number."""
+    loss, chosen, counted, number = _loss(probs, labels, ignore_index, reduction, False)
+    grad = sub(probs, chosen) if counted is None else mul(sub(probs, chosen), counted)
+    scale = loss_grad if isinstance(loss_grad, Tensor) else fixed(loss_grad, probs, dtypes.float32)
+    if scale.rank:
+        scale = reshape(scale, (*scale.shape, 1)) if reduction == "none" else reshape(scale, ())
+    if reduction == "mean":
+        scale = div(scale, cast_to(number, scale.dtype))
+    return loss, cast_to(mul(cast_to(grad, scale.dtype), scale), probs.dtype)
+
+
+def _loss(
+    probs: Tensor, labels: Tensor, ignore: int | None, reduction: Reduction, logarithms: bool
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """Gives the loss, ones at the labels' classes, whether each label counts, and how many do."""
+    if reduction not in ("mean", "sum", "none"):
+        raise WrongValue(f"reduction is mean, sum or none, not '{reduction}'")
+    found = cast_to(labels, dtypes.int32)
+    classes = constant(np.arange(probs.shape[-1], dtype=np.int32))
+    chosen = cast_to(equal(reshape(found, (*labels.shape, 1)), classes), probs.dtype)
+    counted, number = None, fixed(max(1, labels.nelms), probs, dtypes.float32)
+    if ignore is not None:
+        counts = cast_to(emit("not", equal(found, ignore)), probs.dtype)
+        counted = reshape(counts, (*labels.shape, 1))
+        chosen = mul(chosen, counted)
+        number = emit("max", total(cast_to(counts, dtypes.float32)), fixed(1, probs, dtypes.float32))
+    logs = probs if logarithms else log(emit("max", probs, fixed(SMALLEST.get(probs.dtype.name, 1e-7), probs)))
+    each = negate(total(where(emit("greater", chosen, fixed(0, chosen)), logs, fixed(0, logs)), -1))
+    if reduction == "none":
+        return each, chosen, counted, number
+    whole = total(each)
+    return whole if reduction == "sum" else cast_to(div(cast_to(whole, dtypes.float32), number), probs.dtype), chosen, counted, number

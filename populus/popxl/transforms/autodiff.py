@@ -1,0 +1,97 @@
+"""`autodiff`: the graph that computes the gradients of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.graph import Graph
+from populus.popxl.ops.call import CallSiteInfo
+from populus.popxl.tensor import Tensor
+from populus.popxl.transforms.differentiate import gradients
+
+
+class ExpectedConnectionType(Enum):
+    """The kind of a gradient graph's input or output: a tensor of the forward graph, or its gradient."""
+
+    Fwd = "Fwd"
+    FwdGrad = "FwdGrad"
+
+
+@dataclass(frozen=True)
+class ExpectedConnection:
+    """An input or output of a gradient graph: a tensor of the forward graph, or its gradient."""
+
+    fwd_tensor: Tensor
+    connection_type: ExpectedConnectionType
+
+
+@dataclass(frozen=True)
+class GradGraphInfo:
+    """A gradient graph, and what its inputs and outputs are, in order."""
+
+    graph: Graph
+    forward_graph: Graph
+    expected_inputs: tuple[ExpectedConnection, ...]
+    expected_outputs: tuple[ExpectedConnection, ...]
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The forward tensors of the inputs."""
+        return tuple(c.fwd_tensor for c in self.expected_inputs)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The forward tensors of the outputs."""
+        return tuple(c.fwd_tensor for c in self.expected_outputs)
+
+    def inputs_dict(self, fwd_call_info: CallSiteInfo) -> dict[Tensor, Tensor]:
+        """Gives the inputs that are no gradients, with what they are where the forward graph is called.
+
+        Raises TypeError for a call of another graph.
+        """
+        if fwd_call_info.called_graph is not self.forward_graph:
+            raise WrongType(f"graph '{self.forward_graph.name}' was differentiated; '{fwd_call_info.called_graph.name}' is called here")
+        pairs = zip(self.graph.inputs, self.expected_inputs, strict=True)
+        kind = ExpectedConnectionType.Fwd
+        return {t: fwd_call_info.graph_to_parent(c.fwd_tensor) for t, c in pairs if c.connection_type is kind}
+
+    def fwd_graph_ins_to_grad_parent_outs(self, grad_call_info: CallSiteInfo) -> dict[Tensor, Tensor]:
+        """Gives the forward graph's inputs with their gradients where the gradient graph is called."""
+        return dict(zip(self.outputs, grad_call_info.outputs))
+
+    def fwd_parent_ins_to_grad_parent_outs(self, fwd_call_info: CallSiteInfo, grad_call_info: CallSiteInfo) -> dict[Tensor, Tensor]:
+        """Gives what is passed to the forward graph, with its gradients where the gradient graph is called."""
+        return {fwd_call_info.graph_to_parent(t): g for t, g in zip(self.outputs, grad_call_info.outputs)}
+
+
+def autodiff(
+    graph: Graph,
+    grads_provided: Iterable[Tensor] | None = None,
+    grads_required: Iterable[Tensor] | None = None,
+    called_graphs_grad_info: Mapping[Graph, GradGraphInfo] | None = None,
+    return_all_grad_graphs: bool = False,
+) -> GradGraphInfo | dict[Graph, GradGraphInfo]:
+    """Gives the graph of the gradients of `grads_required`, by default all inputs, from those of `grads_provided`, by default all outputs.
+
+    Its inputs are the gradients provided, then the inputs of the forward graph. It computes the forward graph once more, so the forward
+    graph stays as it is, called or not. Graphs that are called are differentiated inside; `called_graphs_grad_info` is not needed.
+    Raises ValueError for tensors that are no outputs or inputs, and PopulusError for an op on the way that has no gradient.
+    """
+    provided = list(graph.outputs if grads_provided is None else grads_provided)
+    required = list(graph.inputs if grads_required is None else grads_required)
+    for tensors, known, kind in ((provided, graph.outputs, "output"), (required, graph.inputs, "input")):
+        if wrong := next((t for t in tensors if t not in known), None):
+            raise WrongValue(f"{wrong.id} is no {kind} of graph '{graph.name}'")
+    made = graph.ir.create_empty_graph(f"{graph.name}_grad")
+    with made:
+        seeds = [made.input_tensor(t.shape, t.dtype, f"Gradient___{t.name}", False) for t in provided]
+        given = {t: made.input_tensor(t.shape, t.dtype, t.name, False) for t in graph.inputs}
+        for t, gradient in zip(required, gradients(made, graph, dict(zip(provided, seeds)), given, required)):
+            made.output_tensor(made.tensor(gradient, f"Gradient___{t.name}"))
+    fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
+    inputs = [*(ExpectedConnection(t, grad) for t in provided), *(ExpectedConnection(t, fwd) for t in graph.inputs)]
+    info = GradGraphInfo(made, graph, tuple(inputs), tuple(ExpectedConnection(t, grad) for t in required))
+    return {graph: info} if return_all_grad_graphs else info

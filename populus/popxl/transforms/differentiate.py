@@ -1,0 +1,107 @@
+"""The ops of a gradient, taken from the pass `popart-autodiff` into a graph."""
+# A graph is made here of blocks, as a builder makes it of calls.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.dialects.func import CallOp, FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from populus.builder import Builder
+from populus.dialects.base.control_flow import read_by
+from populus.dialects.signature import return_of
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import element_type_of, is_float
+from populus.lowering.popart.autodiff import Seed, differentiate
+from populus.lowering.popart.autodiff.call_gradients import CallGradients
+from populus.popxl.graph import Graph
+from populus.popxl.tensor import State, Tensor
+
+STITCH = "recompute_all_non_inputs"
+
+
+def gradients(
+    made: Graph, graph: Graph, seeds: Mapping[Tensor, Tensor], given: Mapping[Tensor, Tensor], wanted: Sequence[Tensor]
+) -> list[SSAValue]:
+    """Inserts into `made` what computes the gradients of inputs of `graph` from those of outputs.
+
+    `given`: tensors of `made` for the inputs of `graph`. Raises PopulusError for a graph that loads or stores streams, for inputs that
+    are no floats, and for an op on the way that has no gradient.
+    """
+    if graph.transfers:
+        stream = next(iter(graph.transfers))
+        raise PopulusError(f"graph '{graph.name}' has no gradient, as it loads or stores '{stream.name}'; do that outside of it")
+    for t in (*wanted, *seeds):
+        if not is_float(element_type_of(t.ssa.type)):
+            raise PopulusError(f"{t.id} is {t.dtype}; only floats have gradients, so leave it out of autodiff's lists")
+    module = graph.standalone()
+    function = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
+    block, end = function.body.block, return_of(function)
+    arguments: dict[Tensor, SSAValue] = dict(zip(graph.slots, block.args))
+    results = dict(zip(graph.outputs, end.operands))
+    outer = {block.insert_arg(g.ssa.type, len(block.args)): g for g in seeds.values()}
+    pairs = [Seed(t.name, results[t], g) for t, g in zip(seeds, outer)]
+    found = differentiate(block, pairs, [arguments[t] for t in wanted], CallGradients(module, STITCH))
+    values: dict[SSAValue, SSAValue] = {a: (given[t] if t in given else made.state(_state(t))).ssa for t, a in arguments.items()}
+    values |= {a: t.ssa for a, t in outer.items()}
+    known = {g.name: g for g in graph.functions()}
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp) and op is not function}
+    lifted: dict[str, Builder] = {}
+    lift = partial(_lifted, functions, known, lifted, made)
+    wants = [found[arguments[t]] for t in wanted]
+    for op in _needed(block, wants):
+        copy = op.clone(values)
+        copy.location = op.location
+        made._block.add_op(copy)
+        made._called |= dict.fromkeys(_linked(copy, lift))
+    return [values[v] for v in wants]
+
+
+def _state(slot: Tensor) -> State:
+    assert slot.state is not None, slot
+    return slot.state
+
+
+def _needed(block: Block, values: Sequence[SSAValue]) -> list[Operation]:
+    """Gives the ops of a block that values follow from, in order."""
+    wanted, found = set(values), list[Operation]()
+    for op in reversed(list(block.ops)):
+        if any(r in wanted for r in op.results):
+            found.append(op)
+            wanted.update(read_by(op))
+    return found[::-1]
+
+
+def _linked(op: Operation, lift: partial[Builder]) -> list[Builder]:
+    """Gives the graphs that an op calls, its calls renamed to them."""
+    found: list[Builder] = []
+    for inner in op.walk():
+        if isinstance(inner, CallOp):
+            found.append(lift(inner.callee.root_reference.data))
+            inner.callee = SymbolRefAttr(found[-1].name)
+    return found
+
+
+def _lifted(functions: Mapping[str, FuncOp], known: Mapping[str, Builder], lifted: dict[str, Builder], made: Graph, name: str) -> Builder:
+    """Gives the graph of a function: one that there is, or a new one, of a name that no other has."""
+    if name in known:
+        return known[name]
+    if name not in lifted:
+        builder = Builder(made.ir.free(name))
+        function = functions[name].clone()
+        end = return_of(function)
+        values = list(end.operands)
+        end.detach()
+        end.erase()
+        builder._block = function.body.detach_block(function.body.block)
+        builder._inputs = [f"input_{i}" for i in range(len(builder._block.args))]
+        builder._outputs = {f"output_{i}": v for i, v in enumerate(values)}
+        lift = partial(_lifted, functions, known, lifted, made)
+        for op in builder._block.ops:
+            builder._called |= dict.fromkeys(_linked(op, lift))
+        lifted[name] = builder
+    return lifted[name]
