@@ -99,7 +99,8 @@ class SessionOptions(Settings):
     """How a session compiles and runs; a member that is not in `HONOURED` changes no result here."""
 
     HONOURED: ClassVar[frozenset[str]] = frozenset(
-        ("accumulationFactor", "enableGradientAccumulation", "accumulationAndReplicationReductionType", "constantWeights",
+        ("accumulationFactor", "groupNormStridedChannelGrouping", "syntheticDataMode",
+         "enableGradientAccumulation", "accumulationAndReplicationReductionType", "constantWeights",
          "replicatedGraphCount", "enableReplicatedGraphs", "opxAliasChecking", "opxModifyChecking", "logDir")
     )  # fmt: skip
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
@@ -220,7 +221,14 @@ class SessionOptions(Settings):
         return int(self.replicatedGraphCount) if self.enableReplicatedGraphs else 1
 
     def check(self) -> None:
-        """Raises PopulusError for more than one replica."""
+        """Raises PopulusError for more than one replica, and for a setting that would change results and is not there yet."""
+        changing = {
+            "groupNormStridedChannelGrouping": bool(self.groupNormStridedChannelGrouping),
+            "syntheticDataMode": self.syntheticDataMode.name != "Off",
+            "automaticLossScalingSettings": bool(self.automaticLossScalingSettings.enabled),
+        }
+        if refused := [name for name, on in changing.items() if on]:
+            raise PopulusError(f"{refused[0]} is not there yet, and results would differ without it; leave it as it is by default")
         if self.getGlobalReplicationFactor() != 1:
             raise PopulusError(f"replicatedGraphCount = {self.replicatedGraphCount}; this front runs one replica")
 

@@ -337,3 +337,11 @@ def test_a_member_without_meaning_here_warns_once_and_another_is_refused():
     with pytest.raises(PopulusError, match="this front runs one replica"):
         options.check()
     assert len(SessionOptions.DEFAULTS) >= 104
+
+
+def test_an_option_that_would_change_results_is_refused():
+    options = popart.SessionOptions()
+    options.check()
+    options.groupNormStridedChannelGrouping = True
+    with pytest.raises(PopulusError, match="^groupNormStridedChannelGrouping is not there yet"):
+        options.check()
