@@ -9,6 +9,10 @@ class UndefinedValue(PopulusError):
     """A tensor has no such property."""
 
 
+class NotAttached(PopulusError, RuntimeError):
+    """A session runs outside of its `with`."""
+
+
 class WrongValue(PopulusError, ValueError):
     """A value that does not fit."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
-from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.errors import NotAttached, WrongType, WrongValue
 from populus.popxl.ir import Ir
 from populus.popxl.remote_buffer import RemoteVariable
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
@@ -81,7 +81,7 @@ class Session:
         Raises PopulusError outside of a `with` of the session, and for inputs that are missing, unknown or of another shape.
         """
         if not self.is_attached:
-            raise PopulusError("the session is not attached to its device; run it inside `with session:`")
+            raise NotAttached("the session is not attached to its device; run it inside `with session:`")
         given: dict[str, NDArray[Any]] = {}
         for stream, data in (inputs or {}).items():
             self._feed(given, stream, data, downcast_inputs)

@@ -96,6 +96,14 @@ def test_a_variable_keeps_its_value_from_run_to_run():
         running.write_variable_data(x, np.zeros(2, np.float32))
 
 
+def test_a_session_runs_attached_alone():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        popxl.variable(X)
+    with pytest.raises(RuntimeError, match="the session is not attached to its device"):
+        session(ir).run()
+
+
 def test_a_program_of_variables_alone_runs():
     ir = popxl.Ir()
     with ir.main_graph:
