@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.importer.contrib.call import Body, Call, integers, number
 
-_LOWEST = -3.4028234663852886e38  # the least f32
+LOWEST = -3.4028234663852886e38  # the least f32
 
 
-def _heads(name: str, source: str, heads: int) -> str:
+def heads(name: str, source: str, count: int) -> str:
     """Writes `name`, the heads of `source`, which has three dimensions; of another rank it is refused."""
-    lines = f"{name}_of_3_dimensions = Transpose <perm = [0, 1, 2]> ({source})\n{integers(f'{name}_s', 0, 0, heads, -1)}"
+    lines = f"{name}_of_3_dimensions = Transpose <perm = [0, 1, 2]> ({source})\n{integers(f'{name}_s', 0, 0, count, -1)}"
     return lines + f"{name}_4 = Reshape ({name}_of_3_dimensions, {name}_s)\n{name} = Transpose <perm = [0, 2, 1, 3]> ({name}_4)\n"
 
 
@@ -27,9 +27,9 @@ def _rank_is(name: str, source: str, rank: int) -> str:
     return f"{size}{name}_k = Constant <value_int = {rank}> ()\n{name} = Equal ({name}_r, {name}_k)\n"
 
 
-def _heads_of_any(name: str, source: str, heads: int) -> str:
+def _heads_of_any(name: str, source: str, count: int) -> str:
     """Writes `name`, the heads of `source`, which has three dimensions or is in heads already."""
-    inner = _heads(f"{name}_b", source, heads)
+    inner = heads(f"{name}_b", source, count)
     return (
         _rank_is(f"{name}_is", source, 4)
         + f"{name} = If <then_branch = {name}_then () => ({name}_t) {{ {name}_t = Identity ({source}) }}, "
@@ -37,7 +37,7 @@ def _heads_of_any(name: str, source: str, heads: int) -> str:
     )
 
 
-def _scaled(c: Call, given: str = "q", scaled: str = "qs") -> str:
+def scaled(c: Call, given: str = "q", scaled: str = "qs") -> str:
     """Writes the scaled queries: by the attribute, or by 1 / root of the elements of a head."""
     scale = float(c.get("scale", 0.0))
     if scale:
@@ -50,7 +50,7 @@ root_t = CastLike (root, {given})
 """
 
 
-def _positions(queries: str = "q", keys: str = "k") -> str:
+def positions(queries: str = "q", keys: str = "k") -> str:
     """Writes `rows` [queries, 1] and `columns` [keys]: the positions of queries among themselves, and of keys."""
     return f"""rank0 = Constant <value = int64[0] {{}}> ()
 p_zero = Constant <value = int64 {{0}}> ()
@@ -65,10 +65,10 @@ columns = Range (p_zero, t_n, p_one)
 """
 
 
-def _weighted(scores: str) -> str:
+def weighted(scores: str, values: str = "v") -> str:
     """Writes `y0`: the values weighted by the softmax of scores, with heads side by side."""
     return f"""p = Softmax <axis = -1> ({scores})
-o = MatMul (p, v)
+o = MatMul (p, {values})
 ot = Transpose <perm = [0, 2, 1, 3]> (o)
 {integers("side", 0, 0, -1)}y0 = Reshape (ot, side)
 """
@@ -79,7 +79,7 @@ def _causal(scores: str) -> str:
     return f"""later = Sub (t_n, s_n)
 reach = Add (rows, later)
 seen = LessOrEqual (columns, reach)
-{number(_LOWEST, "never", "q")}causal = Where (seen, {scores}, never)
+{number(LOWEST, "never", "q")}causal = Where (seen, {scores}, never)
 """
 
 
@@ -114,7 +114,7 @@ m_len = Less (columns, l_n)
 
 def _attended(c: Call, mask: int, bias: int, lengths: bool) -> str:
     """Writes `y0` from the heads `q`, `k` and `v`, with an optional mask and bias, and causal if the node is."""
-    lines = f"{_scaled(c)}kt = Transpose <perm = [0, 1, 3, 2]> (k)\nscores = MatMul (qs, kt)\n{_positions()}"
+    lines = f"{scaled(c)}kt = Transpose <perm = [0, 1, 3, 2]> (k)\nscores = MatMul (qs, kt)\n{positions()}"
     last = "scores"
     if c.has(bias):
         lines += f"biased = Add ({last}, x{bias})\n"
@@ -125,7 +125,7 @@ def _attended(c: Call, mask: int, bias: int, lengths: bool) -> str:
     if c.get("unidirectional", 0):
         lines += _causal(last)
         last = "causal"
-    return lines + _weighted(last)
+    return lines + weighted(last)
 
 
 def _multi_head(c: Call) -> str:
@@ -139,14 +139,14 @@ def _multi_head(c: Call) -> str:
     c.refuse_input(9, "cache_indirection")
     if c.wants(3):
         raise PopulusError("MultiHeadAttention with the output qk is not supported")
-    heads, lines, names = int(c.required("num_heads")), "", ["x0", "x1", "x2"]
+    count, lines, names = int(c.required("num_heads")), "", ["x0", "x1", "x2"]
     if c.has(3):
         lines += "d_q = Shape <start = -1> (x0)\nd_k = Shape <start = -1> (x1)\nd_v = Shape <start = -1> (x2)\n"
         lines += "d = Concat <axis = 0> (d_q, d_k, d_v)\nb0, b1, b2 = Split <axis = 0> (x3, d)\n"
         lines += "".join(f"w{i} = Add (x{i}, b{i})\n" for i in range(3))
         names = ["w0", "w1", "w2"]
-    make = _heads if c.has(3) else _heads_of_any
-    lines += _heads("q", names[0], heads) + make("k_new", names[1], heads) + make("v_new", names[2], heads)
+    make = heads if c.has(3) else _heads_of_any
+    lines += heads("q", names[0], count) + make("k_new", names[1], count) + make("v_new", names[2], count)
     for letter, past in (("k", 6), ("v", 7)):
         lines += f"{letter} = {f'Concat <axis = 2> (x{past}, {letter}_new)' if c.has(past) else f'Identity ({letter}_new)'}\n"
     ends = "".join(f"y{i} = Identity ({letter})\n" for i, letter in ((1, "k"), (2, "v")) if c.wants(i))
@@ -157,13 +157,13 @@ def _attention(c: Call) -> str:
     """Writes Attention: one product gives queries, keys and values. Raises PopulusError for rotation and shared buffers."""
     c.refuse("do_rotary", "past_present_share_buffer")
     c.refuse_input(6, "past_sequence_length")
-    heads, sizes = int(c.required("num_heads")), list(c.get("qkv_hidden_sizes", []))
+    count, sizes = int(c.required("num_heads")), list(c.get("qkv_hidden_sizes", []))
     lines = "qkv_p = MatMul (x0, x1)\n" + ("qkv = Add (qkv_p, x2)\n" if c.has(2) else "qkv = Identity (qkv_p)\n")
     if sizes:
         lines += f"{integers('sizes', *sizes)}q_in, k_in, v_in = Split <axis = 2> (qkv, sizes)\n"
     else:
         lines += "q_in, k_in, v_in = Split <axis = 2, num_outputs = 3> (qkv)\n"
-    lines += _heads("q", "q_in", heads) + _heads("k_new", "k_in", heads) + _heads("v_new", "v_in", heads)
+    lines += heads("q", "q_in", count) + heads("k_new", "k_in", count) + heads("v_new", "v_in", count)
     if c.has(4):
         lines += f"pk_1, pv_1 = Split <axis = 0, num_outputs = 2> (x4)\n{integers('first', 0)}pk = Squeeze (pk_1, first)\n"
         lines += "pv = Squeeze (pv_1, first)\nk = Concat <axis = 2> (pk, k_new)\nv = Concat <axis = 2> (pv, v_new)\n"
@@ -227,9 +227,9 @@ def _rotary(c: Call) -> str:
     c.refuse("is_packed_batching")
     if float(c.get("scale", 1.0)) != 1.0:
         raise PopulusError("RotaryEmbedding with scale is not supported")
-    heads = int(c.get("num_heads", 0))
-    if heads:
-        inner = _heads("h_b", "x0", heads)
+    count = int(c.get("num_heads", 0))
+    if count:
+        inner = heads("h_b", "x0", count)
     else:
         inner = f"""h_c = Shape <start = 1> (x2)
 h_two = Constant <value = int64[1] {{2}}> ()
@@ -240,7 +240,7 @@ h_b = Transpose <perm = [0, 2, 1, 3]> (h_4)
 """
     lines = _rank_is("is", "x0", 4) + _rank_is("one", "x1", 1)
     lines += f"h = If <then_branch = h_then () => (h_t) {{ h_t = Identity (x0) }}, else_branch = h_else () => (h_b) {{ {inner} }}> (is)\n"
-    lines += f"{_positions('h', 'h')}first = Cast <to = 7> (x1)\n{integers('row', 0)}"
+    lines += f"{positions('h', 'h')}first = Cast <to = 7> (x1)\n{integers('row', 0)}"
     lines += "at = If <then_branch = a_then () => (a_t) { a_1 = Add (columns, first)\na_t = Unsqueeze (a_1, row) }, "
     lines += "else_branch = a_else () => (a_b) { a_b = Identity (first) }> (one)\n"
     lines += rotated("r", "h", "at", "x2", "x3", bool(c.get("interleaved", 0)))
