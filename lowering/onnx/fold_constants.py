@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -17,7 +17,7 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import is_known, shape_of, size_in_bytes
+from populus.dialects.support.element_types import is_known, value_bytes
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.dynamic_sizes import is_marked
 from populus.lowering.onnx.inference import Inference, erase_unused, placed
@@ -74,23 +74,15 @@ def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
     if any(t is None or not is_known(t) for t in types):
         return None
     operands = [constant_value(v) for v in op.operands]
-    large = sum(_bytes(r) for r in op.results)
+    large = sum(value_bytes(r) for r in op.results)
     one = op.OP_TYPE == "ConstantOfShape" or (op.OP_TYPE == "Expand" and operands[0] is not None and operands[0].size == 1)
-    if large > LARGEST and large > sum(_bytes(v) for v in op.operands) and not one:
+    if large > LARGEST and large > sum(value_bytes(v) for v in op.operands) and not one:
         return None
     if (arrays := inference.arrays(op)) is not None:
         return arrays
     if not operands or any(a is None for a in operands):
         return None
     return inference.evaluation.values(op)
-
-
-def _bytes(value: SSAValue) -> int:
-    """Gives the size of a value in bytes."""
-    elements = 1
-    for n in shape_of(value.type):
-        elements *= n
-    return elements * size_in_bytes(getattr(value.type, "element_type"))  # noqa: B009, checked above
 
 
 def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
 from populus.dialects.poplar.program import GraphOp, StreamOutOp
-from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.dialects.support.mmap_file import mapped
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
@@ -35,7 +35,7 @@ class NumpyProgram(LoadedProgram):
         self.views = views
         self.workspace = Workspace()
         spans = self.spans()
-        sizes = {var: _bytes(var) for var in spans}
+        sizes = {var: bytes_of(var.type.shape, var.type.element) for var in spans}
         offsets, total = assign_offsets(sizes, spans)
         self.arena_bytes = total
         arena = memory(total)
@@ -121,10 +121,3 @@ class NumpyProgram(LoadedProgram):
     def write(self, op: Operation, value: SSAValue) -> Callable[[Array], None]:
         array = self.array(value)
         return lambda source: np.copyto(array, source.reshape(array.shape))
-
-
-def _bytes(var: VarOp) -> int:
-    count = dtype_of(var.type.element).itemsize
-    for n in var.type.shape:
-        count *= n
-    return count
