@@ -93,7 +93,6 @@ def test_a_pass_has_one_name_in_table_class_file_and_test_folder(name):
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 450, 70  # a file or function above this has several subjects
 STATED = re.compile(r"^\s*# long: \S.*", re.MULTILINE)  # a longer one states its reason in such a comment
-SPLIT_LATER = {"runtime/engine/native/kernels/elementwise.py", "runtime/engine/native/run/step_loop.py"}
 
 
 def product_sources() -> list[Path]:
@@ -119,9 +118,8 @@ def too_long(text: str) -> list[str]:
 
 def test_files_and_functions_are_short_or_say_why_not():
     long = {p.relative_to(ROOT).as_posix(): too_long(p.read_text()) for p in product_sources()}
-    found = {path: reasons for path, reasons in long.items() if reasons and path not in SPLIT_LATER}
+    found = {path: reasons for path, reasons in long.items() if reasons}
     assert not found, f"split these by subject, or state the reason in a comment `# long: ...`: {found}"
-    assert not (done := {path for path in SPLIT_LATER if not long.get(path)}), f"take {sorted(done)} out of SPLIT_LATER"
 
 
 def test_long_files_and_functions_are_found():

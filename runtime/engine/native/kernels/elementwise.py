@@ -8,9 +8,7 @@ is a nest of `scf.for` around the formula of one element, which `codelet-to-llvm
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,122 +19,10 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.copies import SQUARE
 from populus.runtime.engine.native.kernels.copies import copy as copies
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
 from populus.runtime.engine.native.kernels.native_support import has_form
 from populus.runtime.expr import coalesced
 from populus.runtime.tape import Tape, tape_of
-
-if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-    from xdsl.ir import SSAValue
-
-STRIDE = {0: "zero", 1: "one"}  # what is known of an innermost stride while compiling; else: any
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """`tape` over `rank` loops. `strides`: the innermost of each operand and of the output; `same`: operands that are the output."""
-
-    tape: Tape
-    rank: int
-    strides: tuple[str, ...]
-    same: tuple[int, ...]
-
-    @property
-    def key(self) -> str:
-        literals = [(x.dtype.name, x.tobytes().hex()) for x in self.tape.literals]
-        steps = [(s.name, s.args, s.dtype.name) for s in self.tape.steps]
-        operands = [d.name for d in self.tape.operands]
-        return f"map {operands} {literals} {steps} {self.tape.result} {self.tape.dtype} {self.rank} {self.strides} {self.same}"
-
-    @property
-    def pointers(self) -> list[int]:
-        """The operands that have a memref of their own."""
-        return [i for i in range(len(self.tape.operands)) if i not in self.same]
-
-    @property
-    def numbers(self) -> int:
-        """How many sizes and strides the function takes."""
-        unknown = sum(s == "any" for i, s in enumerate(self.strides) if i not in self.same)
-        return (self.rank - 1) * (2 + len(self.pointers)) + unknown
-
-
-def module_of(pattern: Pattern, name: str) -> ModuleOp:
-    """The codelet in `func`, `scf`, `arith`, `math` and `memref`."""
-    from xdsl.builder import Builder
-    from xdsl.dialects import arith, func, memref, scf
-    from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, ModuleOp, i1
-    from xdsl.ir import Block, Operation, Region
-    from xdsl.rewriter import InsertPoint
-
-    from populus.runtime.engine.native.kernels.formulas import Formula, element_type
-
-    index = IndexType()
-
-    def memory(dtype: np.dtype[Any]) -> MemRefType:
-        type = element_type(dtype)
-        return MemRefType(IntegerType(8) if type == i1 else type, [DYNAMIC_INDEX])
-
-    tape, rank, places = pattern.tape, pattern.rank, [*pattern.pointers, len(pattern.tape.operands)]
-    types = [memory(d) for i, d in enumerate((*tape.operands, tape.dtype)) if i in places]
-    entry = Block(arg_types=[*types, *[index] * (pattern.numbers + 2)])
-    pointers = dict(zip(places, entry.args))
-    rest = list(entry.args[len(types) :])
-    first, end = rest[-2:]
-    sizes = [end, *rest[: rank - 1]]
-    rest = rest[rank - 1 : -2]
-    strides: dict[int, list[SSAValue | int]] = {}
-    for p in places:
-        outer: list[SSAValue | int] = list(rest[: rank - 1])
-        rest = rest[rank - 1 :]
-        kind = pattern.strides[p]
-        strides[p] = [*outer, rest.pop(0) if kind == "any" else int(kind == "one")]
-    builder = Builder(InsertPoint.at_end(entry))
-
-    def op(made: Operation) -> SSAValue:
-        builder.insert(made)
-        return made.results[0]
-
-    zero, one = (op(arith.ConstantOp(IntegerAttr(n, index))) for n in (0, 1))
-    before: dict[int, SSAValue] = dict.fromkeys(places, zero)
-    for d in range(rank):
-        body = Block(arg_types=[index])
-        loop = scf.ForOp(first if d == 0 else zero, sizes[d], one, [], Region(body))
-        builder.insert(loop)
-        after = builder
-        builder = Builder(InsertPoint.at_end(body))
-        now: dict[int, SSAValue] = {}
-        for p, at in before.items():
-            stride = strides[p][d]
-            step = body.args[0] if isinstance(stride, int) else op(arith.MuliOp(body.args[0], stride))
-            now[p] = at if stride == 0 else op(arith.AddiOp(at, step))
-        before = now
-        after.insert(scf.YieldOp() if d else func.ReturnOp())
-
-    def value(i: int) -> SSAValue:
-        loaded = op(memref.LoadOp.get(pointers[i], [before[i]]))
-        return (
-            op(arith.CmpiOp(loaded, op(arith.ConstantOp(IntegerAttr(0, IntegerType(8)))), "ne"))
-            if (tape.operands[i].kind == "b")
-            else loaded
-        )
-
-    out = places[-1]
-    values: list[SSAValue] = []
-    for i, dtype in enumerate(tape.operands):
-        if i in pattern.same:
-            loaded = op(memref.LoadOp.get(pointers[out], [before[out]]))
-            if dtype.kind == "b":
-                loaded = op(arith.CmpiOp(loaded, op(arith.ConstantOp(IntegerAttr(0, IntegerType(8)))), "ne"))
-            values.append(loaded)
-        else:
-            values.append(value(i))
-    result = Formula(builder.insert).run(tape, values)
-    if tape.dtype.kind == "b":
-        result = op(arith.ExtUIOp(result, IntegerType(8)))
-    builder.insert(memref.StoreOp.get(result, pointers[out], [before[out]]))
-    builder.insert(scf.YieldOp())
-    function = func.FuncOp(name, (list(entry.arg_types), []), Region(entry))
-    return ModuleOp([function])
 
 
 def _text(pattern: Pattern, name: str, machine: Machine) -> str:
@@ -144,6 +30,7 @@ def _text(pattern: Pattern, name: str, machine: Machine) -> str:
     from xdsl.context import Context
 
     from populus.runtime.engine.native.codegen.to_llvm import lower
+    from populus.runtime.engine.native.kernels.map_codelet import module_of
 
     module = module_of(pattern, f"{name}_codelet")
     lower(Context(), module)

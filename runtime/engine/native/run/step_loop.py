@@ -34,6 +34,8 @@ class Why(IntEnum):
     STOPPED, REFUSED, PAUSED = range(3)
 
 
+# long: each function emits one piece of LLVM text, whose labels and values read as one
+
 # Words of the state that threads share, each group on a cache line of its own.
 NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: (its number << 16) + the next chunk to take
 DONE, FAILED = 16, 17
