@@ -1,1 +1,1 @@
-"""The `native` engine: families as machine code, made by LLVM for the CPU it runs on and kept on disk."""
+"""Engine `native`: families as machine code, which LLVM makes for the CPU at hand and a cache stores on disk."""

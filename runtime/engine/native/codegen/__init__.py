@@ -1,1 +1,1 @@
-"""Machine code: LLVM text, its compilation, the objects on disk, the CPU it is made for."""
+"""Code generation: LLVM text, its compilation, the cache of objects on disk, and the target CPU."""

@@ -1,4 +1,4 @@
-"""The CPU that code is made for: its name, its features, and what of them the kernels' builders ask."""
+"""CPU that code is made for: its name, its features, and the properties that the kernels' builders ask for."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
-VARIABLE = "POPULUS_NATIVE_CPU"  # one of CPUS instead of the CPU at hand
+VARIABLE = "POPULUS_NATIVE_CPU"  # names one of CPUS to use instead of the CPU at hand
 
-# Levels of the x86-64 psABI. LLVM does not say what a name stands for, and kernels must know: a CPU without its features is another one.
+# Levels of the x86-64 psABI. Kernels must know a CPU's features, and LLVM does not list those of a name.
 _V2 = "+cx16,+popcnt,+sahf,+sse3,+ssse3,+sse4.1,+sse4.2"
 _V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 _V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
-CPUS: dict[str, dict[str, str]] = {  # by architecture, and by LLVM's name: features
+CPUS: dict[str, dict[str, str]] = {  # architecture -> LLVM's name -> features
     "x86_64": {"x86-64": "", "x86-64-v2": _V2, "x86-64-v3": _V3, "haswell": _V3, "x86-64-v4": _V4, "skylake-avx512": _V4},
     "aarch64": {"generic": "+neon"},
 }
 
 
 def binding() -> Any:
-    """`llvmlite.binding`, ready for this machine. Imported when first asked for, as it takes 80 ms. Raises ImportError without llvmlite."""
+    """Imports `llvmlite.binding` and initialises it for this machine.
+
+    The import takes 80 ms, so it waits for the first use. Raises ImportError without llvmlite.
+    """
     llvm: Any = importlib.import_module("llvmlite.binding")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -32,7 +35,7 @@ def binding() -> Any:
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU. `features`: as LLVM writes them, `+avx2,-sse4a,...`."""
+    """CPU with its `features` in LLVM's spelling: `+avx2,-sse4a,...`."""
 
     triple: str
     cpu: str
@@ -41,28 +44,30 @@ class Machine:
 
     @cached_property
     def enabled(self) -> frozenset[str]:
+        """Names of the enabled features."""
         return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
 
     @property
     def fused(self) -> bool:
-        """Whether a multiplication and an addition are one instruction, rounded once."""
+        """True if a multiplication and an addition are one instruction, rounded once."""
         return bool({"fma", "neon"} & self.enabled)
 
     @property
     def vector_bytes(self) -> int:
-        """The widest vector register."""
+        """Bytes of the widest vector register."""
         return next((n for feature, n in (("avx512f", 64), ("avx", 32)) if feature in self.enabled), 16)
 
     @property
     def block(self) -> tuple[int, int]:
-        """Rows, and vectors to a row, of the largest block of sums that the registers hold."""
+        """Rows, and vectors per row, of the largest block of sums that the registers hold."""
         return {64: (8, 3), 32: (6, 2), 16: (6, 2) if "neon" in self.enabled else (4, 2)}[self.vector_bytes]
 
 
 def machine(cpu: str | None = None) -> Machine:
-    """This machine; with `cpu`, or that name in the environment, as if it were such a one with no features beyond.
+    """Describes this machine, or the CPU named by `cpu` or by the environment, with exactly that name's features.
 
-    Raises PopulusError for a name that is none of this architecture's CPUS, and for a CPU with features that this one has not.
+    Raises PopulusError for a name that is not one of this architecture's CPUS, and for a CPU with features that this
+    one lacks.
     """
     return _machine(cpu or os.environ.get(VARIABLE) or None)
 

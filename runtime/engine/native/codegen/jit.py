@@ -1,4 +1,4 @@
-"""LLVM text becomes object code, and object code becomes functions that are called by address."""
+"""Compiler of LLVM text to object code, and loader of object code as functions that are called by address."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from populus.runtime.engine.native.codegen.cpu import Machine, binding, machine
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function to compile: `build(name, machine)` gives LLVM text that defines it under this name.
+    """Function to compile: `build(name, machine)` gives LLVM text that defines it under this name.
 
-    `key` says all that the text depends on beside the machine and this package's source.
+    `key` determines the text, together with the machine and this package's source.
     """
 
     key: str
@@ -27,6 +27,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
+        """Symbol of the function, a hash of its key."""
         return f"populus_{hashlib.sha256(self.key.encode()).hexdigest()[:24]}"
 
     def __hash__(self) -> int:
@@ -38,7 +39,7 @@ class Kernel:
 
 @lru_cache(1)
 def source_hash() -> str:
-    """A hash of the code that makes code: the files of this package."""
+    """Hashes the source files of this package, which determine the generated code."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
@@ -46,18 +47,19 @@ def source_hash() -> str:
 
 
 def target_machine(host: Machine) -> Any:
+    """Creates LLVM's target machine for a CPU."""
     llvm = binding()
     target = llvm.Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
 def optimised(text: str, host: Machine) -> tuple[Any, Any]:
-    """LLVM's module of the text after its passes, and the machine to emit it with."""
+    """Runs LLVM's passes on the text. Returns its module, and the target machine to emit it with."""
     llvm, target = binding(), target_machine(host)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = host.triple, str(target.target_data)
     module.verify()
-    # Without interleaving a loop over some dozens of elements still runs in vectors.
+    # No interleaving: then a loop over some dozens of elements still runs in vectors.
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization, options.loop_interleaving, options.slp_vectorization = True, False, False
     options.loop_unrolling = False  # an unrolled block of sums does not fit the registers
@@ -67,12 +69,12 @@ def optimised(text: str, host: Machine) -> tuple[Any, Any]:
 
 
 def object_code(text: str, host: Machine) -> bytes:
-    """The machine code of LLVM text."""
+    """Compiles LLVM text to machine code."""
     module, target = optimised(text, host)
     return bytes(target.emit_object(module))
 
 
-# LLVM is entered by one thread. A fork waits until it has left: what LLVM itself has locked would stay so in the child.
+# One thread enters LLVM at a time. A fork waits for it: a lock that LLVM holds would stay locked in the child.
 _LLVM = Guard()
 
 
@@ -89,16 +91,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class Library:
-    """The compiled kernels of a process, for one machine. Code stays where it is until the process ends."""
+    """Compiled kernels of a process, for one machine. Code stays at its address until the process ends."""
 
     def __init__(self, host: Machine):
         self.host = host
-        self.compiled = 0  # how many kernels were not in the cache
+        self.compiled = 0  # number of kernels that were not in the cache
         self._addresses: dict[str, int] = {}
         self._engines: list[Any] = []
 
     def load(self, kernels: Iterable[Kernel]) -> None:
-        """Makes the functions callable, from the cache where they are there."""
+        """Makes the kernels callable; takes their objects from the cache if present."""
         wanted = {k.name: k for k in kernels}
         if all(name in self._addresses for name in wanted):
             return
@@ -109,7 +111,7 @@ class Library:
         if not missing:
             return
         llvm = binding()
-        # An engine owns its machine, and takes it along when it goes.
+        # An engine owns its target machine and deletes it with itself.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.host))
         before = self.compiled
         for kernel in missing.values():
@@ -124,19 +126,19 @@ class Library:
             object_cache.trim()
 
     def address(self, kernel: Kernel) -> int:
-        """Where a loaded kernel begins."""
+        """Returns the address of a loaded kernel."""
         return self._addresses[kernel.name]
 
     def _object(self, kernel: Kernel) -> bytes:
         host = self.host
         made_of = f"{kernel.key}\n{source_hash()}\n{host.triple}\n{host.cpu}\n{host.features}\n{host.llvmlite}"
         key = hashlib.sha256(made_of.encode()).hexdigest()
-        found = object_cache.get(key)
-        if found is None:
+        content = object_cache.get(key)
+        if content is None:
             self.compiled += 1
-            found = object_code(kernel.build(kernel.name, host), host)
-            object_cache.put(key, found)
-        return found
+            content = object_code(kernel.build(kernel.name, host), host)
+            object_cache.put(key, content)
+        return content
 
 
 @once
@@ -145,5 +147,5 @@ def _library(host: Machine) -> Library:
 
 
 def library(cpu: str | None = None) -> Library:
-    """The library of this machine; or of another, whose instructions this one must know."""
+    """Returns the library of this machine, or of the CPU `cpu`, whose instructions this machine must have."""
     return _library(machine(cpu))

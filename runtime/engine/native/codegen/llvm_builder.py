@@ -1,4 +1,4 @@
-"""A small builder of LLVM text: a function `i64 kernel(ptr args, i64 first, i64 end)`, its loops, its vectors."""
+"""Builder of LLVM text: a function `i64 kernel(ptr args, i64 first, i64 end)`, its loops, its vectors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Carried = Sequence[tuple[str, str]]  # (type, value before the loop)
 
 
 def number(value: float, type: str = "float") -> str:
-    """A constant as LLVM reads it without rounding: the bits of a double."""
+    """Writes a constant so that LLVM reads it without rounding: as the bits of a double."""
     if type == "float":
         (value,) = struct.unpack("f", struct.pack("f", value))
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
 class Function:
-    """A function as it is being written. Values are their text: `%t3`, `7`."""
+    """Function under construction. Values are their text: `%t3`, `7`."""
 
     def __init__(self, name: str, parameters: str = "ptr noalias %args, i64 %first, i64 %end", result: str = "i64"):
         self.head = f"define {result} @{name}({parameters}) {{"
@@ -24,70 +24,78 @@ class Function:
         self.block = "entry"
         self.declared: set[str] = set()
         self.metadata: list[str] = []
-        self.group = ""  # the mark of what a loop of independent turns reads and writes
+        self.group = ""  # access group of the current loop of independent turns
         self._count = 0
 
     def fresh(self, stem: str = "t") -> str:
+        """Makes a new value name."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def line(self, text: str) -> None:
+        """Appends a line."""
         self.lines.append("  " + text)
 
     def let(self, text: str) -> str:
-        """The value of an instruction."""
+        """Appends an instruction and returns its value."""
         value = "%" + self.fresh()
         self.line(f"{value} = {text}")
         return value
 
     def start(self, label: str) -> None:
+        """Starts a block."""
         self.lines.append(f"{label}:")
         self.block = label
 
     # -- integers and addresses
 
     def add(self, a: str, b: str | int) -> str:
+        """Adds two i64 values; folds an addition of 0."""
         return a if b in ("0", 0) else self.let(f"add i64 {a}, {b}")
 
     def sub(self, a: str, b: str | int) -> str:
+        """Subtracts two i64 values."""
         return self.let(f"sub i64 {a}, {b}")
 
     def mul(self, a: str, b: str | int) -> str:
+        """Multiplies two i64 values."""
         return self.let(f"mul i64 {a}, {b}")
 
     def at(self, pointer: str, index: str | int, type: str) -> str:
-        """The address of an element."""
+        """Computes the address of an element."""
         return self.let(f"getelementptr inbounds {type}, ptr {pointer}, i64 {index}")
 
     def beyond(self, pointer: str, bytes: str | int) -> str:
-        """The address some bytes on."""
+        """Computes the address `bytes` bytes after a pointer."""
         return self.let(f"getelementptr inbounds i8, ptr {pointer}, i64 {bytes}")
 
     def load(self, type: str, pointer: str, align: int = 0) -> str:
+        """Loads a value; `align` in bytes, 0 for the type's own."""
         return self.let(f"load {type}, ptr {pointer}" + (f", align {align}" if align else "") + self.group)
 
     def store(self, type: str, value: str, pointer: str, align: int = 0) -> None:
+        """Stores a value; `align` in bytes, 0 for the type's own."""
         self.line(f"store {type} {value}, ptr {pointer}" + (f", align {align}" if align else "") + self.group)
 
     def arg(self, position: int, type: str = "i64") -> str:
-        """Word `position` of the arguments."""
+        """Loads word `position` of the arguments."""
         return self.load(type, self.at("%args", position, "i64"))
 
     def args(self, types: str) -> list[str]:
-        """The first arguments; `p` a pointer, `i` a number."""
+        """Loads the first arguments; `p` is a pointer, `i` a number."""
         return [self.arg(n, "ptr" if t == "p" else "i64") for n, t in enumerate(types)]
 
     # -- vectors
 
     def splat(self, type: str, lanes: int, value: str) -> str:
-        """A vector of one value."""
+        """Builds a vector of one value."""
         if lanes == 1:
             return value
         one = self.let(f"insertelement <{lanes} x {type}> poison, {type} {value}, i64 0")
         return self.let(f"shufflevector <{lanes} x {type}> {one}, <{lanes} x {type}> poison, <{lanes} x i32> zeroinitializer")
 
     def call(self, result: str, name: str, *operands: tuple[str, str]) -> str:
-        """A call of an intrinsic, which is declared by and by; operands are (type, value)."""
+        """Calls an intrinsic and records its declaration. Operands are (type, value)."""
         self.declared.add(f"declare {result} @{name}({', '.join(t for t, _ in operands)})")
         text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in operands)})"
         if result == "void":
@@ -100,7 +108,10 @@ class Function:
     def loop(
         self, first: str | int, end: str | int, body: Callable[..., Sequence[str] | None], carried: Carried = (), step: str | int = 1
     ) -> list[str]:
-        """`for i in range(first, end, step)`: body(i, *values) gives the values for the next turn; the last ones come out."""
+        """Emits `for i in range(first, end, step)`.
+
+        `body(i, *values)` returns the values for the next turn. Returns the values after the last turn.
+        """
         before = self.block
         head, inside, out = self.fresh("head"), self.fresh("body"), self.fresh("out")
         self.line(f"br label %{head}")
@@ -123,7 +134,7 @@ class Function:
         return phis
 
     def each(self, first: str | int, end: str | int, body: Callable[[str], None]) -> None:
-        """The loop as vectors: turns that do not depend on one another."""
+        """Emits a loop whose turns are independent, so that LLVM makes vectors of it."""
         group, loop = len(self.metadata), len(self.metadata) + 1
         self.metadata += ["distinct !{}", f"distinct !{{!{loop}, !{loop + 1}}}"]
         self.metadata += [f'!{{!"llvm.loop.parallel_accesses", !{group}}}']
@@ -134,7 +145,7 @@ class Function:
         self.lines[back] += f", !llvm.loop !{loop}"
 
     def when(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """A branch."""
+        """Emits a branch."""
         yes, no, out = self.fresh("then"), self.fresh("else"), self.fresh("join")
         self.line(f"br i1 {condition}, label %{yes}, label %{no if otherwise else out}")
         self.start(yes)
@@ -147,7 +158,7 @@ class Function:
         self.start(out)
 
     def done(self, result: str = "i64 0") -> str:
-        """The function's text and what it declares."""
+        """Ends the function. Returns its text with its declarations."""
         self.line(f"ret {result}")
         marks = [f"!{n} = {text}" for n, text in enumerate(self.metadata)]
         return "\n".join([*sorted(self.declared), self.head, *self.lines, "}", *marks, ""])

@@ -1,7 +1,7 @@
-"""Compiled objects on disk, so that the second process need not compile.
+"""Cache of compiled objects on disk, so that a second process need not compile.
 
-A file's name is the hash of what it was made from, of the CPU and of LLVM's version. Its content begins with its own hash: what
-another writer, a full disk or an interruption left there is not taken. Writers rename whole files into place.
+A file's name is the hash of its inputs: the kernel, the source, the CPU and LLVM's version. Its content begins with
+its own hash, so a truncated or damaged file is ignored. Writers rename whole files into place.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import tempfile
 from pathlib import Path
 
-VARIABLE = "POPULUS_CACHE"  # the folder; empty: no cache
-LIMIT = 256 << 20  # bytes; beyond, the files that were not used for longest go
+VARIABLE = "POPULUS_CACHE"  # names the folder; empty: no cache
+LIMIT = 256 << 20  # bytes; above it, the least recently used files are removed
 MAGIC = b"populus object 1\n"
 
 
 def folder() -> Path | None:
-    """Where objects are kept; None if nowhere."""
+    """Returns the folder of the cache; None if the cache is disabled."""
     named = os.environ.get(VARIABLE)
     if named == "":
         return None
@@ -26,7 +26,7 @@ def folder() -> Path | None:
 
 
 def get(key: str) -> bytes | None:
-    """The object under this key; None if there is none, or none that is whole."""
+    """Reads the object of a key. Returns None if there is none, or if it is damaged."""
     place = folder()
     if place is None:
         return None
@@ -43,7 +43,7 @@ def get(key: str) -> bytes | None:
 
 
 def put(key: str, content: bytes) -> None:
-    """Keeps an object. Without room or permission it is not kept, and that is all."""
+    """Stores an object. Without room or permission it does nothing."""
     place = folder()
     if place is None:
         return
@@ -58,20 +58,20 @@ def put(key: str, content: bytes) -> None:
         os.replace(partial, place / key)
     except OSError:
         pass
-    finally:  # of an interruption too
+    finally:  # also after an interruption
         with contextlib.suppress(OSError):
             os.unlink(partial)
 
 
 def trim(limit: int = LIMIT) -> None:
-    """Removes the files that were not used for longest until the rest is within `limit` bytes."""
+    """Removes the least recently used files until the rest is within `limit` bytes."""
     place = folder()
     if place is None:
         return
     with contextlib.suppress(OSError):
-        found = sorted((s.st_mtime, s.st_size, e.path) for e in os.scandir(place) if e.is_file() for s in (e.stat(),))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in found:
+        entries = sorted((s.st_mtime, s.st_size, e.path) for e in os.scandir(place) if e.is_file() for s in (e.stat(),))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in entries:
             if total <= limit:
                 break
             with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
-"""A codelet in `func`, `arith`, `math`, `scf` and `memref` becomes the `llvm` dialect.
+"""Lowering of a codelet in `func`, `arith`, `math`, `scf` and `memref` to the `llvm` dialect.
 
-Memrefs become pointers, of which no two overlap; indices become i64. An access names one element: codelets multiply by
-strides themselves. Sums keep their order and products are not fused with them, so results are those of the codelet as written.
+Memrefs become pointers, no two of which alias; indices become i64. An access names one element: codelets multiply by
+strides themselves. Sums keep their order and products are not fused with them, so results are those of the codelet as
+written.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ INTRINSICS: dict[type[Operation], str] = {
 
 
 def lower(ctx: Context, module: ModuleOp) -> None:
-    """Lowers every function of the module. Raises PopulusError for an op or a form that is none of a codelet's."""
+    """Lowers every function of the module. Raises PopulusError for an op or a form that codelets do not have."""
     ConvertScfToCf().apply(ctx, module)
     PatternRewriteWalker(_ToLlvm(), apply_recursively=False).rewrite_module(module)
     for op in module.walk():
@@ -83,6 +84,7 @@ def lower(ctx: Context, module: ModuleOp) -> None:
 
 
 def lowered_type(type: Attribute) -> Attribute:
+    """Converts a type: memrefs to pointers, indices to i64."""
     match type:
         case IndexType():
             return i64
@@ -94,7 +96,7 @@ def lowered_type(type: Attribute) -> Attribute:
 
 @dataclass(eq=False, repr=False)
 class _ToLlvm(RewritePattern):
-    elements: dict[SSAValue, Attribute] = field(default_factory=dict[SSAValue, Attribute])  # what a pointer points to
+    elements: dict[SSAValue, Attribute] = field(default_factory=dict[SSAValue, Attribute])  # pointers' element types
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         for block in (b for region in op.regions for b in region.blocks):
@@ -121,7 +123,7 @@ class _ToLlvm(RewritePattern):
         match op:
             case arith.NegfOp():
                 return llvm.FNegOp(o[0])
-            case arith.CmpfOp():  # the dialects number predicates alike
+            case arith.CmpfOp():  # both dialects number predicates alike
                 return llvm.FCmpOp(o[0], o[1], IntegerAttr(op.predicate.value.data, i64))
             case arith.CmpiOp():
                 return llvm.ICmpOp(o[0], o[1], IntegerAttr(op.predicate.value.data, i64))

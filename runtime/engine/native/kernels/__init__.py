@@ -1,4 +1,4 @@
-"""The native forms of codelets, as their records in `runtime/codelets` name them."""
+"""Native forms of codelets, as their records in `runtime/codelets` name them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from populus.runtime.engine.native.kernels.f16 import Native
 
 
 def native_form(codelet: str) -> Native | None:
-    """Gives the function from a task to the launches that run it; None for a codelet that only NumPy's kernel runs.
+    """Returns the function from a task to the launches that run it; None if a codelet has only a NumPy kernel.
 
-    The function gives None for a task whose element types or strides it has no code for.
+    The function returns None for a task whose element types or strides it has no code for.
     """
     place = IMPLEMENTATIONS[codelet].native
     if not place:

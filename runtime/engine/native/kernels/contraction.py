@@ -1,10 +1,11 @@
-"""`matmul` and `conv`: blocks of sums held in registers, the right-hand side packed into panels.
+"""Kernels of `matmul` and `conv`: blocks of sums held in registers, with the right-hand side packed into panels.
 
     c[m, n] = sum over k of a[m, k] b[k, n]
 
-a is read where it is: element (m, k) lies at rows[m] + depth[k], two tables of byte offsets, so a convolution's windows are
-rows of a matrix that nobody writes down. b is packed as panels of some vectors' width, once where it is constant. Every
-element is one sum in the order of k, from 0, whatever the blocks are; where the CPU has it, product and sum are rounded once.
+The kernels read a in place. Element (m, k) lies at rows[m] + depth[k], two tables of byte offsets, so a convolution's
+windows are rows of a matrix that is never stored. b is packed as panels a few vectors wide, once if it is constant.
+Each element is one sum in the order of k, from 0, for any size of block. If the CPU has fused multiply-add, product
+and sum are rounded once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.launch import Launch
 
-PIECE = 32 << 20  # bytes of a constant that are packed at a time
+PIECE = 32 << 20  # bytes of a constant per packing launch
 TYPES = {"float32": "float", "float64": "double"}
 SUMMED = {**TYPES, "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64"}  # integers wrap around
 SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
@@ -32,6 +33,7 @@ BYTES = {"float": 4, "double": 8, "i32": 4, "i64": 8}
 
 
 def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
+    """Counts the elements of a type in the machine's widest vector."""
     return machine.vector_bytes // dtype.itemsize
 
 
@@ -39,8 +41,11 @@ def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
 
 
 def block_kernel(rows: int, vectors: int, dtype: str, form: str) -> Kernel:
-    """`rows` by `vectors` sums. `form`: how c lies: `rows` (columns side by side) or `columns` (rows side by side); `sliced ` before it:
-    each slice of k is summed by itself, and the sums are added in order."""
+    """Names the kernel of `rows` by `vectors` sums.
+
+    `form`: the layout of c, `rows` (columns are adjacent) or `columns` (rows are adjacent). With the prefix `sliced `
+    each slice of k has its own sum, and the sums are added in order.
+    """
     return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, SUMMED[dtype], form))
 
 
@@ -48,8 +53,8 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
     item = BYTES[type]
     lanes = machine.vector_bytes // item
     vector, plus = f"<{lanes} x {type}>", "add" if type.startswith("i") else "fadd"
-    # a: row 0 .. of the tables; b: the panel; c: where the block goes; step: bytes from row to row, or from column to column;
-    # valid: how many columns are c's
+    # rows: the block's part of the table; b: the panel; c: the block's first element;
+    # step: bytes between rows, or between columns; valid: number of columns inside c
     f = Function(
         name,
         "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, i64 %k, "
@@ -82,12 +87,13 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
             place = f.at("%ends", s, "i64")
             sums = f.loop(f.load("i64", place), f.load("i64", f.at(place, 1, "i64")), step, zeros)
 
-            def keep(first: bool) -> None:
+            def accumulate(first: bool) -> None:
                 for i, value in enumerate(sums):
-                    kept = f.at("%buffer", i * lanes, type)
-                    f.store(vector, value if first else f.let(f"{plus} {vector} {f.load(vector, kept, item)}, {value}"), kept, item)
+                    total = f.at("%buffer", i * lanes, type)
+                    new = value if first else f.let(f"{plus} {vector} {f.load(vector, total, item)}, {value}")
+                    f.store(vector, new, total, item)
 
-            f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: keep(True), lambda: keep(False))
+            f.when(f.let(f"icmp eq i64 {s}, 0"), lambda: accumulate(True), lambda: accumulate(False))
 
         f.loop(0, "%slices", slice)
         sums = [f.load(vector, f.at("%buffer", i * lanes, type), item) for i in range(rows * vectors)]
@@ -98,26 +104,27 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
 
 
 def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
-    """Whole vectors but in the last columns, where a mask holds back what is beyond `valid`."""
+    """Stores whole vectors; a mask cuts the last columns at `valid`."""
     vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
     left = f.sub("%valid", (vectors - 1) * lanes)
     counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
-    keep = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
+    inside = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
     masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
     for r in range(rows):
         row = f.beyond("%c", f.mul("%step", r))
         for v in range(vectors):
             place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
             if v == vectors - 1:
-                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, keep))
+                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, inside))
             else:
                 f.store(vector, value, place, item)
 
 
 def _store_columns(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
-    """The block transposed: each column becomes `rows` elements side by side.
+    """Stores the block transposed, so that each column becomes `rows` adjacent elements.
 
-    Rows 0 and n/2, 1 and n/2 + 1, ... interleaved, as often as n is a power of two, stand by columns.
+    It interleaves rows 0 and n/2, 1 and n/2 + 1, ...; after log2(n) rounds for n rows the elements are in order of
+    columns.
     """
     vector = f"<{lanes} x {type}>"
     height = 1 << (rows - 1).bit_length()
@@ -139,7 +146,7 @@ def _interleave(lanes: int, first: int) -> str:
 
 
 def _store_turned(f: Function, turned: list[str], first: int, rows: int, height: int, lanes: int, type: str) -> None:
-    """Columns `first` and on, of which `turned` holds one after the other, `height` elements each."""
+    """Stores columns from `first` on. `turned` holds them one after the other, with `height` elements each."""
     vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", BYTES[type]
     out = f.fresh("done")
     for n in range(lanes):
@@ -165,9 +172,10 @@ def _store_turned(f: Function, turned: list[str], first: int, rows: int, height:
 
 
 def _blocks(name: str, machine: Machine) -> str:
-    """Units are blocks, those of a panel one after the other.
+    """Emits the kernel of all blocks. Units are blocks, those of a panel one after the other.
 
-    `tall` blocks have `high` rows, one behind them the rest; the first `wide` panels have `broad` vectors, others one less.
+    The first `tall` blocks have `high` rows; one more has the remaining rows. The first `wide` panels have `broad`
+    vectors, the others one less.
     """
     f = Function(name)
     a, rows, depth, b, c, *kernels = f.args("ppppppppp")
@@ -207,16 +215,19 @@ def _blocks(name: str, machine: Machine) -> str:
 
 
 def _before(f: Function, i: str, large: str, size: str) -> str:
-    """Where part i begins, the first `large` parts being of `size` and the others one smaller."""
-    behind = f.call("i64", "llvm.smax.i64", ("i64", f.sub(i, large)), ("i64", "0"))
-    return f.sub(f.mul(i, size), behind)
+    """Emits the start of part i, if the first `large` parts have `size` elements and the others one less."""
+    shorter = f.call("i64", "llvm.smax.i64", ("i64", f.sub(i, large)), ("i64", "0"))
+    return f.sub(f.mul(i, size), shorter)
 
 
 BLOCKS = Kernel("blocks", _blocks)
 
 
 def _packer(type: str, name: str, machine: Machine) -> str:
-    """Rows `low` to `high` of b[k, n], at depth[k] + columns[n], into panels, zeros beyond n. Units are panels behind `skipped`."""
+    """Emits the packing of rows `low` to `high` of b[k, n], at depth[k] + columns[n], into panels padded with zeros.
+
+    Units are panels, counted from `skipped`.
+    """
     item = BYTES[type]
     lanes = machine.vector_bytes // item
     f = Function(name)
@@ -265,6 +276,7 @@ def _packer(type: str, name: str, machine: Machine) -> str:
 
 
 def pack_kernel(dtype: str) -> Kernel:
+    """Names the kernel that packs panels of an element type."""
     return Kernel(f"pack {dtype}", partial(_packer, SUMMED[dtype]))
 
 
@@ -272,7 +284,9 @@ def pack_kernel(dtype: str) -> Kernel:
 
 
 def shares(n: int, most: int) -> tuple[int, int, int]:
-    """n in as few parts as `most` allows, sizes differing by one: (parts, largest, how many are of the largest)."""
+    """Divides n into the fewest parts of at most `most`, in sizes that differ by one: (parts, largest size, number of
+    largest).
+    """
     parts = -(-n // most)
     largest = -(-n // parts)
     return parts, largest, n - parts * (largest - 1)
@@ -280,7 +294,7 @@ def shares(n: int, most: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Panels:
-    """How n columns are cut into panels of vectors."""
+    """Division of n columns into panels of vectors."""
 
     n: int
     lanes: int
@@ -290,11 +304,12 @@ class Panels:
 
     @staticmethod
     def of(n: int, lanes: int, most: int) -> Panels:
+        """Divides n columns into panels of at most `most` vectors."""
         return Panels(n, lanes, *shares(-(-n // lanes), most))
 
     @property
     def columns(self) -> int:
-        """Columns with the padding of the last panel."""
+        """Number of columns, with the padding of the last panel."""
         return -(-self.n // self.lanes) * self.lanes
 
 
@@ -302,7 +317,7 @@ Table = NDArray[np.int64]
 
 
 def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
-    """The byte offsets of all elements of an array, in row-major order."""
+    """Lists the byte offsets of all elements of an array, in row-major order."""
     table = np.zeros((), np.int64)
     for n, s in zip(shape, strides):
         table = np.add.outer(table, np.arange(n, dtype=np.int64) * s)
@@ -311,7 +326,9 @@ def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
 
 @dataclass(frozen=True)
 class Slices:
-    """How k is cut into slices that are summed by themselves: `order` has the elements of k, slice i those from ends[i] to ends[i + 1]."""
+    """Division of k into slices with their own sums: slice i has the elements order[ends[i]] to order[ends[i + 1] - 1]
+    of k.
+    """
 
     order: Table
     ends: Table
@@ -319,7 +336,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class Packed:
-    """Panels of a constant: element (k, n) was at `begin` + depth[k] + columns[n]."""
+    """Panels of a constant, whose element (k, n) was at `begin` + depth[k] + columns[n]."""
 
     room: Array
     begin: int
@@ -329,12 +346,12 @@ class Packed:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The first byte that was read, and the end."""
+        """First address that was read, and the end."""
         low, high = (self.begin + int(f(self.depth)) + int(f(self.columns)) for f in (np.min, np.max))
         return low, high + self.room.itemsize
 
     def unpack(self, begin: int, into: Array) -> None:
-        """Writes the elements to where they were in memory that began at `begin`; `into`: [elements]."""
+        """Writes the elements to their places in memory that began at `begin`. `into`: [elements]."""
         p, item, at = self.panels, self.room.itemsize, 0
         for i in range(p.parts):
             width = (p.broad - (i >= p.wide)) * p.lanes
@@ -346,7 +363,10 @@ class Packed:
 
 @dataclass
 class Product:
-    """A matrix product in the making: tables in bytes; c at `row_step` and `column_step` bytes, one of them an element."""
+    """Matrix product under construction.
+
+    Tables are in bytes; so are c's `row_step` and `column_step`, one of which is an element.
+    """
 
     library: Library
     a: Array
@@ -360,6 +380,7 @@ class Product:
 
     @property
     def panels(self) -> Panels:
+        """Panels of the right-hand side."""
         host = self.library.host
         return Panels.of(self.n, lanes_of(host, self.c.dtype), host.block[1])
 
@@ -372,7 +393,10 @@ class Product:
         rows: tuple[int, int] | None = None,
         panels: tuple[int, int] | None = None,
     ) -> Launch:
-        """The launch that packs b, element (k, n) of which is at depth[k] + columns[n], into `room`: all, or these rows and panels."""
+        """Builds the launch that packs b into `room`; element (k, n) of b is at depth[k] + columns[n].
+
+        `rows`, `panels`: ranges to pack; by default all.
+        """
         p = self.panels
         (low, high), (first, end) = rows or (0, len(depth)), panels or (0, p.parts)
         side = bool(np.all(np.diff(columns) == b.itemsize))
@@ -381,14 +405,14 @@ class Product:
         return Launch(self.library, pack_kernel(self.c.dtype.name), args, end - first, work)
 
     def packed(self, b: Array, depth: Table, columns: Table) -> Packed:
-        """b packed now, in memory of its own; what is a file's is given back by and by."""
+        """Packs b now, into memory of its own. Mapped pages of a file are released piece by piece."""
         made = Packed(np.empty(len(depth) * self.panels.columns, b.dtype), b.ctypes.data, depth, columns, self.panels)
         room = made.room
         pieces = -(-b.nbytes // PIECE)
         if pieces == 1:
             self.pack(b, depth, columns, room)()
             return made
-        if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows lie one after the other
+        if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows are further apart than columns
             for low, high in itertools.pairwise(len(depth) * i // pieces for i in range(pieces + 1)):
                 self.pack(b, depth, columns, room, rows=(low, high))()
                 mmap_file.release()
@@ -399,7 +423,7 @@ class Product:
         return made
 
     def launch(self, packed: Array) -> Launch:
-        """The launch that multiplies with packed panels."""
+        """Builds the launch that multiplies with packed panels."""
         p, m, item = self.panels, len(self.rows), self.c.itemsize
         high = min(m, self.library.host.block[0])
         parts, tall, short = -(-m // high), m // high, m % high
@@ -410,7 +434,7 @@ class Product:
             for vectors in (p.broad, p.broad - 1)
             for rows in (high, short)
         ]
-        # A size that does not occur is not compiled either.
+        # Sizes that do not occur are not compiled.
         if tall == parts:
             kernels[1], kernels[3] = kernels[0], kernels[2]
         if p.wide == p.parts:

@@ -1,4 +1,4 @@
-"""Copies between views of any strides, and images with a border of zeros."""
+"""Kernels that copy between views of any strides, and pad images with a border of zeros."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.expr import coalesced
 
 RANK = 4
-SQUARE = 16  # elements of a transposed row at a time
+SQUARE = 16  # elements per side of a transposed block
 
 
 def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:
-    """Four loops, the first cut into units; `pattern`: what of the innermost strides is one element: both, target, source, none."""
+    """Emits four loops, the first of which is cut into units.
+
+    `pattern`: the innermost strides that are one element: both, target, source, none.
+    """
     type = f"i{8 * item}"
     f = Function(name)
     source, target = f.args("pp")
@@ -44,7 +47,7 @@ def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:
 
 
 def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
-    """Launches that copy elements of one type; None where these kernels cannot."""
+    """Builds launches that copy elements of one type. Returns None if these kernels do not apply."""
     if target.size == 0:
         return []
     source = np.broadcast_to(source, target.shape)
@@ -56,8 +59,8 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
         return None
     side = next((d for d in range(len(shape) - 1) if steps[d] == item), -1)
     if len(shape) < RANK and leaps[-1] == item and steps[-1] != item and side >= 0 and shape[-1] % SQUARE == 0:
-        # Side by side along `side` in the source, along the last dimension in the target: a few of these for each of those
-        # at a time, so that lines of the source stay in the cache until they are used up.
+        # Source elements are adjacent along `side`, target elements along the last dimension. Blocks of SQUARE by SQUARE
+        # keep the source's cache lines until all of their elements are copied.
         order = [*(d for d in range(len(shape) - 1) if d != side), len(shape) - 1, side]
         shape[-1] //= SQUARE
         shape = [*(shape[d] for d in order), SQUARE]
@@ -66,7 +69,7 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
         for s in (shape, steps, leaps):
             s[-1], s[-2] = s[-2], s[-1]
     lead = RANK - len(shape)
-    if lead and len(shape) > 1:  # units are of the first dimension that has several
+    if lead and len(shape) > 1:  # units divide the first dimension
         args = [*shape[:1], *[1] * lead, *shape[1:], *steps[:1], *[0] * lead, *steps[1:], *leaps[:1], *[0] * lead, *leaps[1:]]
     else:
         args = [*[1] * lead, *shape, *[0] * lead, *steps, *[0] * lead, *leaps]
@@ -78,7 +81,10 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
 
 
 def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:
-    """Planes [h, w] into [top + h + bottom, left + w + right] with zeros around. Units are planes."""
+    """Emits the copy of planes [h, w] into [top + h + bottom, left + w + right], with zeros around.
+
+    Units are planes.
+    """
     type = f"i{8 * item}"
     f = Function(name)
     source, target = f.args("pp")
@@ -115,7 +121,10 @@ def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:
 
 
 def pad(library: Library, source: Array, target: Array, before: tuple[int, int], behind: tuple[int, int]) -> list[Launch] | None:
-    """Launches that put source [.., h, w] into the middle of contiguous target; None where the kernel cannot."""
+    """Builds launches that put source [.., h, w] inside a contiguous target.
+
+    Returns None if the kernel does not apply.
+    """
     lead = source.shape[:-2]
     planes = int(np.prod(lead, dtype=np.int64))
     step = _merged_step(source, len(lead))
@@ -129,7 +138,10 @@ def pad(library: Library, source: Array, target: Array, before: tuple[int, int],
 
 
 def bordered(library: Library, source: Array, target: Array, before: Sequence[int]) -> list[Launch] | None:
-    """Launches that put source [.., sides..] into target, `before` elements from its start in each side, with zeros around."""
+    """Builds launches that put source [.., sides..] into target, with zeros around.
+
+    `before`: elements before the source along each side.
+    """
     lead = source.ndim - len(before)
     middle = target[(..., *(slice(b, b + n) for b, n in zip(before, source.shape[lead:])))]
     zeros = copy(library, np.zeros((), target.dtype), target)
@@ -138,7 +150,7 @@ def bordered(library: Library, source: Array, target: Array, before: Sequence[in
 
 
 def _merged_step(array: Array, lead: int) -> int | None:
-    """The one stride with which the first `lead` dimensions are walked; None if there is none."""
+    """Finds the single stride that walks the first `lead` dimensions; None if there is none."""
     step, expected = None, 0
     for n, s in zip(reversed(array.shape[:lead]), reversed(array.strides[:lead])):
         if n == 1:

@@ -1,8 +1,9 @@
-"""`map`: one function for each formula, element types and pattern of strides; sizes and strides are its arguments.
+"""Kernel of `map`: one function per formula, element types and pattern of strides. Sizes and strides are its
+arguments.
 
     func.func @f(%x1: memref<?xf32>, %y: memref<?xf32>, sizes.., strides.., %first: index, %end: index)
 
-is a nest of `scf.for` around the formula of one element, which `codelet-to-llvm` lowers and LLVM makes vectors of.
+is a nest of `scf.for` around the formula of one element. `codelet-to-llvm` lowers it, and LLVM vectorises it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _text(pattern: Pattern, name: str, machine: Machine) -> str:
 
 
 def caller(name: str, callee: str, pointers: int, numbers: int) -> str:
-    """A kernel that calls a codelet's function: pointers and numbers from its arguments, and its units."""
+    """Emits a kernel that calls a codelet's function with the pointers and numbers of its arguments, and its units."""
     lines: list[str] = []
     operands: list[str] = []
     for i in range(pointers + numbers):
@@ -54,7 +55,7 @@ def caller(name: str, callee: str, pointers: int, numbers: int) -> str:
 
 
 def map(library: Library, task: Task) -> list[Launch] | None:
-    """`y = expr(x1, x2, ...)`, inputs stretched to y; an `inout` input is y."""
+    """Computes `y = expr(x1, x2, ...)` with inputs broadcast to y; an `inout` input is y."""
     expr = task.params["expr"]
     assert isinstance(expr, Expr), expr
     inputs = [piece.array for name, piece in task.fields.items() if name != "y"]
@@ -63,7 +64,7 @@ def map(library: Library, task: Task) -> list[Launch] | None:
 
 
 def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> list[Launch] | None:
-    """`out = expr(inputs)`, which are stretched to it; None where the kernels cannot."""
+    """Builds launches of `out = expr(inputs)`, with inputs broadcast. Returns None if the kernels do not apply."""
     if out.size == 0:
         return []
     tape = tape_of(expr, tuple(a.dtype for a in inputs))
@@ -91,7 +92,10 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
 
 
 def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """The loops of a formula, cut so that an input that lies across the output is read by squares, as `copies.copy` does."""
+    """Cuts the loops of a formula so that an input transposed to the output is read by squares.
+
+    `copies.copy` does the same.
+    """
     last = len(shape) - 1
     if elements[-1][-1] != 1 or shape[-1] % SQUARE:
         return shape, elements
@@ -104,14 +108,14 @@ def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], li
 
 
 def _work(tape: Tape, elements: int) -> int:
-    """About how many ns a formula takes: what it moves, its steps, and more for those that are polynomials."""
+    """Estimates the ns of a formula from its bytes and steps; polynomials count more."""
     bytes = sum(d.itemsize for d in (*tape.operands, tape.dtype))
     steps = sum(6 if s.name in ("exp", "log", "tanh") else 1 for s in tape.steps)
     return int(elements * (bytes / 20 + steps / 20))
 
 
 def _is(a: Array, out: Array) -> bool:
-    """Whether an operand is the output, element for element."""
+    """Tells whether an operand is the output, element for element."""
     if a.dtype != out.dtype or a.__array_interface__["data"][0] != out.__array_interface__["data"][0]:
         return False
     return all(n == 1 or s == t for n, s, t in zip(out.shape, a.strides, out.strides))

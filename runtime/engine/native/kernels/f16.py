@@ -1,4 +1,6 @@
-"""16-bit floats in kernels of f32: what is read is widened before, what is written is rounded behind, as the numpy engine has it."""
+"""Adapter of f32 kernels to 16-bit floats: widens inputs first and rounds outputs afterwards, exactly as the numpy
+engine does.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ F32 = np.dtype(np.float32)
 
 
 def through_f32(kernel: Native) -> Native:
-    """The kernel, for fields of 16-bit floats too. Its outputs are those fields that may be written."""
+    """Extends a kernel to fields of 16-bit floats. Its outputs are the writable fields."""
 
     @wraps(kernel)
     def native(library: Library, task: Task, *more: Any) -> list[Launch] | None:
         if not any(piece.array.dtype.name in HALVES for piece in task.fields.values()):
             return kernel(library, task, *more)
         before: list[Launch] = []
-        behind: list[Launch] = []
+        after: list[Launch] = []
         fields: dict[str, Piece] = {}
         for name, piece in task.fields.items():
             array = piece.array
@@ -42,7 +44,7 @@ def through_f32(kernel: Native) -> Native:
                 if array.flags.writeable:
                     made = _converted(library, wide, array)
                     if made is not None:
-                        behind += made
+                        after += made
                 else:
                     made = _converted(library, array, wide)
                     if made is not None:
@@ -50,8 +52,8 @@ def through_f32(kernel: Native) -> Native:
                 if made is None:
                     return None
         inner = Task(task.params, task.box, fields, task.workspace, task.used)
-        found = kernel(library, inner, *more)
-        return None if found is None else [*before, *found, *behind]
+        launches = kernel(library, inner, *more)
+        return None if launches is None else [*before, *launches, *after]
 
     return native
 

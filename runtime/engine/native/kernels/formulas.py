@@ -1,7 +1,8 @@
-"""A tape's steps as `arith` and `math` ops on one element: to the last bit what NumPy's loops give, but for exp, log and tanh.
+"""Steps of a tape as `arith` and `math` ops on one element, equal to NumPy's loops to the last bit except exp, log and
+tanh.
 
-Those three are computed in f32 by polynomials, to 2 units in the last place (their tests say 4), without fused operations,
-so that all CPUs agree.
+Polynomials compute these three in f32, to 2 units in the last place (their tests allow 4). They use no fused
+operations, so all CPUs agree.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DType = np.dtype[Any]
 
 
 def element_type(dtype: DType) -> Attribute:
-    """The type of a value in a register: booleans are i1, integers have no sign, floats of 16 bits are those bits."""
+    """Returns the type of a value in a register: i1 for booleans, signless integers, i16 for floats of 16 bits."""
     match dtype.kind, dtype.name:
         case "b", _:
             return i1
@@ -40,21 +41,23 @@ def element_type(dtype: DType) -> Attribute:
 
 
 def as_integer(type: Attribute) -> IntegerType | None:
+    """Returns the type if it is an integer type, else None."""
     return cast("IntegerType", type) if isinstance(type, IntegerType) else None
 
 
 @dataclass
 class Formula:
-    """Ops that compute one element; `emit` takes each as it is made."""
+    """Ops that compute one element. `emit` receives each op when it is made."""
 
     emit: Callable[[Operation], object]
 
     def op(self, op: Operation) -> SSAValue:
+        """Emits an op and returns its result."""
         self.emit(op)
         return op.results[0]
 
     def constant(self, value: float, type: Attribute) -> SSAValue:
-        """A number."""
+        """Emits a number."""
         if (integer := as_integer(type)) is not None:
             n = integer.bitwidth
             bits = int(value) & ((1 << n) - 1)
@@ -67,22 +70,27 @@ class Formula:
         return self.op(arith.ConstantOp(FloatAttr(value, type)))
 
     def compare(self, a: SSAValue, b: SSAValue, predicate: str) -> SSAValue:
+        """Emits a comparison of floats."""
         return self.op(arith.CmpfOp(a, b, predicate))
 
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Emits a selection."""
         return self.op(arith.SelectOp(condition, a, b))
 
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Emits a sum of floats."""
         return self.op(arith.AddfOp(a, b))
 
     def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Emits a difference of floats."""
         return self.op(arith.SubfOp(a, b))
 
     def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Emits a product of floats."""
         return self.op(arith.MulfOp(a, b))
 
     def polynomial(self, x: SSAValue, coefficients: tuple[float, ...]) -> SSAValue:
-        """Horner's rule; the coefficient of the highest power first."""
+        """Evaluates a polynomial by Horner's rule; the coefficient of the highest power is first."""
         value = self.constant(coefficients[0], x.type)
         for c in coefficients[1:]:
             value = self.add(self.mul(value, x), self.constant(c, x.type))
@@ -91,7 +99,7 @@ class Formula:
     # -- whole tapes
 
     def run(self, tape: Tape, operands: list[SSAValue]) -> SSAValue:
-        """The value of a tape that has a form."""
+        """Emits a tape all of whose steps have a form; returns its result."""
         values = list(operands)
         dtypes: list[DType] = list(tape.operands)
         literals: set[int] = set()
@@ -108,9 +116,10 @@ class Formula:
         return values[tape.result]
 
     def step(self, step: TapeStep, args: list[SSAValue], dtype: DType, literal: list[bool]) -> SSAValue:
+        """Emits one step of a tape."""
         kind, name = dtype.kind, step.name
         match name:
-            case "mask":  # the condition itself serves
+            case "mask":  # the condition itself is the mask
                 return args[0]
             case "blend":
                 return self.select(args[2], args[0], args[1])
@@ -141,7 +150,10 @@ class Formula:
         return self.of_integers(name, kind == "i", *args)
 
     def of_integers(self, name: str, signed: bool, a: SSAValue, *rest: SSAValue) -> SSAValue:
-        """What LLVM leaves open is here as NumPy has it: division by 0 is 0, bits that are shifted out are gone."""
+        """Emits an integer function as NumPy defines it where LLVM leaves it undefined.
+
+        Division by 0 is 0, and a shift by the width or more shifts all bits out.
+        """
         zero, one, minus = (self.constant(n, a.type) for n in (0, 1, -1))
         negative = self.op(arith.SubiOp(zero, a))
         match name:
@@ -172,7 +184,7 @@ class Formula:
             return self.op(arith.ShRSIOp(a, self.select(fits, b, last)))
         none = self.op(arith.CmpiOp(b, zero, "eq"))
         divisor = self.select(none, one, b)
-        if signed:  # the least number by -1
+        if signed:  # the smallest integer divided by -1
             turned = self.op(arith.CmpiOp(b, minus, "eq"))
             divisor = self.select(turned, one, divisor)
             if name == "rem":
@@ -184,7 +196,7 @@ class Formula:
         return self.select(none, zero, value)
 
     def bits(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
-        """The same bits; of a byte that becomes a boolean, any."""
+        """Reinterprets the bits of a value. A byte that becomes a boolean is true unless it is 0."""
         if to.kind == "b":
             return x if source.kind == "b" else self.op(arith.CmpiOp(x, self.constant(0, x.type), "ne"))
         if source.kind == "b":
@@ -194,7 +206,7 @@ class Formula:
     # -- floats of 16 bits
 
     def widened(self, x: SSAValue, dtype: DType) -> SSAValue:
-        """In f32, exactly."""
+        """Converts a 16-bit float to f32, exactly."""
         bits = self.op(arith.ExtUIOp(x, i32))
 
         def shifted(value: SSAValue, by: int) -> SSAValue:
@@ -204,14 +216,14 @@ class Formula:
             return self.op(arith.BitcastOp(shifted(bits, 16), f32))
         sign = shifted(self.op(arith.AndIOp(bits, self.constant(0x8000, i32))), 16)
         size = shifted(self.op(arith.AndIOp(bits, self.constant(0x7FFF, i32))), 13)
-        # The product moves the exponent, of numbers without a leading one too.
+        # The product rebiases the exponent, for subnormal numbers too.
         finite = self.op(arith.BitcastOp(self.mul(self.op(arith.BitcastOp(size, f32)), self.constant(2.0**112, f32)), i32))
         beyond = self.op(arith.OrIOp(size, self.constant(0x7F800000, i32)))
         large = self.op(arith.CmpiOp(size, self.constant(0x7C00 << 13, i32), "uge"))
         return self.op(arith.BitcastOp(self.op(arith.OrIOp(self.select(large, beyond, finite), sign)), f32))
 
     def narrowed(self, x: SSAValue, dtype: DType) -> SSAValue:
-        """To the nearest, to the even one of two."""
+        """Rounds f32 to a 16-bit float, to nearest even."""
         bits = self.op(arith.BitcastOp(x, i32))
 
         def number(n: int) -> SSAValue:
@@ -231,7 +243,7 @@ class Formula:
         size = self.op(arith.AndIOp(bits, number(0x7FFFFFFF)))
         sign = down(self.op(arith.AndIOp(bits, number(-0x80000000))), 16)
         normal = rounded(size, 13, 0xFFF - (112 << 23))
-        # 0.5 has its last bit where the least number of 16 bits has: the addition rounds.
+        # The last bit of 0.5 has the value of the smallest subnormal 16-bit float, so the addition rounds to it.
         moved = self.add(self.op(arith.BitcastOp(size, f32)), self.constant(0.5, f32))
         small = self.op(arith.SubiOp(self.op(arith.BitcastOp(moved, i32)), number(0x3F000000)))
         value = self.select(self.op(arith.CmpiOp(size, number(0x38800000), "ult")), small, normal)
@@ -240,6 +252,7 @@ class Formula:
         return self.op(arith.TruncIOp(self.op(arith.OrIOp(value, sign)), i16))
 
     def convert(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
+        """Converts between element types."""
         if source.name in HALVES:
             return self.convert(self.widened(x, source), np.dtype(np.float32), to)
         if to.name in HALVES:
@@ -266,7 +279,10 @@ class Formula:
         return self.op(arith.ExtSIOp(x, wide) if source.kind == "i" else arith.ExtUIOp(x, wide))
 
     def extreme(self, name: str, a: SSAValue, b: SSAValue, literal: list[bool]) -> SSAValue:
-        """The larger or smaller; NaN if either is: a comparison that fails takes the second, which a literal is not needed to be."""
+        """Emits a maximum or minimum, which is NaN if either operand is.
+
+        A false comparison selects the second operand, so a literal there needs no test for NaN.
+        """
         predicate = "ogt" if name == "max" else "olt"
         if literal[1]:
             return self.select(self.compare(b, a, predicate), b, a)
@@ -274,6 +290,7 @@ class Formula:
         return value if literal[0] else self.select(self.compare(a, a, "uno"), a, value)
 
     def signum(self, x: SSAValue) -> SSAValue:
+        """Emits the sign: -1, 1, or x itself if it is 0 or NaN."""
         zero, one = self.constant(0.0, x.type), self.constant(1.0, x.type)
         value = self.select(self.compare(x, zero, "oeq"), zero, x)
         value = self.select(self.compare(x, zero, "olt"), self.constant(-1.0, x.type), value)
@@ -282,11 +299,11 @@ class Formula:
     # -- exp, log, tanh; coefficients of Cephes (Moshier), expf, logf and tanhf
 
     def exp(self, x: SSAValue) -> SSAValue:
-        """2^n p(r), with x = n ln 2 + r; 2^n in two factors, so that results without a leading one are right as well."""
+        """Computes 2^n p(r), with x = n ln 2 + r. Two factors make up 2^n, so that subnormal results are right."""
         high, low = self.constant(89.0, f32), self.constant(-104.0, f32)
         x = self.select(self.compare(x, high, "ogt"), high, x)
         x = self.select(self.compare(x, low, "olt"), low, x)
-        magic = self.constant(12582912.0, f32)  # 1.5 2^23: what is added to it is rounded to an integer
+        magic = self.constant(12582912.0, f32)  # 1.5 2^23: adding a number to it rounds the number to an integer
         shifted = self.add(self.mul(x, self.constant(1.44269504088896341, f32)), magic)
         n = self.sub(shifted, magic)
         r = self.add(x, self.mul(n, self.constant(-0.693359375, f32)))
@@ -299,11 +316,12 @@ class Formula:
         return self.mul(self.mul(p, self.power_of_two(half)), self.power_of_two(rest))
 
     def power_of_two(self, n: SSAValue) -> SSAValue:
+        """Builds 2^n from its exponent bits."""
         biased = self.op(arith.AddiOp(n, self.constant(127, i32)))
         return self.op(arith.BitcastOp(self.op(arith.ShLIOp(biased, self.constant(23, i32))), f32))
 
     def log(self, x: SSAValue) -> SSAValue:
-        """e ln 2 + log m, with x = 2^e m and m within sqrt(1/2) and sqrt(2)."""
+        """Computes e ln 2 + log m, with x = 2^e m and m between sqrt(1/2) and sqrt(2)."""
         zero, one = self.constant(0.0, f32), self.constant(1.0, f32)
         tiny = self.compare(x, self.constant(1.17549435e-38, f32), "olt")
         scaled = self.select(tiny, self.mul(x, self.constant(8388608.0, f32)), x)
@@ -328,7 +346,7 @@ class Formula:
         return self.select(self.compare(x, zero, "ult"), self.sub(self.select(self.compare(x, x, "uno"), x, infinite), infinite), y)
 
     def tanh(self, x: SSAValue) -> SSAValue:
-        """1 - 2 / (exp(2 |x|) + 1) with the sign of x; of small x a polynomial."""
+        """Computes 1 - 2 / (exp(2 |x|) + 1) with the sign of x, or a polynomial for small x."""
         one, two = self.constant(1.0, f32), self.constant(2.0, f32)
         a = self.op(math.AbsFOp(x))
         far = self.sub(one, self.op(arith.DivfOp(two, self.add(self.exp(self.add(a, a)), one))))

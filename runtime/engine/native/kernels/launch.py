@@ -19,10 +19,10 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctype
 
 @dataclass
 class Launch:
-    """A kernel `i64 kernel(ptr args, i64 first, i64 end)` on units first to end, and its arguments.
+    """Kernel `i64 kernel(ptr args, i64 first, i64 end)` on units first to end, with its arguments.
 
-    An argument is a number, an array (its address), or another kernel (its address). `work`: an estimate of its time in ns.
-    `refused`: called when the kernel returns anything but 0; it raises the error.
+    An argument is a number, an array (its address), or another kernel (its address). `work`: an estimate of its time
+    in ns. `refused`: called when the kernel returns anything but 0; it raises the error.
     """
 
     library: Library
@@ -35,11 +35,11 @@ class Launch:
 
     @property
     def kernels(self) -> list[Kernel]:
-        """The kernels that must be loaded before the launch runs."""
+        """Lists the kernels that must be loaded before the launch runs."""
         return [self.kernel, *(a for a in self.args if isinstance(a, Kernel))]
 
     def bind(self) -> None:
-        """Writes the arguments as machine words. The kernels are loaded by then."""
+        """Writes the arguments as machine words, once the kernels are loaded."""
         if not self.words.size:
             self.words = np.array([self._word(a) for a in self.args], np.int64)
 
@@ -51,7 +51,7 @@ class Launch:
         return int(arg)
 
     def __call__(self) -> None:
-        """Runs all units on this thread, now. Raises what a refusal raises."""
+        """Runs all units on this thread, now. Raises the error of a refusal."""
         self.library.load(self.kernels)
         self.bind()
         if _ENTRY(self.library.address(self.kernel))(self.words.ctypes.data, 0, self.units):

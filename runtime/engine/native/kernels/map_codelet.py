@@ -1,4 +1,4 @@
-"""Codelet of a formula: a nest of `scf.for` around the formula of one element, in `func`, `arith`, `math` and `memref`."""
+"""Codelet of a formula: a nest of `scf.for` around one element, in `func`, `arith`, `math` and `memref`."""
 
 from __future__ import annotations
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from populus.runtime.tape import Tape
 
-STRIDE = {0: "zero", 1: "one"}  # what is known of an innermost stride while compiling; else: any
+STRIDE = {0: "zero", 1: "one"}  # innermost strides known while compiling; others are `any`
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """`tape` over `rank` loops. `strides`: the innermost of each operand and of the output; `same`: operands that are the output."""
+    """A `tape` over `rank` loops. `strides`: the innermost of each operand and of the output; `same`: operands that
+    are the output.
+    """
 
     tape: Tape
     rank: int
@@ -20,6 +22,7 @@ class Pattern:
 
     @property
     def key(self) -> str:
+        """Text that determines the machine code."""
         literals = [(x.dtype.name, x.tobytes().hex()) for x in self.tape.literals]
         steps = [(s.name, s.args, s.dtype.name) for s in self.tape.steps]
         operands = [d.name for d in self.tape.operands]
@@ -27,11 +30,11 @@ class Pattern:
 
     @property
     def pointers(self) -> list[int]:
-        """The operands that have a memref of their own."""
+        """Operands that have a memref of their own."""
         return [i for i in range(len(self.tape.operands)) if i not in self.same]
 
     @property
     def numbers(self) -> int:
-        """How many sizes and strides the function takes."""
+        """Number of sizes and strides that the function takes."""
         unknown = sum(s == "any" for i, s in enumerate(self.strides) if i not in self.same)
         return (self.rank - 1) * (2 + len(self.pointers)) + unknown

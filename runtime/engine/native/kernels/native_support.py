@@ -1,4 +1,5 @@
-"""Which steps of a tape have a native form: known from a table, so that a program whose kernels are compiled already needs no builder.
+"""Table of the steps of a tape that have a native form. It needs no builder of code, so a program with cached kernels
+loads none.
 
 `formulas.py` has the forms, by the same names.
 """
@@ -13,7 +14,7 @@ from populus.runtime.tape import Tape, TapeStep
 
 DType = np.dtype[Any]
 
-HALVES = frozenset(("float16", "bfloat16"))  # in registers as 16 bits; computed in f32
+HALVES = frozenset(("float16", "bfloat16"))  # 16 bits in registers; arithmetic in f32
 COMPARES = frozenset(("equal", "gt", "gte", "lt", "lte"))
 FLOATS = frozenset(("abs", "add", "ceil", "divide", "floor", "mul", "nearbyint", "neg", "sqrt", "sub", "trunc"))
 TESTS = frozenset(("isfinite", "isinf", "isnan"))
@@ -24,13 +25,13 @@ LOGICAL = frozenset(("logical_and", "logical_not", "logical_or", "logical_xor"))
 
 
 def held(dtype: DType) -> bool:
-    """Whether a register holds values of the type."""
+    """Tells whether a register holds values of the type."""
     plain = dtype.kind == "b" or (dtype.kind in "iu" and dtype.isbuiltin == 1)
     return plain or dtype.name in ("float32", "float64") or dtype.name in HALVES
 
 
 def has_form(tape: Tape) -> bool:
-    """Whether all of a tape can be native code."""
+    """Tells whether all steps of a tape have a native form."""
     if not all(held(d) for d in (*tape.operands, *(x.dtype for x in tape.literals), *(s.dtype for s in tape.steps))):
         return False
     dtypes = [*tape.operands, *(x.dtype for x in tape.literals)]
@@ -64,8 +65,8 @@ def _converts(source: DType, to: DType) -> bool:
     float_source, float_to = (d.kind == "f" or d.name in HALVES for d in (source, to))
     if to.kind == "b":
         return True
-    if float_source:  # what NumPy makes of numbers beyond the integers is the C compiler's affair
-        return float_to and not (source.name == "float64" and to.name in HALVES)  # rounded once, not through f32
+    if float_source:  # NumPy's result for numbers outside the integers' range depends on the C compiler
+        return float_to and not (source.name == "float64" and to.name in HALVES)  # float64 rounds once, not by f32
     if not float_to:
         return True
     if to.name in HALVES:

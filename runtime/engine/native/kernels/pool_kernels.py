@@ -1,4 +1,4 @@
-"""Windows that slide over planes: `pool`, and convolutions with one channel in and out of each group.
+"""Kernels of windows that slide over planes: `pool`, and convolutions with one channel in and out of each group.
 
 A vector of outputs takes one element of the window after the other, row by row, and is stored once.
 """
@@ -25,7 +25,7 @@ LANES = 16
 
 
 def _vector(f: Function, type: str, pointer: str, stride: int, step: str, low: str, end: str, neutral: str) -> str:
-    """Elements 0, stride, .. from a pointer, of which the lanes from `low` to `end` are there; `neutral` in the others."""
+    """Loads elements 0, stride, .. from a pointer in the lanes from `low` to `end`; the other lanes are `neutral`."""
     vector, item = f"<{LANES} x {type}>", 4 if type == "float" else 8
     filled = f"splat ({type} {neutral})"
     load = f"llvm.masked.load.v{LANES}{SUFFIX[type]}.p0"
@@ -52,7 +52,7 @@ def _vector(f: Function, type: str, pointer: str, stride: int, step: str, low: s
 
 
 def _mask(f: Function, lanes: list[int], low: str, end: str) -> str:
-    """Where a lane's number is within `low` and `end` (i64)."""
+    """Marks the lanes whose number is within `low` and `end` (i64)."""
     numbers = f"<{len(lanes)} x i32> <{', '.join(f'i32 {n}' for n in lanes)}>"
     bounds = [f.splat("i32", len(lanes), f.let(f"trunc i64 {b} to i32")) for b in (low, end)]
     inside = [f.let(f"icmp {p} {numbers}, {b}") for p, b in zip(("sge", "slt"), bounds)]
@@ -60,8 +60,11 @@ def _mask(f: Function, lanes: list[int], low: str, end: str) -> str:
 
 
 def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> str:
-    """Units are planes. `tall`: for each row of outputs and of the window, the input's row in bytes, or -1. `wide`: for each of the
-    window's columns the first output and the end of those that it is there for, and in bytes where it is for output 0."""
+    """Emits the kernel of a plane's windows. Units are planes.
+
+    `tall`: for each row of outputs and of the window the byte offset of the input's row, or -1. `wide`: for each
+    column of the window the range of outputs inside the input, and the byte offset for output 0.
+    """
     f = Function(name)
     x, y, other, xs, ys, tall, wide, y_row, rows, columns, high, broad, step, w_plane = f.args("pppppppiiiiiii")
     vector, item = f"<{LANES} x {type}>", 4 if type == "float" else 8
@@ -115,7 +118,7 @@ def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> 
 
 @dataclass
 class _Axis:
-    """Windows along one dimension: output o meets element o stride + k dilation - before, if it is one of `n`."""
+    """Windows along one dimension: output o meets element o stride + k dilation - before, if that is one of `n`."""
 
     outputs: int
     kernel: int
@@ -125,12 +128,12 @@ class _Axis:
     n: int
 
     def rows(self, step: int) -> Table:
-        """[outputs, kernel]: where the element is in bytes, -1 if nowhere."""
+        """Builds [outputs, kernel]: byte offsets of the elements, -1 outside the input."""
         at = (np.arange(self.outputs, dtype=np.int64) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
         return np.ascontiguousarray(np.where((at >= 0) & (at < self.n), at * step, -1))
 
     def columns(self, step: int) -> Table:
-        """[kernel, 3]: the first output and the end of those whose element is there; in bytes, where it is for output 0."""
+        """Builds [kernel, 3]: first output and end of those with an element inside; byte offset for output 0."""
         table: list[tuple[int, int, int]] = []
         for k in range(self.kernel):
             shift = k * self.dilation - self.before
@@ -140,15 +143,20 @@ class _Axis:
 
 
 def _both(a: Table, b: Table) -> Table:
-    """Rows in two dimensions: [outputs, kernel] of each become [outputs, kernel] of both; nowhere if nowhere in one."""
+    """Combines the rows of two dimensions: [outputs, kernel] of each become [outputs, kernel] of both; -1 if either
+    is.
+    """
     there = (a[:, None, :, None] >= 0) & (b[None, :, None, :] >= 0)
     at = np.where(there, a[:, None, :, None] + b[None, :, None, :], -1)
     return np.ascontiguousarray(at.reshape(len(a) * len(b), -1))
 
 
 def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall: Table, wide: _Axis, w_plane: int) -> list[Launch] | None:
-    """x: [b, c, .., w], y: [b, c, rows, o]; `tall`: for each row of outputs and of the window the bytes to x's row, or -1; `other`:
-    weights, or what an average divides by."""
+    """Builds the launch for x: [b, c, .., w] and y: [b, c, rows, o].
+
+    `tall`: for each row of outputs and of the window the byte offset of x's row, or -1; `other`: weights, or the
+    divisors of an average.
+    """
     if y.shape[-1] > 1 and y.strides[-1] != y.itemsize:
         return None
     type = TYPES[y.dtype.name]
@@ -165,7 +173,10 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall:
 
 
 def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int]) -> list[Launch] | None:
-    """x: [b, g, 1, h, w], its padding included; w: [g, 1, 1, k..]; y: [b, g, 1, o0, o1]. None where the kernel cannot."""
+    """Builds a convolution of x: [b, g, 1, h, w], padding included, with w: [g, 1, 1, k..] into y: [b, g, 1, o0, o1].
+
+    Returns None if the kernel does not apply.
+    """
     if not w.flags.c_contiguous:
         return None
     axes = [_Axis(o, k, s, d, 0, n) for o, k, s, d, n in zip(y.shape[3:], w.shape[3:], strides, dilations, x.shape[3:])]
@@ -180,7 +191,10 @@ def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int
 
 @through_f32
 def pool(library: Library, task: Task) -> list[Launch] | None:
-    """The largest, mean, sum or sum of squares of each window of lines, images and volumes, in f32 and f64; padding is left out."""
+    """Computes the maximum, mean, sum or sum of squares of each window of lines, images and volumes.
+
+    Padding is left out; element types are f32 and f64.
+    """
     field, y, kind = task.fields["x"], task["y"], task.text("kind")
     x, spatial = field.array, y.ndim - 2
     if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2, 3) or 0 in (x.size, y.size):
@@ -206,7 +220,7 @@ def pool(library: Library, task: Task) -> list[Launch] | None:
 
 
 def _counts(task: Task, d: int, spatial: int) -> NDArray[np.float64]:
-    """How many elements of each window along dimension d count for its mean."""
+    """Counts the elements of each window along dimension d that its mean divides by."""
     first, end, _ = task.box[f"o{d}"]
     pads, size = task.ints("pads"), task.ints("sizes")[d]
     before, behind = pads[d], pads[spatial + d]

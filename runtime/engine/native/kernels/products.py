@@ -1,4 +1,4 @@
-"""How `matmul` and `conv` become products of packed panels."""
+"""Builder of products of packed panels from `matmul` and `conv`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Launches = list[Launch]
 
 @through_f32
 def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
-    """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits."""
+    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits."""
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
     if c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
         return None
     constant_a, constant_b = left.constant, right.constant
     if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
-        # The transposed product: what is packed once is on the right, and vectors run along the longer side.
+        # The transposed product puts a constant on the right, where it is packed once, and vectors on the longer side.
         a, b, c = (x.transpose(0, 2, 1) for x in (b, a, c))
         constant_a, constant_b = constant_b, constant_a
     shared = b.shape[0] == 1 or b.strides[0] == 0
@@ -55,7 +55,9 @@ def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launch
 def _product(
     library: Library, task: Task, rows: Table, a: Array, b: Array, constant: bool, c: Array, launches: Launches, slices: Slices | None
 ) -> Launches:
-    """c: [m, n], b: [k, n]; row r of a begins at rows[r], its elements at multiples of a's last stride."""
+    """Adds the launches of c = a b. c: [m, n], b: [k, n]; row r of a begins at rows[r], with a's last stride between
+    elements.
+    """
     k, n = b.shape
     depth = offsets((k,), (a.strides[-1],))
     out, steps = _writable(task, c)
@@ -83,7 +85,7 @@ def _copied(library: Library, source: Array, target: Array) -> Launches:
 
 
 def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
-    """c: [m, n] or memory for it, and its steps in bytes, one of which is an element."""
+    """Returns c: [m, n], or scratch memory for it, and its strides in bytes, one of which is an element."""
     (m, n), (row, column), item = c.shape, c.strides, c.itemsize
     if n == 1:
         return c, (row, item)
@@ -96,7 +98,10 @@ def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
 
 @through_f32
 def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
-    """`y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]`; up to three sides."""
+    """Computes a convolution of up to three spatial dimensions.
+
+    y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]
+    """
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
     if y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
@@ -113,12 +118,12 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
         strides, dilations, pads = (1, *strides), (1, *dilations), ((0, 0), *pads)
     extents = tuple(map(reach, y.shape[3:], strides, w.shape[3:], dilations))
     launches: Launches = []
-    # A window that begins inside may end inside as well: then less than all of x is read, and nothing beyond it is padding.
-    behind = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], extents))
+    # The extent of the windows may end inside x: then there is no padding after x, and part of x is not read.
+    after = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], extents))
     before = tuple(p for p, _ in pads)
-    if any(before) or any(behind):
-        padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], behind))), x.dtype)
-        made = pad(library, x, padded, (before[0], before[1]), (behind[0], behind[1])) if len(before) == 2 else None
+    if any(before) or any(after):
+        padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], after))), x.dtype)
+        made = pad(library, x, padded, (before[0], before[1]), (after[0], after[1])) if len(before) == 2 else None
         if made is None:
             made = bordered(library, x, padded, before)
         if made is None:
@@ -143,7 +148,9 @@ def _windows(
     launches: Launches,
     slices: Slices | None,
 ) -> Launches:
-    """Windows of x: [b, g, ic, sides..] as rows, output channels as columns."""
+    """Adds the launches of a product whose rows are windows of x: [b, g, ic, sides..] and whose columns are output
+    channels.
+    """
     item = y.itemsize
     oc, out = y.shape[2], y.shape[3:]
     steps, kernel = x.strides[3:], w.shape[2:]

@@ -1,4 +1,7 @@
-"""`reduce` in f32 and f64: rows of elements side by side are folded as those of a softmax; what lies further apart, one after the other."""
+"""Kernel of `reduce` in f32 and f64.
+
+Rows of adjacent elements are folded as those of a softmax. Elements further apart are folded one after the other.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.rows import combine, folded, identity
 
 OPS = {"add": "add", "max": "max", "min": "min", "mul": "mul", "square_add": "add"}
-BLOCK = 2048  # elements of y that stay in cache while slices are added to them
+BLOCK = 2048  # elements of y per unit, so that they stay in cache while slices are added
 
 
 def _across(op: str, square: bool, type: str, name: str, machine: Machine) -> str:
-    """y: runs of n elements; each is the fold of the same run of x, shifted by every offset of a table.
+    """Emits a fold across runs: y has runs of n elements, each the fold of the run of x shifted by every offset of a
+    table.
 
-    Units are blocks of runs."""
+    Units are blocks of runs.
+    """
     f = Function(name)
     x, y, xs, ys, slices, count, n = f.args("pppppii")
 
@@ -55,7 +60,7 @@ def _across(op: str, square: bool, type: str, name: str, machine: Machine) -> st
 
 
 def _along(op: str, square: bool, type: str, name: str, machine: Machine) -> str:
-    """Each element of y is the fold of rows of n elements of x, one row after the other. Units are elements of y."""
+    """Emits a fold along rows: each element of y folds rows of n elements of x, in order. Units are elements of y."""
     f = Function(name)
     x, y, xs, ys, slices, count, n = f.args("pppppii")
 
@@ -78,7 +83,7 @@ def _along(op: str, square: bool, type: str, name: str, machine: Machine) -> str
 
 @through_f32
 def reduce(library: Library, task: Task) -> list[Launch] | None:
-    """`y = op of x along the axes that y does not have`."""
+    """Computes `y = op of x along the axes that y does not have`."""
     op, y, piece = task.text("op"), task.fields["y"].without_parts(), task.fields["x"]
     x = piece.array
     if op not in OPS or x.dtype != y.dtype or y.dtype.name not in TYPES or 0 in (x.size, y.size):
@@ -89,18 +94,18 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
         y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
     reduced = [d for d in range(x.ndim) if d not in order]
     turned = x.transpose([*reduced, *order])
-    gone, kept = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
+    folded_part, result_part = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
     type = TYPES[y.dtype.name]
-    n = run_of(gone)
+    n = run_of(folded_part)
     along = n > 1
     if not along:
-        n = run_of(kept, y)
+        n = run_of(result_part, y)
         if n < 8 and y.size > 64:
             return None
     name = "along" if along else "across"
     kernel = Kernel(f"reduce {name} {op} {type}", partial(_along if along else _across, OPS[op], op == "square_add", type))
-    lead = firsts(gone, n) if along else gone
-    first_x, first_y = (kept, y) if along else (firsts(kept, n), firsts(y, n))
+    lead = firsts(folded_part, n) if along else folded_part
+    first_x, first_y = (result_part, y) if along else (firsts(result_part, n), firsts(y, n))
     xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     slices = offsets(lead.shape, lead.strides)
     units = len(xs) if along else len(xs) * -(-n // BLOCK)
@@ -108,7 +113,7 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
 
 
 def run_of(*arrays: Array) -> int:
-    """How many elements, at the end of arrays of one shape, lie side by side in all of them; whole dimensions of them."""
+    """Counts the trailing elements that are adjacent in all arrays of one shape, in whole dimensions."""
     n = 1
     for d in reversed(range(arrays[0].ndim)):
         m = arrays[0].shape[d]
@@ -119,7 +124,7 @@ def run_of(*arrays: Array) -> int:
 
 
 def firsts(a: Array, n: int) -> Array:
-    """The first elements of a's runs of n."""
+    """Selects the first elements of a's runs of n."""
     count, d = 1, a.ndim
     while count < n:
         d -= 1

@@ -1,6 +1,6 @@
-"""`softmax` and `whiten`: whole rows. A row's sum is that of 16 running sums, element i going to the one of i mod 16.
+"""Kernels of whole rows: `softmax` and `whiten`. A row's sum adds 16 running sums; element i goes to sum i mod 16.
 
-So it depends neither on the cut nor on the CPU. Rows may lie anywhere; the elements of a row lie side by side.
+So it depends neither on the cut nor on the CPU. Rows may lie anywhere; the elements of a row are adjacent.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ LANES = 16
 
 
 def size(type: str) -> int:
+    """Returns the bytes of an LLVM float type."""
     return 4 if type == "float" else 8
 
 
 def combine(f: Function, op: str, type: str, a: str, b: str) -> str:
-    """`add`, `mul`, or `max` and `min`, into which NaN goes."""
+    """Emits `add`, `mul`, or a `max` or `min` that propagates NaN."""
     if op in ("add", "mul"):
         return f.let(f"f{op} {type} {a}, {b}")
     mask = f"<{LANES} x i1>" if type.startswith("<") else "i1"
@@ -37,11 +38,12 @@ def combine(f: Function, op: str, type: str, a: str, b: str) -> str:
 
 
 def identity(op: str, type: str) -> str:
+    """Returns the neutral element of a fold."""
     return {"add": "0.0", "mul": "1.0", "max": number(-np.inf, type), "min": number(np.inf, type)}[op]
 
 
 def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[str, str], str] | None = None) -> str:
-    """The sum, or another fold, of a row of n elements; `change(value, type)` is what becomes of each before."""
+    """Emits the fold of a row of n elements. `change(value, type)` is applied to each element first."""
     vector, item = f"<{LANES} x {type}>", size(type)
     whole = f.let(f"and i64 {n}, {-LANES}")
     neutral = identity(op, type)
@@ -66,7 +68,7 @@ def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[
 
 
 def scalar_function(name: str, function: str) -> str:
-    """LLVM text of `float name(float)`, which is put in where it is called."""
+    """Emits LLVM text of `float name(float)`, which LLVM inlines into its callers."""
     from xdsl.backend.llvm.convert import convert_module
     from xdsl.context import Context
     from xdsl.dialects import func
@@ -149,7 +151,7 @@ def _whiten(type: str, name: str, machine: Machine) -> str:
 
 
 def _rows(task: Task) -> tuple[Array, Array] | None:
-    """x and y: [.., r], rows of f32 or f64 side by side; None where they are not that."""
+    """Returns x and y as [.., r], with adjacent elements of f32 or f64 in rows; None if they are not so."""
     x, y = (np.moveaxis(piece.array, piece.dimension("r"), -1) for piece in (task.fields["x"], task.fields["y"]))
     if x.dtype != y.dtype or y.dtype.name not in TYPES or y.size == 0:
         return None
@@ -164,20 +166,20 @@ def _launch(library: Library, kernel: Kernel, x: Array, y: Array, *more: Array) 
 
 
 def softmax(library: Library, task: Task) -> list[Launch] | None:
-    """`y = exp(x - max) / sum of exp(x - max)` along r, or its logarithm, in f32."""
-    found = _rows(task)
-    if found is None or found[1].dtype != np.float32:
+    """Computes `y = exp(x - max) / sum of exp(x - max)` along r, or its logarithm, in f32."""
+    rows = _rows(task)
+    if rows is None or rows[1].dtype != np.float32:
         return None
     log = bool(task.number("log"))
-    return _launch(library, Kernel(f"softmax {log}", partial(_softmax, log)), *found)
+    return _launch(library, Kernel(f"softmax {log}", partial(_softmax, log)), *rows)
 
 
 @through_f32
 def whiten(library: Library, task: Task) -> list[Launch] | None:
-    """`y = (x - mean) / sqrt(variance + epsilon)` along r, in f32 and f64."""
-    found = _rows(task)
-    if found is None:
+    """Computes `y = (x - mean) / sqrt(variance + epsilon)` along r, in f32 and f64."""
+    rows = _rows(task)
+    if rows is None:
         return None
-    x, y = found
+    x, y = rows
     type = TYPES[y.dtype.name]
     return _launch(library, Kernel(f"whiten {type}", partial(_whiten, type)), x, y, np.array([task.number("epsilon")], y.dtype))

@@ -1,4 +1,4 @@
-"""`multi_slice`, `dynamic_update`, `multi_update`: rows by index; `fill` and `iota`: what is known when the program is loaded."""
+"""Kernels of rows by index (`multi_slice`, `dynamic_update`, `multi_update`) and of constants (`fill`, `iota`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from populus.runtime.engine.native.kernels.rows import combine
 
 
 def _take(width: int, name: str, machine: Machine) -> str:
-    """Units are indices of `width` bytes. 1 for one outside the table, before anything beyond it is read."""
+    """Emits a gather of rows. Units are indices of `width` bytes.
+
+    It returns 1 for an index outside the table, before any read outside.
+    """
     f = Function(name)
     table, indices, y, outer_x, outer_y, outers, n, row, step, leap = f.args("pppppiiiii")
     f.line("br label %start")
@@ -55,7 +58,7 @@ def _take(width: int, name: str, machine: Machine) -> str:
 
 
 def multi_slice(library: Library, task: Task) -> list[Launch] | None:
-    """`y[t.., i.., t..] = table[t.., indices[i..], t..]`. The launch is refused for an index outside the table."""
+    """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`. The launch refuses an index outside the table."""
     table, indices, y, dim = task["table"], task["indices"], task["y"], int(task.number("dim"))
     inner = table[(0,) * (dim + 1)] if table.size else table
     count = indices.ndim
@@ -82,7 +85,7 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
 
 
 def _put(width: int, name: str, machine: Machine) -> str:
-    """Units are pieces of a row. 1 for an index outside the table."""
+    """Emits a store of a row. Units are pieces of the row. It returns 1 for an index outside the table."""
     f = Function(name)
     table, index, row, outer_x, outer_y, n, step, bytes = f.args("pppppiii")
     type = f"i{8 * width}"
@@ -103,7 +106,7 @@ def _put(width: int, name: str, machine: Machine) -> str:
 
 
 def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
-    """`table[index] = row`. The launch is refused for an index outside the table."""
+    """Computes `table[index] = row`. The launch refuses an index outside the table."""
     table, index, row = task["table"], task["index"], task["row"]
     if table.size == 0:
         return []
@@ -119,7 +122,11 @@ def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
 
 
 def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
-    """One unit: the updates one after the other, each on its row of y if that is one of `low` to `high`. 1 for an index outside 0 .. n."""
+    """Emits the updates, one after the other, in one unit. Each changes its row of y if that is one of `low` to
+    `high`.
+
+    It returns 1 for an index outside 0 .. n.
+    """
     f = Function(name)
     y, indices, updates, count, n, low, high, step, leap, elements = f.args("pppiiiiiii")
     index_type = f"i{8 * width}"
@@ -162,7 +169,10 @@ def _combined(f: Function, op: str, type: str, a: str, b: str) -> str:
 
 
 def multi_update(library: Library, task: Task) -> list[Launch] | None:
-    """`y = table`, its rows at `indices` combined with `updates` in order: of f32, f64; sums and products of integers; any `set`."""
+    """Copies `table` to y and combines its rows at `indices` with `updates`, in order.
+
+    Sums, products and extremes of f32 and f64, sums and products of integers, and `set` of any type have kernels.
+    """
     table, indices, updates, y, op = task["table"], task["indices"], task["updates"], task["y"], task.text("op")
     if y.size == 0:
         return []
@@ -191,7 +201,10 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
 
 
 def _constant(library: Library, task: Task, bind: Callable[[Task], Run], uniform: bool) -> list[Launch] | None:
-    """Copies a result that depends on no input: the NumPy kernel computes it while binding. `uniform`: all elements are equal."""
+    """Copies a result that depends on no input and that the NumPy kernel computes while binding.
+
+    `uniform`: all elements are equal.
+    """
     piece = task.fields["y"]
     values = np.empty(piece.array.shape, piece.array.dtype)
     if values.size == 0:

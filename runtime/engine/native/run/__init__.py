@@ -1,1 +1,1 @@
-"""Running machine code: the program, its table of steps, the loop that walks it, the threads."""
+"""Execution of machine code: the program, its table of steps, the loop that walks it, the threads."""

@@ -1,4 +1,4 @@
-"""The control tree of a program as a table of steps."""
+"""Assembler of a program's control tree to a table of steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def assembled(library: Library, body: BlockNode, threads: int) -> Table:
-    """The table of a program for some threads."""
+    """Assembles the table of a program for a number of threads."""
     assembler = _Assembler(library)
     assembler.node(body)
     assembler.functions()
@@ -31,16 +31,18 @@ def assembled(library: Library, body: BlockNode, threads: int) -> Table:
 class _Assembler:
     def __init__(self, library: Library):
         self.table = Table(library)
-        self.times: list[int] = []  # how often each step runs: the counts of the loops around it
+        self.times: list[int] = []  # runs of each step: the product of the enclosing loops' counts
         self._around = 1
         self._functions: dict[int, _Function] = {}
 
     def step(self, kind: Step, *words: int | Array) -> int:
+        """Adds a step and records the number of times it runs."""
         number = self.table.step(kind, *words)
         self.times += [self._around] * (number + 1 - len(self.times))
         return number
 
     def node(self, node: Node) -> None:
+        """Adds the steps of a node of the control tree."""
         match node:
             case BlockNode():
                 for inner in node.nodes:
@@ -74,6 +76,7 @@ class _Assembler:
                 raise AssertionError(node)
 
     def run(self, run: Run, op: Operation) -> None:
+        """Adds a run: a launch, or a stop that returns to Python."""
         if isinstance(run, Launch):
             if run.refused is not None:
                 run.refused = _placed(run.refused, op)
@@ -83,6 +86,7 @@ class _Assembler:
         self.times.append(self._around)
 
     def repeat(self, node: RepeatNode) -> None:
+        """Adds a counted loop."""
         if node.count <= 0:
             return
         place = np.zeros(1, np.int64)
@@ -94,6 +98,7 @@ class _Assembler:
         self.step(Step.LOOP, place, begin)
 
     def switch(self, node: SwitchNode) -> None:
+        """Adds a switch."""
         control = node.read()
         cases = [self.step(Step.CASE, control, case) for case in node.cases]
         default = self.step(Step.JUMP)
@@ -106,7 +111,7 @@ class _Assembler:
             self.table.aim(leave, 1, len(self.table))
 
     def functions(self) -> None:
-        """The bodies that are called, behind the program's end; one of them may call others."""
+        """Adds the called bodies after the program's end; a body may call others."""
         leave = self.step(Step.JUMP)
         done: set[int] = set()
         while left := [key for key in self._functions if key not in done]:
@@ -120,11 +125,11 @@ class _Assembler:
                 self.table.aim(call, 2, function.begin)
         self._around = 1
         self.table.aim(leave, 1, len(self.table))
-        self.times.append(1)  # of the stop at the end
+        self.times.append(1)  # for the final stop
 
 
 class _Function:
-    """`place`: where a call leaves its number, as no function calls itself."""
+    """Called body. `place` holds the return address; one place suffices because no function calls itself."""
 
     def __init__(self, body: BlockNode):
         self.body, self.place = body, np.zeros(1, np.int64)
@@ -134,7 +139,7 @@ class _Function:
 
 
 def _placed(run: Callable[[], object], op: Operation) -> Callable[[], None]:
-    """A call whose PopulusError names the step."""
+    """Wraps a call so that its PopulusError names the step."""
 
     def placed() -> None:
         with located(op):

@@ -1,6 +1,7 @@
-"""Constants while a program is loaded: what is packed is not kept as it was, and what is a file's is copied or packed.
+"""Constants of a program while it is loaded. A packed constant's original is released; a file's is copied or packed.
 
-A constant that nothing but packed panels come from is let go; who asks for it later gets it from the panels, by its hash the same.
+A constant whose elements are all in packed panels is released. A later reader gets it back from the panels, with the
+same hash.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ Array = NDArray[Any]
 
 
 class Constants:
-    """The constants of a program that are stored outside the IR, each with the panels that were made from it."""
+    """Constants of a program that are stored outside the IR, each with the panels packed from it."""
 
     def __init__(self) -> None:
         self._arrays: dict[ConstOp, Array] = {}
         self._packed: dict[ConstOp, list[Packed]] = {}
 
     def array(self, storage: ConstOp) -> Array:
-        """Its elements: [elements]."""
+        """Returns a constant's elements: [elements]."""
         if storage not in self._arrays:
             self._arrays[storage] = storage.array().reshape(-1)
         return self._arrays[storage]
 
-    def note(self, found: Iterable[object]) -> None:
-        """Notes which constants panels were made from."""
-        for packed in found:
+    def note(self, panels: Iterable[object]) -> None:
+        """Records the constants that panels were packed from."""
+        for packed in panels:
             assert isinstance(packed, Packed), packed
             for storage, array in self._arrays.items():
                 if array.ctypes.data <= packed.begin < array.ctypes.data + array.nbytes:
                     self._packed.setdefault(storage, []).append(packed)
 
     def release(self, storage: ConstOp) -> None:
-        """Lets a constant go, if its panels have all of it. Nothing else may refer to its memory."""
+        """Releases a constant if its panels hold all of it. Nothing else may refer to its memory."""
         array = self._arrays.pop(storage, None)
         packed = self._packed.pop(storage, [])
         value = storage.value
@@ -49,17 +50,17 @@ class Constants:
             return
         value.data.release(partial(_unpacked, packed, array.ctypes.data, array.size, array.dtype))
 
-    def release_all(self, kept: set[StorageOp]) -> None:
-        """Lets go of all that is not kept."""
+    def release_all(self, in_use: set[StorageOp]) -> None:
+        """Releases all constants except those `in_use`, whose arrays stay with their readers."""
         for storage in list(self._arrays):
-            if storage in kept:
+            if storage in in_use:
                 del self._arrays[storage]
             else:
                 self.release(storage)
 
 
 def _covers(packed: Sequence[Packed], array: Array) -> bool:
-    """Whether panels have each element once: then their extents lie side by side and are as large as what is in them."""
+    """Tells whether panels hold each element once: their extents are adjacent and exactly filled."""
     at = array.ctypes.data
     for one in sorted({p.begin: p for p in packed}.values(), key=lambda p: p.extent):
         begin, end = one.extent

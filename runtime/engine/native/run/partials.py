@@ -1,4 +1,4 @@
-"""A product whose k is in slices, and the sum of its partial results: which two steps are that."""
+"""Pairs of steps: a product whose k is in slices, and the sum of its partial results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from populus.runtime.views import params_of
 
 @dataclass(frozen=True)
 class PartialSums:
-    """`product` writes partial results, one for each combination of `parts` (axes), and `sum` adds them in that order."""
+    """Pair of families: `product` writes one partial result per combination of `parts` (axes); `sum` adds them in that
+    order.
+    """
 
     product: FamilyOp
     sum: FamilyOp
@@ -29,9 +31,9 @@ class PartialSums:
     parts: tuple[str, ...]
 
     def slices(self) -> Slices:
-        """The elements of k by slices, in the order in which these are added."""
+        """Lists the elements of k by slices, in the order of their addition."""
         space = self.product.space.splits
-        weights = self.product.fields.data[1]  # kernels go through k in the order of the second operand's dimensions
+        weights = self.product.fields.data[1]  # kernels iterate over k in the order of the second operand's dimensions
         axes = [a for access in weights.access for a, _ in access.terms if a in self.product.contracted]
         places = np.arange(math.prod(space[a].n for a in axes), dtype=np.int64).reshape([space[a].n for a in axes])
         bounds = {a: list(itertools.pairwise(space[a].bounds())) for a in self.parts}
@@ -44,7 +46,10 @@ class PartialSums:
 
 
 def pairs(steps: Sequence[Operation]) -> Iterator[tuple[Operation, PartialSums]]:
-    """The products of a block's steps whose slices a later one adds, where nothing touches the sum in between; with their steps."""
+    """Finds the products of a block's steps whose slices a later step adds; yields each with its step.
+
+    No step in between touches the sum.
+    """
     order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
     products: dict[StorageOp, int] = {}
     for j, (_, total) in enumerate(order):
@@ -56,20 +61,20 @@ def pairs(steps: Sequence[Operation]) -> Iterator[tuple[Operation, PartialSums]]
         elif total.codelet.data == "reduce" and (i := products.get(storage_of(total.views[0]))) is not None:
             step, product = order[i]
             assert isinstance(product, FamilyOp), product
-            found = partial_sums(product, total)
-            if found is not None and not any(_touches(between, written) for _, between in order[i + 1 : j]):
-                yield step, found
+            pair = partial_sums(product, total)
+            if pair is not None and not any(_touches(between, written) for _, between in order[i + 1 : j]):
+                yield step, pair
 
 
 def _touches(op: Operation, written: SSAValue) -> bool:
-    """Whether a family or another step may touch what a view shows."""
+    """Tells whether a family or another step may touch the elements of a view."""
     variable, view = storage_of(written), view_of(written)
     views = [v for v in op.operands if isinstance(v.type, TensorType)]
     return bool(op.regions) or not views or any(storage_of(v) is variable and not disjoint(view_of(v), view) for v in views)
 
 
 def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
-    """The two families as that; None if they are not."""
+    """Matches a product and a sum of its slices. Returns None if the families do not match."""
     if not product.declaration.is_product or total.codelet.data != "reduce":
         return None
     if params_of(total.params).get("op") != "add" or total.space.cut & total.contracted:
@@ -84,16 +89,16 @@ def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
     views = view_of(partials), view_of(source)
     if not all(v.is_whole for v in views) or any(a.part for a in out.access[lead:]):
         return None
-    # The sum's leading dimensions are the parts, one axis each; the others it keeps, in order.
+    # The sum's leading dimensions are the parts, one axis each; its result has the others, in order.
     axes = [_axis(a) for a in x.access]
-    kept = [_axis(a) for f, _ in total.written() for a in f.access]
+    remaining = [_axis(a) for f, _ in total.written() for a in f.access]
     summed = next((d for d in range(len(axes)) if axes[d] not in total.contracted), len(axes))
-    if None in axes or axes[summed:] != kept or math.prod(views[1].shape[:summed]) != math.prod(views[0].shape[:lead]):
+    if None in axes or axes[summed:] != remaining or math.prod(views[1].shape[:summed]) != math.prod(views[0].shape[:lead]):
         return None
     return PartialSums(product, total, storage_of(partials), parts)
 
 
 def _axis(access: Access) -> str | None:
-    """The axis that an access is, entire."""
+    """Returns the axis that an access covers entirely; None if it is another kind of access."""
     alone = len(access.terms) == 1 and not access.part and not access.whole and access.offset == 0
     return access.terms[0][0] if alone and access.terms[0][1] == 1 else None

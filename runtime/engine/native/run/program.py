@@ -1,4 +1,4 @@
-"""A program whose families run as machine code where there is a kernel for them, and on NumPy where not."""
+"""Program whose families run as machine code if there is a kernel for them, and on NumPy otherwise."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Array = NDArray[Any]
 
 
 class NativeProgram(NumpyProgram):
-    """A graph whose steps between two of the host's, loops and branches among them, are one native call.
+    """Graph whose steps between two host steps, loops and branches included, are one native call.
 
-    `fallbacks`: how many families of each codelet run on the NumPy kernel, for want of a native one for their types or form.
-    `cpu`: as `machine.machine` takes it; `threads`: as `threads_of` does. Raises NoMachineCodeError
-    without llvmlite, or where it has no code for the CPU.
+    `fallbacks`: for each codelet the number of families that run on NumPy, for lack of a native kernel for their types
+    or form. `cpu`: as for `cpu.machine`; `threads`: as for `threads_of`. Raises NoMachineCodeError without llvmlite,
+    or if LLVM has no code for the CPU.
     """
 
     name = "native"
@@ -55,8 +55,8 @@ class NativeProgram(NumpyProgram):
         except (RuntimeError, OSError) as error:
             raise NoMachineCodeError(f"the native engine cannot make code for this CPU ({error}); use numpy") from error
         self._touching: dict[StorageOp, set[Operation]] | None = None
-        self._shown: dict[StorageOp, SSAValue] = {}  # arguments that show a stored constant
-        self._unbound: dict[ConstOp, set[Operation]] = {}  # who reads a constant and is not bound yet
+        self._shown: dict[StorageOp, SSAValue] = {}  # arguments bound to a stored constant
+        self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
         self.constants = Constants()
         super().__init__(graph, views)
 
@@ -78,7 +78,7 @@ class NativeProgram(NumpyProgram):
         return super().family(family)
 
     def launches(self, family: FamilyOp) -> list[Launch] | None:
-        """The native kernel, bound to each box; None if there is none for the family."""
+        """Binds the native kernel to each box. Returns None if there is none for the family."""
         native = native_form(family.codelet.data)
         if native is None:
             return None
@@ -88,13 +88,13 @@ class NativeProgram(NumpyProgram):
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
             task = Task(params, box, pieces, self.workspace)
-            found = native(self.library, task)
-            if found is None:
+            bound = native(self.library, task)
+            if bound is None:
                 return None
-            launches += self.settled(family, task, found)
+            launches += self.settled(family, task, bound)
         return launches
 
-    # -- constants that are packed, or still a file's
+    # -- constants that are packed, or that a file backs
 
     def bind(self, parameter: ParamOp, value: SSAValue) -> None:
         self._memory.pop(parameter, None)
@@ -106,15 +106,18 @@ class NativeProgram(NumpyProgram):
             self._constants.add(parameter)
 
     def stored(self, value: SSAValue) -> tuple[ConstOp, Array] | None:
-        """The constant behind a view, or behind an argument, and its elements from where the storage begins, if it is a large one that no
-        step is known to read as it is."""
+        """Finds the large constant under a view or an argument. Returns it and its elements from the start of the
+        storage.
+
+        Returns None if a step is known to read the constant in its original form.
+        """
         storage = storage_of(value)
         if storage in self._memory:
             return None
         if storage in self._shown:
-            behind = self._shown[storage]
-            found = self.stored(behind)
-            return None if found is None else (found[0], found[1][view_of(behind).offset :])
+            source = self._shown[storage]
+            constant = self.stored(source)
+            return None if constant is None else (constant[0], constant[1][view_of(source).offset :])
         assert isinstance(storage, ConstOp), storage
         if not isinstance(storage.value, StoredAttr) or view_of(value).repeats:
             return None
@@ -124,21 +127,24 @@ class NativeProgram(NumpyProgram):
         storage = storage_of(value)
         if storage not in self._shown:
             return super().memory(value)
-        behind = self._shown[storage]
-        return self.memory(behind)[view_of(behind).offset :]
+        source = self._shown[storage]
+        return self.memory(source)[view_of(source).offset :]
 
     def glance(self, value: SSAValue) -> Array:
-        """A view's memory while steps are bound: a constant may be packed, and is kept only if `settled` finds who reads it."""
-        found = self.stored(value)
-        return self.array(value) if found is None else view_array(found[1], view_of(value))
+        """Returns a view's memory while steps are bound.
+
+        A constant may be packed, so its memory is retained only if `settled` finds a launch that reads it.
+        """
+        constant = self.stored(value)
+        return self.array(value) if constant is None else view_array(constant[1], view_of(value))
 
     def settled(self, family: FamilyOp, task: Task, launches: list[Launch]) -> list[Launch]:
-        """The launches, with constants that they read as they are kept, in memory that is no file's."""
+        """Replaces constants that launches read unpacked by arrays that no file backs."""
         self.constants.note(task.packed)
         for value in family.operands:
-            if (found := self.stored(value)) is None:
+            if (constant := self.stored(value)) is None:
                 continue
-            begin, end = found[1].ctypes.data, found[1].ctypes.data + found[1].nbytes
+            begin, end = constant[1].ctypes.data, constant[1].ctypes.data + constant[1].nbytes
             for launch in launches:
                 if any(isinstance(a, np.ndarray) and begin <= a.ctypes.data < end for a in launch.args):
                     own = self.memory(value).view(np.uint8)
@@ -149,7 +155,7 @@ class NativeProgram(NumpyProgram):
         return launches
 
     def done(self, family: FamilyOp) -> None:
-        """Lets constants go that only families read which are bound."""
+        """Releases the constants whose readers are all families that are bound."""
         for storage in {storage_of(value) for value in family.operands}:
             if isinstance(storage, ConstOp):
                 left = self._unbound.setdefault(storage, set(self._users(storage)))
@@ -165,31 +171,32 @@ class NativeProgram(NumpyProgram):
         return super().copy(op) if launches is None else StepNode(op, launches, [(op.dst, target)])
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
-        """Those of the steps as stated, but that a sum's memory is there when its product begins."""
+        """Extends the live ranges of the stated steps: the memory of a sum is live from its product on."""
         spans = super().spans()
-        numbers: dict[Operation, list[int]] = {}  # of a function's steps, one for each call
+        numbers: dict[Operation, list[int]] = {}  # a function's steps have one number per call
         for i, step in enumerate(liveness(self.graph, shared=True).steps):
             numbers.setdefault(step, []).append(i)
         for block in [block for op in self.graph.walk() if not isinstance(op, ExecuteOp) for r in op.regions for block in r.blocks]:
-            for step, found in pairs(_steps(block)):
-                ((_, total),) = found.sum.written()
+            for step, pair in pairs(_steps(block)):
+                ((_, total),) = pair.sum.written()
                 storage = storage_of(total)
                 if isinstance(storage, VarOp) and step in numbers:
                     spans[storage] = tuple((_latest(numbers[step], first), last) for first, last in spans[storage])
         return spans
 
-    def sums(self, found: PartialSums) -> list[Launch] | None:
-        """A product in slices of k and the sum of its slices as one product, which keeps partial results in registers.
+    def sums(self, pair: PartialSums) -> list[Launch] | None:
+        """Binds a product in slices of k and the sum of the slices as one product, with partial results in registers.
 
-        The arithmetic is the same. None where somebody else reads the slices, or the sum's memory is still read by the product.
+        The arithmetic is the same. Returns None if another op reads the slices, or if the product still reads the
+        sum's memory.
         """
-        if not isinstance(found.partials, VarOp) or self._users(found.partials) != {found.product, found.sum}:
+        if not isinstance(pair.partials, VarOp) or self._users(pair.partials) != {pair.product, pair.sum}:
             return None
-        family = found.product
+        family = pair.product
         (out,) = family.written()
-        (total,) = found.sum.written()
+        (total,) = pair.sum.written()
         y, partials = self.array(total[1]), self.array(out[1])
-        target = seen_as(y, partials.shape[len(found.parts) :])
+        target = seen_as(y, partials.shape[len(pair.parts) :])
         if target is None or y.dtype != partials.dtype:
             return None
         [box] = family.space.collapse(frozenset()).boxes()
@@ -205,7 +212,7 @@ class NativeProgram(NumpyProgram):
         product = native_form(family.codelet.data)
         assert product is not None, family.codelet.data
         task = Task(params_of(family.params), box, pieces, self.workspace)
-        launches = product(self.library, task, found.slices())
+        launches = product(self.library, task, pair.slices())
         if launches is None:
             return None
         launches = self.settled(family, task, launches)
@@ -213,7 +220,7 @@ class NativeProgram(NumpyProgram):
         return launches
 
     def _users(self, storage: StorageOp) -> set[Operation]:
-        """The ops that touch a variable, through whatever views."""
+        """Collects the ops that touch a variable, through any view."""
         if self._touching is None:
             self._touching = {}
             for op in self.graph.walk():
@@ -225,10 +232,10 @@ class NativeProgram(NumpyProgram):
 
     def _block(self, block: Block) -> BlockNode:
         steps = _steps(block)
-        instead: dict[FamilyOp, list[Launch]] = {}  # a product with its sum in the place of the product; of the sum, nothing
-        for _, found in pairs(steps):
-            if found.product not in instead and (launches := self.sums(found)) is not None:
-                instead |= {found.product: launches, found.sum: []}
+        instead: dict[FamilyOp, list[Launch]] = {}  # launches of fused products; none for their sums
+        for _, pair in pairs(steps):
+            if pair.product not in instead and (launches := self.sums(pair)) is not None:
+                instead |= {pair.product: launches, pair.sum: []}
         nodes: list[Node] = []
         for step in steps:
             if isinstance(step, ExecuteOp) and any(family in instead for family in step.families()):
@@ -240,7 +247,10 @@ class NativeProgram(NumpyProgram):
         return BlockNode(nodes)
 
     def _apart(self, step: ExecuteOp, arguments: dict[StorageOp, Array], shown: dict[StorageOp, SSAValue]) -> StepNode:
-        """The step as stated, with these arguments, for who observes it. What it leaves to NumPy is not counted: it does not run else."""
+        """Builds the unfused step with these arguments, for observers only.
+
+        Its NumPy fallbacks are not counted, because it never runs otherwise.
+        """
         counted = dict(self.fallbacks)
         self._shown = shown
         self._memory = {s: m for s, m in self._memory.items() if not isinstance(s, ParamOp)} | arguments
@@ -250,7 +260,7 @@ class NativeProgram(NumpyProgram):
 
 
 def _latest(numbers: Sequence[int], until: int) -> int:
-    """The last of ascending numbers that is not above `until`, or `until` if all are."""
+    """Returns the last of ascending numbers that is at most `until`, or `until` if all are larger."""
     i = bisect_right(numbers, until)
     return numbers[i - 1] if i else until
 
@@ -265,7 +275,7 @@ def _unobserved() -> StepNode:
 
 @dataclass
 class _Sums(StepNode):
-    """An execute with products that are summed in their registers; who observes sees it as stated."""
+    """Execute whose products are summed in registers. Observers see the unfused step."""
 
     apart: Callable[[], StepNode] = _unobserved
 

@@ -1,17 +1,17 @@
-"""The compiled code that walks a program: a table of steps with jumps, and worker threads that take shares of its launches.
+"""Compiled loop that walks a program, a table of steps with jumps, and the worker threads that share its launches.
 
-A step is eight words; the first says what it does:
+A step is eight words; the first is its kind:
 
-    LAUNCH kernel args units work chunks     runs a kernel; `work`: about how many ns; `chunks`: in how many parts threads share it; 1: not
-    STOP                                     back to Python, which runs what has no native code, or is done
-    JUMP to · SET place value · LOOP place to (count down, go there while more than 0)
-    UNLESS place to (a byte that is 0) · CASE place value to (an i32) · CALL place to · RETURN place (where the call left its number)
+    LAUNCH kernel args units work chunks     runs a kernel; `work`: estimated ns; `chunks`: parts to share
+    STOP                                     returns to Python, which runs a step without native code, or ends
+    JUMP to · SET place value · LOOP place to (counts down, jumps while more than 0)
+    UNLESS place to (a byte that is 0) · CASE place value to (an i32) · CALL place to · RETURN place (where the call stored its number)
 
-One thread walks. For a launch that is shared it publishes a job: the kernel, its arguments, and its units in some chunks. Whoever is
-there takes the next chunk, workers and the walker alike, by one atomic exchange that fails where the job is no longer the same; the
-walker goes on when all chunks are done. So a worker that comes late, or never, or is held up by the system, holds up nobody unless it
-has a chunk. Who waits spins with pauses, and after some turns yields. What a unit computes does not depend on who computes
-it, so results do not depend on threads.
+One thread walks. For a shared launch it publishes a job: the kernel, its arguments, and its units in some chunks.
+Workers and the walker take chunks by one atomic exchange, which fails if the job has changed. The walker continues
+when all chunks are done. So a worker that is late, absent or suspended delays others only while it holds a chunk.
+Waiting threads spin with pauses, and yield after some turns. The result of a unit does not depend on the thread that
+computes it, so results do not depend on threads.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from enum import IntEnum
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 
-WORDS = 8  # of a step
+WORDS = 8  # per step
 
 
 class Step(IntEnum):
+    """Kind of a step."""
+
     LAUNCH, STOP, JUMP, SET, LOOP, UNLESS, CASE, CALL, RETURN = range(9)
 
 
 class Why(IntEnum):
-    """Why a walk came back, in the lowest two bits of what it gives; the step's number stands above them."""
+    """Reason why a walk returned: the lowest two bits of its result, below the step's number."""
 
     STOPPED, REFUSED, PAUSED = range(3)
 
 
-# long: each function emits one piece of LLVM text, whose labels and values read as one
-
-# Words of the state that threads share, each group on a cache line of its own.
-NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: (its number << 16) + the next chunk to take
+# Indices of words in the state that threads share, each group on its own cache line.
+NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: (job number << 16) + next chunk
 DONE, FAILED = 16, 17
-TICKET = 32  # the walk that workers may join; 0: none
-YIELD = 48  # the address of the system's yield; 0: none
+TICKET = 32  # ticket of the walk that workers may join; 0: none
+YIELD = 48  # address of the system's yield; 0: none
 STATE_WORDS = 64
 
-SPINS = 3000  # pauses before the first yield: some 50 us
-CHUNK = 64  # shares of many units begin at multiples of it, so that threads seldom write to one cache line
+SPINS = 3000  # pauses before the first yield, about 50 us
+CHUNK = 64  # large shares begin at multiples of this many units, so that threads seldom write to the same cache line
 
 
 def _pause(machine: Machine) -> tuple[str, str]:
-    """The instruction for a thread that waits: its call and its declaration."""
+    """Returns the call and the declaration of the CPU's pause instruction, for waiting threads."""
     architecture = machine.triple.split("-")[0]
     if architecture in ("x86_64", "i386", "i686", "AMD64"):
         return "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
@@ -57,7 +57,11 @@ def _pause(machine: Machine) -> tuple[str, str]:
     return "fence seq_cst", ""
 
 
+# long: each function below is one piece of LLVM text, which reads best whole
+
+
 def _common(name: str, machine: Machine) -> str:
+    """Emits the functions that the walker and the workers share: `rest`, `bound` and `take`."""
     call, declaration = _pause(machine)
     return f"""{declaration}
 define internal void @{name}_rest(ptr %state, i64 %turn) {{
@@ -133,7 +137,7 @@ finish:
 
 
 def _worker(name: str, machine: Machine) -> str:
-    """`void worker(state, ticket)`: takes chunks until the walk that has this ticket is over."""
+    """Emits `void worker(state, ticket)`, which takes chunks until the walk with this ticket is over."""
     return f"""{_common(name, machine)}
 define void @{name}(ptr %state, i64 %ticket) {{
 entry:
@@ -161,9 +165,10 @@ out:
 
 
 def _walk(name: str, machine: Machine) -> str:
-    """`i64 walk(table, state, first, budget)`: from step `first` on; (step << 2) + why it came back. `state` null: alone.
+    """Emits `i64 walk(table, state, first, budget)`, which walks from step `first` on.
 
-    After about `budget` ns of launches it comes back paused, so that Python sees to signals.
+    It returns (step << 2) + the reason. If `state` is null, no threads share launches. After about `budget` ns of
+    launches it returns PAUSED, so that Python handles signals.
     """
     words = "\n".join(f"  %q{i} = getelementptr i64, ptr %p, i64 {i}\n  %{w} = load i64, ptr %q{i}" for i, w in enumerate("abcde", 1))
     before = {"entry": "start", "done": "pc1", "jump": "a", "set": "pc1", "loop": "looped", "unless": "decided", "case": "chosen",

@@ -1,4 +1,4 @@
-"""The table of steps that one native call walks."""
+"""Table of the steps that one native call walks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from populus.runtime.engine.native.run.thread_pool import Team
 
 Array = NDArray[Any]
 
-SHARED = 6_000  # ns of a launch that are worth dividing: threads meet in some hundreds
-PART, PARTS = 4_000, 4  # ns of a chunk at least, where there are more than one for each thread; at most so many for each
-WOKEN = 60_000  # ns of shared launches that are worth waking threads for
-BUDGET = 50_000_000  # ns of launches after which a walk looks whether it was interrupted
+SHARED = 6_000  # ns of work from which a launch is shared: threads synchronise in some hundreds of ns
+PART, PARTS = 4_000, 4  # minimum ns of a chunk if a thread has more than one; maximum chunks per thread
+WOKEN = 60_000  # ns of shared launches from which threads are woken
+BUDGET = 50_000_000  # ns of launches after which a walk checks for interrupts
 
 
 class Table:
-    """Steps that a walk goes through. Those of Python are STOPs; `resume` says after which."""
+    """Steps of a walk. Python's steps are STOPs, after which the walk resumes."""
 
     def __init__(self, library: Library):
         self.library = library
         self.launches: dict[int, Launch] = {}
         self.stops: dict[int, Callable[[], None]] = {}
         self._rows: list[list[int]] = []
-        self._places: list[Array] = []  # what steps read and write, kept
-        self._ahead: list[int] = []  # ns of shared launches from a step to the next stop
+        self._places: list[Array] = []  # arrays that steps read and write, referenced so that they stay alive
+        self._ahead: list[int] = []  # ns of shared launches between a step and the next stop
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -38,7 +38,7 @@ class Table:
     # -- writing it
 
     def step(self, kind: Step, *words: int | Array) -> int:
-        """Adds a step and gives its number; an array stands for its address."""
+        """Adds a step and returns its number. An array stands for its address."""
         row = [int(kind)]
         for word in words:
             if isinstance(word, np.ndarray):
@@ -50,17 +50,22 @@ class Table:
         return len(self._rows) - 1
 
     def launch(self, launch: Launch) -> None:
+        """Adds a launch."""
         self.launches[self.step(Step.LAUNCH)] = launch
 
     def stop(self, run: Callable[[], None]) -> None:
+        """Adds a step that Python runs."""
         self.stops[self.step(Step.STOP)] = run
 
     def aim(self, step: int, position: int, to: int) -> None:
-        """Sets a word of a step that is there already: where it jumps."""
+        """Sets the jump target of an existing step: the word at `position`."""
         self._rows[step][position] = to
 
     def finish(self, threads: int, times: Sequence[int] | None = None) -> None:
-        """Loads the kernels and writes addresses down. `threads`: how many may share; `times`: how often each step runs, about."""
+        """Loads the kernels and writes all addresses.
+
+        `threads`: number of threads that may share launches; `times`: estimated number of runs of each step.
+        """
         launches = self.launches.values()
         self.library.load([k for launch in launches for k in launch.kernels])
         self.end = self.step(Step.STOP)
@@ -84,7 +89,7 @@ class Table:
     # -- walking it
 
     def run(self, workers: Team) -> None:
-        """Walks from the first step to the end. Raises what a step of Python, or one that was refused, raises."""
+        """Walks from the first step to the end. Raises the errors of Python's steps and of refused launches."""
         step = 0
         while True:
             came = workers.walk(self._at, step, BUDGET, self._ahead[step] >= WOKEN)

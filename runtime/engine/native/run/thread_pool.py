@@ -1,4 +1,4 @@
-"""Threads that run shares of launches: they wait in Python, and enter compiled code once for a run."""
+"""Threads that run shares of launches. They wait in Python and enter compiled code once per run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ VARIABLE = "POPULUS_THREADS"
 MOST = 250
 
 
-def threads_of(given: int | None = None) -> int:
-    """How many threads a program runs on: `given`, else POPULUS_THREADS, else the CPUs that this process may use.
+def threads_of(count: int | None = None) -> int:
+    """Chooses a program's number of threads: `count`, else POPULUS_THREADS, else the CPUs that this process may use.
 
-    Raises PopulusError for what is no number from 1 to 250.
+    Raises PopulusError unless it is a number from 1 to 250.
     """
-    if given is not None:
-        return _checked(given, f"threads = {given}")
+    if count is not None:
+        return _checked(count, f"threads = {count}")
     named = os.environ.get(VARIABLE)
     if named:
         return _checked(int(named) if named.isdecimal() else 0, f"{VARIABLE} = {named}")
@@ -34,17 +34,18 @@ def threads_of(given: int | None = None) -> int:
     return min(os.cpu_count() or 1, MOST)
 
 
-def _checked(n: int, found: str) -> int:
+def _checked(n: int, setting: str) -> int:
     if not 1 <= n <= MOST:
-        raise PopulusError(f"{found}; a program runs on 1 to {MOST} threads")
+        raise PopulusError(f"{setting}; a program runs on 1 to {MOST} threads")
     return n
 
 
 class Team:
-    """Some threads of which the caller is one.
+    """Team of threads that includes the caller.
 
-    A run that finds the team busy with another thread's run goes alone: results are the same. Workers go home when the
-    ticket is no longer theirs, whatever ended the run; what a chunk reads and writes is there until it is done.
+    A run that finds the team busy with another thread's run goes alone; results are the same. Workers return when the
+    ticket is no longer theirs, for any reason that the run ended. Memory that a chunk uses stays allocated until the
+    chunk is done.
     """
 
     def __init__(self, library: Library, size: int):
@@ -63,7 +64,7 @@ class Team:
         self._wake: list[SimpleQueue[int]] = []
 
     def walk(self, table: int, first: int, budget: int, shared: bool) -> int:
-        """What the walker gives. `shared`: wake the others."""
+        """Runs the walker and returns its result. `shared`: wake the other threads."""
         if not shared or self.size == 1 or not self._lock.acquire(blocking=False):
             return int(self._walk(table, None, first, budget))
         try:
@@ -81,7 +82,7 @@ class Team:
             wake = SimpleQueue[int]()
             try:
                 threading.Thread(target=self._serve, args=(wake,), name=f"populus-{i}", daemon=True).start()
-            except RuntimeError:  # the system gives no more: those that are there do
+            except RuntimeError:  # the system refuses more threads: the existing ones suffice
                 break
             self._wake.append(wake)
         return self._wake
@@ -101,9 +102,9 @@ def _yield_address() -> int:
 
 @once
 def team(library: Library, size: int) -> Team:
-    """The team of this size, which all programs share."""
+    """Returns the team of this size, which all programs share."""
     return Team(library, size)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=team.cache_clear)  # threads do not come along
+    os.register_at_fork(after_in_child=team.cache_clear)  # a child process has no threads of its parent
