@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from populus.lowering.onnx.importer.contrib import attention, fused, grouped, norms, quantized, tensors, weights
+from populus.lowering.onnx.importer.contrib import attention, channels_last, fused, grouped, norms, quantized, tensors, weights
 from populus.lowering.onnx.importer.contrib.call import Body, Call
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ HOST = frozenset(("Tokenizer",))  # ops of the domain that run on the host
 
 _FUNCTIONS: Mapping[str, Body] = {
     **attention.FUNCTIONS,
+    **channels_last.FUNCTIONS,
     **fused.FUNCTIONS,
     **grouped.FUNCTIONS,
     **norms.FUNCTIONS,
