@@ -1,4 +1,4 @@
-"""How many batches a step has, which tensors the host gets of them, and where arrays come from and go to."""
+"""The data of a step: its batches, the tensors that the host fetches, and the arrays that it reads and fills."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = {k.lower(): k for k in ("All", "EveryN", "Final", "Sum")}
 
 @dataclass(frozen=True)
 class AnchorReturnType:
-    """Which batches of a step a tensor is fetched from: `All`, `Final`, every `n`th (`EveryN`), or the `Sum` of all. Source: PopART."""
+    """The batches of a step from which a tensor is fetched: `All`, `Final`, every `n`th (`EveryN`), or the `Sum` of all. Source: PopART."""
 
     name: str = "All"
     n: int = 1
@@ -49,7 +49,10 @@ class AnchorReturnType:
 
 
 class DataFlow:
-    """How many batches a step has, and the tensors that are fetched, each with how often. Of several batches, inputs have them first."""
+    """The number of batches of a step, and the tensors that are fetched, each with its frequency.
+
+    Inputs have several batches as their first dimension.
+    """
 
     def __init__(
         self, batchesPerStep: int = 1, anchors: Mapping[str, AnchorReturnType] | Iterable[str] = (), art: AnchorReturnType | None = None

@@ -60,7 +60,7 @@ class DeviceInfo:
 
     @property
     def numWorkerContexts(self) -> int:
-        """How many threads a tile has."""
+        """Gives the number of threads of a tile."""
         return 6
 
     def attach(self) -> bool:

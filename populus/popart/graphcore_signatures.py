@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Signature:
-    """How an op is called. The first `required` attributes must be given; `counted`: `num_outputs` comes first, and a list is returned.
+    """The call of an op. The first `required` attributes must be given; `counted`: `num_outputs` comes first, and a list is returned.
 
     `kinds`: ONNX's types of attributes. `inputs`: whether it takes tensors. `after`: attributes after `debugContext`.
     `texts`: attributes that are texts.

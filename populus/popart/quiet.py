@@ -1,4 +1,4 @@
-"""What PopART has and one machine has no use for: accepted, with one warning by name."""
+"""Settings of PopART without a meaning on one machine: accepted, with one warning by name."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ _MAPS = "engineOptions convolutionOptions lstmOptions matmulOptions reportOption
 
 
 class SessionOptions(Settings):
-    """How a session compiles and runs; a member that is not in `HONOURED` changes no result here."""
+    """The options of compiling and running a session; a member that is not in `HONOURED` changes no result here."""
 
     HONOURED: ClassVar[frozenset[str]] = frozenset(
         ("accumulationFactor", "groupNormStridedChannelGrouping", "syntheticDataMode",
@@ -209,7 +209,7 @@ class SessionOptions(Settings):
 
     @property
     def accumulation(self) -> int:
-        """How many micro batches an update is of."""
+        """Gives the number of micro batches of an update."""
         return int(self.accumulationFactor) if self.enableGradientAccumulation else 1
 
     def enableExplicitIR(self, on: bool) -> None:
@@ -234,7 +234,7 @@ class SessionOptions(Settings):
 
 
 class Patterns:
-    """Which rewrites run. Populus has its own, so a name is remembered and changes nothing; results are the same with and without."""
+    """The rewrites that run. Populus has its own, so a name is remembered and changes nothing; results are the same with and without."""
 
     def __init__(self, patterns: Enum | Iterable[str] | None = None):
         names: Iterable[str] = [] if patterns is None or isinstance(patterns, Enum) else patterns

@@ -42,6 +42,8 @@ ROOMS = (
     "tools",
 )
 DONE = {
+    "populus/popart",
+    "populus/popxl",
     "benchmarks",
     "dialects",
     "dialects/onnx",
