@@ -51,7 +51,8 @@ class PoplarEmitPass(ModulePass):
 
 def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
     """Yields a key that identifies the family's code, and the code; nothing for a library codelet."""
-    from populus.runtime.engine.native.kernels.elementwise import Pattern, module_of
+    from populus.runtime.engine.native.kernels.map_codelet import module_of
+    from populus.runtime.engine.native.kernels.map_pattern import Pattern
     from populus.runtime.tape import tape_of
 
     code = family.declaration.code
