@@ -219,12 +219,15 @@ VERTICES = {
 }
 
 
+BUILT_IN = [name for name, codelet in CODELETS.items() if codelet.code is None]  # other tests register codelets of their own
+
+
 def test_every_codelet_has_its_cycles():
-    assert CODELETS.keys() == VERTICES.keys()
-    assert all(callable(IMPLEMENTATIONS[name].cycles) for name in CODELETS)
+    assert set(BUILT_IN) == VERTICES.keys()
+    assert all(callable(IMPLEMENTATIONS[name].cycles) for name in BUILT_IN)
 
 
-@pytest.mark.parametrize("codelet", CODELETS)
+@pytest.mark.parametrize("codelet", BUILT_IN)
 def test_each_vertex_costs_what_its_own_box_does(codelet: str):
     vertex = VERTICES[codelet]
     cycles = vertex_cycles(vertex).ravel()
