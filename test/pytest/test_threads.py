@@ -107,7 +107,7 @@ def test_a_run_that_raises_lets_the_others_go_on():
         return right
 
     assert together(work) == [20] * THREADS
-    assert not program.session._program.given
+    assert not program.session._program._run_inputs
 
 
 def test_tasks_of_asyncio_run_one_program():
@@ -349,7 +349,7 @@ def test_steps_of_two_threads_at_once_are_refused_and_change_nothing():
 
     refusals = [line for lines in together(work) for line in lines]
     done = 10 * THREADS - len(refusals)
-    assert refusals and all("at the same time; one thread trains a session" in line for line in refusals)
+    assert refusals and all("at the same time; only one thread may train a session" in line for line in refusals)
     assert session.steps == len(session.losses) == done
     losses = [reference.step(BATCH, LABELS) for _ in range(done)]
     assert session.losses == losses
