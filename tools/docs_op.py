@@ -43,7 +43,7 @@ SUBJECTS = {"PopartOp", "ElementwiseOp", "TensorOp", "Definition", "NOT_HASHED"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus docs-op`."""
     add = parser.add_argument
-    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a --load file; without it, the built-in ops by family")
+    add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a --load file; without it, all ops are listed")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that defines ops")
     add("--interface", action="store_true", help="print the attributes that an op's class can have, and their readers")
 
@@ -53,10 +53,11 @@ def execute(args: argparse.Namespace) -> int:
     if args.interface:
         print(interface(), end="")
         return 0
+    loaded = [d for path in args.load for d in extensions.read(path).definitions()]
     if args.name is None:
-        print(families(), end="")
+        print("".join(f"{_form(d)}\n" for d in loaded) if args.load else families(), end="")
         return 0
-    own = {n: d for path in args.load for d in extensions.read(path).definitions() for n in (d.name, d.op.name)}
+    own = {n: d for d in loaded for n in (d.name, d.op.name)}
     name = args.name.removeprefix("popart.")
     if name not in own and args.load:
         try:
