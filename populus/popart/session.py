@@ -56,7 +56,7 @@ class InferenceSession:
         self._weights: Arrays = {}
         self._seed, self._runs = 0, 0
         self.fetched_bytes = 0
-        """What the host has got, of all steps: fewer where anchors are fetched less often."""
+        """The bytes that the host has fetched, in all steps: fewer where anchors are fetched less often."""
         self._program: Program | None = None
         for anchor in dataFlow.anchors:
             self._check_anchor(anchor)
