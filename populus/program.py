@@ -207,7 +207,6 @@ class Program:
         return module
 
 
-
 def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
     """Runs the program at `level` with that level's evaluator. The level `onnx` uses ONNX's reference evaluator, for comparison."""
     if level == "poplar":
@@ -228,13 +227,10 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
     return {name: np.array(array) for name, array in found.items()}  # inputs or constants
 
 
-
 def _types(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, TensorType[Attribute]]:
     return {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in streams.items()}
-
 
 
 def _text(attribute: Attribute) -> str:
     assert isinstance(attribute, StringAttr), attribute
     return attribute.data
-

@@ -119,13 +119,11 @@ class Signature:
         return {name: _draw(type, seed, name, self.texts.table) for name, type in self.inputs.items()}
 
 
-
 def _main(module: ModuleOp) -> FuncOp:
     for op in module.body.block.ops:
         if isinstance(op, FuncOp) and op.sym_name.data == "main":
             return op
     raise PopulusError("the module has no func.func @main to run")
-
 
 
 def _strings(name: str, value: Any) -> NDArray[Any]:
@@ -135,7 +133,6 @@ def _strings(name: str, value: Any) -> NDArray[Any]:
         return texts_of(value)
     except PopulusError as error:
         raise PopulusError(f"input '{name}' {error}") from None
-
 
 
 def _static(name: str, type: Attribute, strings: Sequence[str] = ()) -> TensorType[Attribute]:
@@ -151,10 +148,8 @@ def _static(name: str, type: Attribute, strings: Sequence[str] = ()) -> TensorTy
     return cast("TensorType[Attribute]", type)
 
 
-
 def _shape(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
-
 
 
 def _draw(type: TensorType[Attribute], seed: int, name: str, words: Sequence[str] = ()) -> NDArray[Any]:
@@ -173,4 +168,3 @@ def _draw(type: TensorType[Attribute], seed: int, name: str, words: Sequence[str
         info = np.iinfo(dtype)
         return rng.integers(info.min if narrow else 0, info.max if narrow else 1, shape, dtype, endpoint=True)
     return rng.standard_normal(shape).astype(dtype)
-

@@ -63,9 +63,7 @@ class Source:
             raise PopulusError(f"{what} has no symbolic dimensions; dims are for ONNX models")
 
 
-
 def level_of(module: ModuleOp) -> str:
     """Finds the highest level of which the module has an op; `popart` if it has only constants and functions."""
     dialects = {op.name.partition(".")[0] for op in module.walk()}
     return next((level for level, names in LEVELS.items() if dialects & set(names)), "popart")
-

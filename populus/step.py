@@ -147,9 +147,7 @@ class Programs:
             pipeline = pipeline.remove(name)
         return compiled(module, self._options.compiling(pipeline, None))
 
-    def run(
-        self, inputs: Mapping[str, Any], batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]
-    ) -> Ran:
+    def run(self, inputs: Mapping[str, Any], batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]) -> Ran:
         """Runs one update on inputs and labels. Raises PopulusError for values that do not match the types of the programs."""
         import numpy as np
 

@@ -168,9 +168,7 @@ class TrainingSession:
     def _check_alone(self, begun: int) -> None:
         """Raises PopulusError if another thread changed the session while this one waited."""
         if self._changes != begun:
-            raise PopulusError(
-                f"another thread took step {self.steps} at the same time; only one thread may train a session"
-            )
+            raise PopulusError(f"another thread took step {self.steps} at the same time; only one thread may train a session")
 
     def _step(self, inputs: Mapping[str, Any], labels: Any) -> float:
         import numpy as np

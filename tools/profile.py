@@ -115,5 +115,3 @@ def _change(old: float | bool | None, new: float | bool) -> str:
     if old is None or isinstance(new, bool) or old == new:
         return ""
     return f"{(new - old) / old:+.1%}" if old else "new"
-
-

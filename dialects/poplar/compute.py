@@ -261,8 +261,7 @@ class ExecuteOp(IRDLOperation):
                 if met := next((m for m in meetings(families[i], family) if not m.on_one_tile), None):
                     (writer, out), (other, field) = sorted([(i, met.first), (j, met.second)], key=lambda f: f[1].kind == "in")
                     raise VerifyException(
-                        f"family {writer} writes {out.name} of '{self.label.data}' "
-                        f"while family {other} has it as {field.name}; they race"
+                        f"family {writer} writes {out.name} of '{self.label.data}' while family {other} has it as {field.name}; they race"
                     )
 
 

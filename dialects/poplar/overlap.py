@@ -77,4 +77,3 @@ def _box(view: View) -> list[tuple[int, int, int]] | None:
         high = a.offset + sum(c * (sizes[axis] - 1) for axis, c in a.terms)
         box.append((a.offset, high, a.terms[0][1] if len(a.terms) == 1 else 1))
     return box
-

@@ -50,9 +50,7 @@ class _Control(IRDLOperation):
         clone_name_hints: bool = True,
         clone_operands: bool = True,
     ) -> Self:
-        copy = super().clone_without_regions(
-            value_mapper, block_mapper, clone_name_hints=clone_name_hints, clone_operands=clone_operands
-        )
+        copy = super().clone_without_regions(value_mapper, block_mapper, clone_name_hints=clone_name_hints, clone_operands=clone_operands)
         for region in copy.regions:  # what clones brings the blocks
             region.erase_block(region.block)
         return copy
@@ -62,7 +60,7 @@ class _Control(IRDLOperation):
 class GraphOp(_Control):
     """A program for one machine: variables, constants, views and the steps that use them, run from the top.
 
-        poplar.graph @main target <gc200, tiles = 16> { ... }
+    poplar.graph @main target <gc200, tiles = 16> { ... }
     """
 
     name = "poplar.graph"
@@ -419,9 +417,7 @@ class HostCallOp(IRDLOperation):
     views = var_operand_def(TensorType)
     assembly_format = "$function `(` $views `)` `inputs` $inputs (`params` $params^)? attr-dict `:` type($views)"
 
-    def __init__(
-        self, function: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], params: dict[str, Attribute] | None = None
-    ):
+    def __init__(self, function: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], params: dict[str, Attribute] | None = None):
         properties: dict[str, Attribute] = {"function": StringAttr(function), "inputs": IntegerAttr(len(inputs), i64)}
         if params:
             properties["params"] = DictionaryAttr(params)

@@ -183,5 +183,3 @@ class FieldsAttr(Data[tuple[Field, ...]]):
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(", ".join(map(str, self.data)))
-
-

@@ -53,7 +53,7 @@ def names() -> list[str]:
 class Pipeline:
     """Passes in order. The object is immutable: a method that changes something returns a new pipeline.
 
-        Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
+    Pipeline.named("inference").remove("popops-fuse").with_options("popops-to-poplar", target="gc200", tiles=16)
     """
 
     passes: tuple[ModulePass, ...]

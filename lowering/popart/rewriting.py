@@ -148,6 +148,7 @@ def rewrite(block: Block, patterns: Sequence[Pattern[Any]]) -> Counter[str]:
 
 class BlockRewriter:
     """Rewriter of one block: a queue of ops to visit, and the patterns for each op class."""
+
     def __init__(self, block: Block, patterns: Sequence[Pattern[Any]]):
         self.block = block
         self.patterns = patterns

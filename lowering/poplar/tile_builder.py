@@ -415,4 +415,3 @@ def _shape(x: SSAValue) -> tuple[int, ...]:
 def _element(x: SSAValue) -> Attribute:
     assert isinstance(x.type, TensorType), x.type
     return x.type.element
-

@@ -1,6 +1,6 @@
 """The gradients of ONNX's differentiable ops, each on ONNX's own node tests in f64 against central differences.
 
-    python test/helpers/gradient_cases.py     writes docs/gradients.md
+python test/helpers/gradient_cases.py     writes docs/gradients.md
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ PAGES = sorted(
     if not any(part in ("Output", "node_modules", "__pycache__") for part in p.parts)
 )
 
+
 def text_of(page: Path) -> str:
     return (ROOT / page).read_text()
 

@@ -76,6 +76,7 @@ def test_what_the_host_does_is_listed_and_refused_without_it():
         PopulusError, match=r"the model needs the host, which host=False forbids: text.concat of 'join', strings of .* and 1 more"
     ):
         populus.compile(MIXED, host=False)
+
     class Alone(onnx_backend.Backend):
         host = False
 

@@ -95,9 +95,7 @@ def test_F6_an_incomplete_definition_names_what_it_lacks(old, part, changed):
 
 
 def test_F7_an_op_for_inference_needs_no_gradient(changed):
-    path = changed(
-        ("    def backward(self, g: Expr, x: Expr, y: Expr) -> Expr:\n        return select(g, self.alpha * g, x >= 0)\n", "")
-    )
+    path = changed(("    def backward(self, g: Expr, x: Expr, y: Expr) -> Expr:\n        return select(g, self.alpha * g, x >= 0)\n", ""))
     assert extensions.read(path).definitions()[0].has_gradient  # from the formula
 
 

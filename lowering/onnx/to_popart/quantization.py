@@ -12,6 +12,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float, is_integer, ui8
 from populus.lowering.onnx.to_popart.cast import converted
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
+from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.nn import padding, spatial
 
 
@@ -80,6 +81,24 @@ def saturated(c: Conversion, x: SSAValue, zero: SSAValue | None, target: Attribu
     moved = rounded if zero is None else c.insert(popart.AddOp(rounded, zero))
     low = c.insert(popart.MaxOp(moved, c.scalar(int(limits.min), moved)))
     return c.cast(c.insert(popart.MinOp(low, c.scalar(int(limits.max), moved))), target)
+
+
+def dynamic_quantize(c: Conversion) -> list[Output]:
+    """Converts DynamicQuantizeLinear: x in 8 bits, its scale and its zero point, from the range of x and 0.
+
+    ONNX's function divides by a scale of 0 if x is all 0; as in onnxruntime, the scale is 1 then.
+    Source: ONNX DynamicQuantizeLinear-11.
+    """
+    x = c.input(0)
+    everywhere = tuple(range(len(shape(x))))
+    low = Term(c, c.insert(popart.ReduceMinOp(x, axes=everywhere, keep=False))).min(0)
+    high = Term(c, c.insert(popart.ReduceMaxOp(x, axes=everywhere, keep=False))).max(0)
+    reach = high - low
+    scale = (reach > 0).where(reach / 255, 1)
+    zero = (0 - low) / scale
+    ratio = c.insert(popart.DivOp(x, scale.value))
+    rounded = zero.max(0).min(255).round()
+    return [saturated(c, ratio, rounded.value, ui8), scale.value, c.cast(rounded.value, ui8)]
 
 
 def centred(c: Conversion, x: SSAValue, zero: SSAValue | None, ranks: tuple[int, ...]) -> SSAValue:
@@ -172,6 +191,7 @@ def qlinear_conv(c: Conversion) -> Output:
 RULES: Rules = {
     "ConvInteger": conv_integer,
     "DequantizeLinear": dequantize,
+    "DynamicQuantizeLinear": dynamic_quantize,
     "MatMulInteger": matmul_integer,
     "QLinearConv": qlinear_conv,
     "QLinearMatMul": qlinear_matmul,

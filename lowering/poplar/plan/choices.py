@@ -1,6 +1,6 @@
 """Minimum of a sum of tables over discrete variables, by variable elimination.
 
-    least([2, 2], [Table((0,), lambda p: p[0]), Table((0, 1), lambda p: p[0] != p[1])])    # [0, 0]
+least([2, 2], [Table((0,), lambda p: p[0]), Table((0, 1), lambda p: p[0] != p[1])])    # [0, 0]
 """
 
 from __future__ import annotations

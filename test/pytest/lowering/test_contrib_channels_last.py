@@ -23,3 +23,17 @@ def test_a_quantized_convolution_may_have_its_channels_last(group):
 
 def test_a_largest_element_may_be_of_channels_that_are_last():
     agree("NhwcMaxPool", [X], steps=0, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("QLinearAveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("QLinearAveragePool", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "count_include_pad": 1}),
+        ("QLinearGlobalAveragePool", {}),
+    ],
+    ids=str,
+)
+def test_a_quantized_mean_may_be_of_channels_that_are_last(op, attributes):
+    inputs = [X, *(np.array(v, t) for v, t in ((0.1, np.float32), (120, np.uint8), (0.05, np.float32), (100, np.uint8)))]
+    agree(op, inputs, channels_last=1, **attributes)

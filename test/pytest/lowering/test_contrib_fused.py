@@ -106,10 +106,40 @@ def test_weights_in_blocks_are_those_of_onnxruntime(bits, inner, block, zeros, b
     agree("MatMulNBits", inputs, K=inner, N=6, bits=bits, block_size=block)
 
 
-def test_an_order_of_blocks_is_refused():
-    model, _ = node_model("MatMulNBits", [*blocks(4, 64, 16, 6, "packed"), np.zeros(64, np.int32)], K=64, N=6, bits=4, block_size=16)
-    with pytest.raises(PopulusError, match="MatMulNBits with the input g_idx is not supported"):
-        populus.compile(model, tiles=4)
+@pytest.mark.parametrize("zeros", ["none", "packed", "floats"])
+def test_rows_of_weights_may_name_their_blocks(zeros):
+    x, q, scales, zero = blocks(4, 40, 16, 6, zeros)
+    order = np.random.default_rng(1).integers(0, 3, 48).astype(np.int32)
+    values = np.stack([q & 15, q >> 4], -1).reshape(6, 48)[:, :40].astype(np.float64)
+    of = order[:40]
+    each = 8 if zero is None else (np.stack([zero & 15, zero >> 4], -1).reshape(6, -1) if zeros == "packed" else zero)[:, of]
+    wanted = x.astype(np.float64) @ ((values - each) * scales[:, of]).T
+    known = [wanted.astype(np.float32)] if zeros == "packed" else None  # onnxruntime ignores packed zero points on CPUs then
+    agree("MatMulNBits", [x, q, scales, zero, order], wanted=known, K=40, N=6, bits=4, block_size=16)
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, True), (4, False), (8, True), (8, False), (2, True)])
+def test_rows_are_gathered_from_blocks_in_bytes(bits, zeros):
+    rng = np.random.default_rng(0)
+    each = 8 // bits
+    data, scales = rng.integers(0, 256, (7, 48 // each), np.uint8), rng.uniform(0.1, 1, (7, 3)).astype(np.float32)
+    zero = rng.integers(0, 256, (7, -(-3 // each)), np.uint8) if zeros else None
+    indices = np.array([[0, 6, 3], [-1, 3, 5]], np.int64)
+    agree("GatherBlockQuantized", [data, indices, scales, zero], fed=(1,), bits=bits, block_size=16)
+
+
+@pytest.mark.parametrize(("kind", "gather", "axis"), [("uint4", 0, 2), ("int4", 1, 0), ("int4", 2, 1)])
+def test_rows_are_gathered_from_blocks_of_small_integers(kind, gather, axis):
+    import ml_dtypes
+
+    rng = np.random.default_rng(0)
+    shape, low = [18, 20, 17], -8 if kind == "int4" else 0
+    blocks_of = [-(-n // 16) if d == axis else n for d, n in enumerate(shape)]
+    data = rng.integers(low, low + 16, shape).astype(getattr(ml_dtypes, kind))
+    zero = rng.integers(low, low + 16, blocks_of).astype(getattr(ml_dtypes, kind))
+    scales = rng.uniform(0.1, 1, blocks_of).astype(np.float32)
+    inputs = [data, np.array([1, 16, 4], np.int32), scales, zero]
+    agree("GatherBlockQuantized", inputs, fed=(1,), gather_axis=gather, quantize_axis=axis, block_size=16)
 
 
 @pytest.mark.parametrize("outputs", [("y0",), ("y0", "", "", "y3")])
@@ -167,3 +197,10 @@ def test_a_triangle_is_kept(upper, k):
 def test_a_token_that_repeats_an_ngram_is_blocked(size):
     ids = np.array([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4], [0, 1, 2, 3, 4]], np.int64)
     agree("NGramRepeatBlock", [ids, normal(3, 6)], fed=(0, 1), ngram_size=size)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 4), (1, 1)], ids=str)
+def test_matrices_are_inverted(shape):
+    x = normal(*shape)
+    x[..., 0, 0] = 0 if shape[-1] > 1 else 0.5  # the first pivot is another row's
+    agree("Inverse", [x], tolerance=1e-4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import populus
@@ -45,6 +46,31 @@ FED = (0, 1, 2, 3, 4, 5)
 )
 def test_groups_of_heads_attend_to_their_cache(arguments, attributes):
     agree("GroupQueryAttention", inputs(*arguments), ENDS, FED, num_heads=N, kv_num_heads=K, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("new", "past", "length", "attributes"),
+    [(3, 4, 7, {"local_window_size": 2}), (5, 8, 6, {"do_rotary": 1, "softcap": 1.0})],
+    ids=str,
+)
+def test_several_new_tokens_follow_a_past(new, past, length, attributes):
+    given = [v[:1] if v is not None and v.ndim > 2 else v for v in inputs(new, past, [length], 7, tables=True)]
+    agree("GroupQueryAttention", given, ENDS, FED, num_heads=N, kv_num_heads=K, **attributes)  # onnxruntime: batches of one only
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_prompts_may_be_padded_on_the_right(rotary):
+    model, given = node_model(
+        "GroupQueryAttention", inputs(3, 8, [2, 3], 3, tables=True), ENDS, FED, num_heads=N, kv_num_heads=K, do_rotary=rotary
+    )
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, given)
+    found = populus.compile(model, tiles=4).run(given)
+    for name, w in zip(ENDS, wanted, strict=True):
+        # A row beyond its prompt reads scores that onnxruntime has not computed.
+        rows = [w[0, :2], w[1]] if name == "y0" else [w]
+        mine = [found[name][0, :2], found[name][1]] if name == "y0" else [found[name]]
+        for f, r in zip(mine, rows, strict=True):
+            np.testing.assert_allclose(f, r, rtol=1e-4, atol=1e-5)
 
 
 def test_sinks_of_heads_are_refused():

@@ -15,6 +15,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.irdl import irdl_op_definition, prop_def
 
+import populus
 from populus.dialects.popart.base import UnaryOp
 from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.lowering.onnx.fold_constants import OnnxFoldConstantsPass
@@ -193,3 +194,17 @@ def test_a_node_gives_what_onnxruntime_gives(op_type, inputs, attributes):
     found = run_function(down(model), inputs)
     for name, wanted in zip(node.output, session.run(None, inputs)):
         np.testing.assert_allclose(found[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("x", [[0.0, 0.0], [-1.5, 2.0], [3.0, 4.0], [-1.0, -2.0]], ids=str)
+def test_a_range_of_nothing_is_quantized_with_a_scale_of_one(x):
+    names = [("y", T.UINT8), ("scale", T.FLOAT), ("zero", T.UINT8)]
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], [n for n, _ in names])
+    infos = [helper.make_tensor_value_info(n, t, None) for n, t in names]
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", T.FLOAT, [2])], infos)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    given = {"x": np.array(x, np.float32)}
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, given)
+    found = populus.compile(model, tiles=2).run(given)
+    for (name, _), w in zip(names, wanted, strict=True):
+        np.testing.assert_allclose(found[name], w, rtol=1e-6)

@@ -12,7 +12,17 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from populus.lowering.onnx.importer.contrib import attention, channels_last, fused, grouped, norms, quantized, tensors, weights
+from populus.lowering.onnx.importer.contrib import (
+    attention,
+    channels_last,
+    fused,
+    grouped,
+    norms,
+    quantized,
+    recurrent,
+    tensors,
+    weights,
+)
 from populus.lowering.onnx.importer.contrib.call import Body, Call
 
 if TYPE_CHECKING:
@@ -31,6 +41,7 @@ _FUNCTIONS: Mapping[str, Body] = {
     **grouped.FUNCTIONS,
     **norms.FUNCTIONS,
     **quantized.FUNCTIONS,
+    **recurrent.FUNCTIONS,
     **tensors.FUNCTIONS,
     **weights.FUNCTIONS,
 }

@@ -155,21 +155,33 @@ def _multi_head(c: Call) -> str:
 
 def _attention(c: Call) -> str:
     """Writes Attention: one product gives queries, keys and values. Raises PopulusError for rotation and shared buffers."""
-    c.refuse("do_rotary", "past_present_share_buffer")
     c.refuse_input(6, "past_sequence_length")
+    return "qkv_p = MatMul (x0, x1)\n" + _of_product(c, mask=3, past=4, bias=5)
+
+
+def _quantized_attention(c: Call) -> str:
+    """Writes QAttention, whose product is one of integers. Raises PopulusError for rotation and shared buffers."""
+    zeros = f", {'x6' if c.has(6) else ''}{c.optional(7)}" if c.has(6) or c.has(7) else ""
+    lines = f"whole = MatMulInteger (x0, x1{zeros})\nwhole_f = Cast <to = 1> (whole)\nwhole_s = Mul (x3, x4)\n"
+    return f"{lines}qkv_p = Mul (whole_f, whole_s)\n" + _of_product(c, mask=5, past=8, bias=9)
+
+
+def _of_product(c: Call, mask: int, past: int, bias: int) -> str:
+    """Writes the attention of `qkv_p`; the inputs of a mask, of past keys and values, and of a bias of scores are given."""
+    c.refuse("do_rotary", "past_present_share_buffer")
     count, sizes = int(c.required("num_heads")), list(c.get("qkv_hidden_sizes", []))
-    lines = "qkv_p = MatMul (x0, x1)\n" + ("qkv = Add (qkv_p, x2)\n" if c.has(2) else "qkv = Identity (qkv_p)\n")
+    lines = "qkv = Add (qkv_p, x2)\n" if c.has(2) else "qkv = Identity (qkv_p)\n"
     if sizes:
         lines += f"{integers('sizes', *sizes)}q_in, k_in, v_in = Split <axis = 2> (qkv, sizes)\n"
     else:
         lines += "q_in, k_in, v_in = Split <axis = 2, num_outputs = 3> (qkv)\n"
     lines += heads("q", "q_in", count) + heads("k_new", "k_in", count) + heads("v_new", "v_in", count)
-    if c.has(4):
-        lines += f"pk_1, pv_1 = Split <axis = 0, num_outputs = 2> (x4)\n{integers('first', 0)}pk = Squeeze (pk_1, first)\n"
+    if c.has(past):
+        lines += f"pk_1, pv_1 = Split <axis = 0, num_outputs = 2> (x{past})\n{integers('first', 0)}pk = Squeeze (pk_1, first)\n"
         lines += "pv = Squeeze (pv_1, first)\nk = Concat <axis = 2> (pk, k_new)\nv = Concat <axis = 2> (pv, v_new)\n"
     else:
         lines += "k = Identity (k_new)\nv = Identity (v_new)\n"
-    lines += _attended(c, 3, 5, True)
+    lines += _attended(c, mask, bias, True)
     if c.wants(1):
         lines += f"{integers('front', 0)}k_5 = Unsqueeze (k, front)\nv_5 = Unsqueeze (v, front)\ny1 = Concat <axis = 0> (k_5, v_5)\n"
     return lines
@@ -251,5 +263,6 @@ h_b = Transpose <perm = [0, 2, 1, 3]> (h_4)
 FUNCTIONS: Mapping[str, Body] = {
     "Attention": _attention,
     "MultiHeadAttention": _multi_head,
+    "QAttention": _quantized_attention,
     "RotaryEmbedding": _rotary,
 }

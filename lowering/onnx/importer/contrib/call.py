@@ -69,11 +69,6 @@ class Call:
         if self.has(i):
             raise PopulusError(f"{self.op_type} with the input {name} is not supported")
 
-    def refuse_channels_last(self) -> None:
-        """Raises PopulusError if the attribute channels_last is set."""
-        if self.get("channels_last", 0):
-            raise PopulusError(f"{self.op_type} with channels_last is not supported; only channels first are")
-
 
 Body = Callable[[Call], str]
 

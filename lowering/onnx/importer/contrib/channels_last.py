@@ -8,7 +8,7 @@ from populus.lowering.onnx.importer.contrib.call import Body, Call, integers
 from populus.lowering.onnx.importer.contrib.fused import WINDOW
 
 
-def _first(name: str, source: str) -> str:
+def channels_first(name: str, source: str) -> str:
     """Writes `name`: `source` of any rank with its last dimension second."""
     n = name
     return f"""{n}_n = Shape <end = 1> ({source})
@@ -22,7 +22,7 @@ def _first(name: str, source: str) -> str:
 """
 
 
-def _last(name: str, source: str) -> str:
+def channels_last(name: str, source: str) -> str:
     """Writes `name`: `source` of any rank with its second dimension last."""
     n = name
     return f"""{n}_n = Shape <end = 1> ({source})
@@ -40,13 +40,13 @@ def _convolution(c: Call) -> str:
     """Writes QLinearConv; the weights have their channels second in either order."""
     if not c.get("channels_last", 0):
         return f"y0 = QLinearConv {c.listed(*WINDOW)} ({c.arguments()})\n"
-    return f"{_first('x', 'x0')}p = QLinearConv {c.listed(*WINDOW)} (x, {c.arguments(1)})\n{_last('y0', 'p')}"
+    return f"{channels_first('x', 'x0')}p = QLinearConv {c.listed(*WINDOW)} (x, {c.arguments(1)})\n{channels_last('y0', 'p')}"
 
 
 def _largest(c: Call) -> str:
     """Writes NhwcMaxPool."""
     listed = c.listed("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
-    return f"{_first('x', 'x0')}p = MaxPool {listed} (x)\n{_last('y0', 'p')}"
+    return f"{channels_first('x', 'x0')}p = MaxPool {listed} (x)\n{channels_last('y0', 'p')}"
 
 
 FUNCTIONS: Mapping[str, Body] = {"NhwcMaxPool": _largest, "QLinearConv": _convolution}

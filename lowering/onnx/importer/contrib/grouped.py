@@ -1,7 +1,7 @@
 """Attention of groups of query heads that share a head of keys and values, with a cache of the past.
 
 The batch `b` has `past = max(seqlens_k[b] + 1 - S, 0)` cached positions; its S new keys and values follow them.
-Outputs of queries beyond the length of a batch attend to the new rows before them; onnxruntime gives other values there.
+Outputs of queries beyond the length of a batch attend to the new rows before them. onnxruntime reads scores there that it has not computed.
 """
 
 from __future__ import annotations

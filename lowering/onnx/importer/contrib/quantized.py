@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from populus.lowering.onnx.importer.contrib.call import Body, Call, same, text
+from populus.lowering.onnx.importer.contrib.channels_last import channels_first, channels_last
 
 
 def _dequantized(i: int, name: str, c: Call) -> str:
@@ -26,8 +27,19 @@ def _unary(op: str, *attributes: str) -> Body:
     """Makes the function of a quantized unary op with these attributes."""
 
     def body(c: Call) -> str:
-        c.refuse_channels_last()
         return f"{_dequantized(0, 'a', c)}s = {op} {c.listed(*attributes)} (a)\n{_quantized('s', 3, c)}"
+
+    return body
+
+
+def _pool(op: str, *attributes: str) -> Body:
+    """Makes the function of a quantized pool with these attributes; its channels may be last."""
+
+    def body(c: Call) -> str:
+        if not c.get("channels_last", 0):
+            return _unary(op, *attributes)(c)
+        lines = f"{_dequantized(0, 'a', c)}{channels_first('f', 'a')}p = {op} {c.listed(*attributes)} (f)\n"
+        return f"{lines}{channels_last('s', 'p')}{_quantized('s', 3, c)}"
 
     return body
 
@@ -81,9 +93,9 @@ FUNCTIONS: Mapping[str, Body] = {
     "MatMulIntegerToFloat": _integer_to_float,
     "QGemm": _gemm,
     "QLinearAdd": _binary("Add"),
-    "QLinearAveragePool": _unary("AveragePool", "auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"),
+    "QLinearAveragePool": _pool("AveragePool", "auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"),
     "QLinearConcat": _concat,
-    "QLinearGlobalAveragePool": _unary("GlobalAveragePool"),
+    "QLinearGlobalAveragePool": _pool("GlobalAveragePool"),
     "QLinearLeakyRelu": _unary("LeakyRelu", "alpha"),
     "QLinearMul": _binary("Mul"),
     "QLinearSigmoid": _unary("Sigmoid"),

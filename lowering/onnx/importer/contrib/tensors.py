@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.onnx.importer.contrib.call import Body, Call, number, same
+from populus.lowering.onnx.importer.contrib.call import Body, Call, integers, number, same
 
 
 def _expand_dims(c: Call) -> str:
@@ -73,9 +73,66 @@ y0 = Where (blocked, low, x1)
     )
 
 
+def _inverse(c: Call) -> str:
+    """Writes Inverse of square matrices: Gauss-Jordan elimination of [x, 1], a column at a time.
+
+    The pivot is the largest element of the column on or below the diagonal. A singular matrix gives no finite result.
+    """
+    step = """pivots = Gather <axis = 2> (a, k)
+sizes = Abs (pivots)
+above = Less (rows, k)
+candidates = Where (above, minus, sizes)
+p = ArgMax <axis = 1, keepdims = 1> (candidates)
+at_k = Equal (rows, k)
+at_p = Equal (rows, p)
+to_k = Where (at_p, k, rows)
+order_2 = Where (at_k, p, to_k)
+order_3 = Unsqueeze (order_2, last)
+order = Expand (order_3, whole)
+swapped = GatherElements <axis = 1> (a, order)
+row = Gather <axis = 1> (swapped, k)
+pivot_1 = Gather <axis = 1> (row, k)
+pivot = Unsqueeze (pivot_1, one)
+unit = Div (row, pivot)
+unit_3 = Unsqueeze (unit, one)
+column = Gather <axis = 2> (swapped, k)
+factors = Unsqueeze (column, last)
+parts = Mul (factors, unit_3)
+less = Sub (swapped, parts)
+at_row = Unsqueeze (at_k, last)
+next = Where (at_row, unit_3, less)
+on = Identity (go)
+"""
+    return f"""shape = Shape (x0)
+n_1 = Shape <start = -1> (x0)
+{integers("any", -1)}{integers("one", 1)}{integers("last", 2)}{integers("from", 0)}square = Concat <axis = 0> (any, n_1, n_1)
+{number(-1.0, "minus")}stack = Reshape (x0, square)
+flat = Concat <axis = 0> (n_1, n_1)
+empty = ConstantOfShape (flat)
+eye_2 = EyeLike (empty)
+b = Shape <end = 1> (stack)
+eyes_to = Concat <axis = 0> (b, n_1, n_1)
+eye = CastLike (eye_2, x0)
+eyes = Expand (eye, eyes_to)
+joined = Concat <axis = 2> (stack, eyes)
+whole = Shape (joined)
+rank0 = Constant <value = int64[0] {{}}> ()
+n = Reshape (n_1, rank0)
+z64 = Constant <value = int64 {{0}}> ()
+o64 = Constant <value = int64 {{1}}> ()
+rows_1 = Range (z64, n, o64)
+{integers("front", 0)}rows = Unsqueeze (rows_1, front)
+done = Loop <body = step (k, go, a) => (on, next) {{ {step} }}> (n, , joined)
+end = Shape <start = 2> (joined)
+right = Slice (done, n_1, end, last)
+y0 = Reshape (right, shape)
+"""
+
+
 FUNCTIONS: Mapping[str, Body] = {
     "CDist": _distances,
     "ExpandDims": _expand_dims,
+    "Inverse": _inverse,
     "NGramRepeatBlock": _no_repeats,
     "Trilu": same("Trilu", "upper"),
 }

@@ -28,6 +28,7 @@ def _unpacked(name: str, source: str, bits: int, shape: str) -> str:
 def _matmul_bits(c: Call) -> str:
     """Writes MatMulNBits: `A ((q - z) s)^T + bias`, with a scale and a zero point for each block of a row of weights.
 
+    With g_idx, the row `k` of the product's weights has the scale and zero point of block `g_idx[k]`.
     The product is one of floats at any `accuracy_level`. Source: onnxruntime, ContribOperators.md.
     Raises PopulusError for other elements than of 2, 4 and 8 bits.
     """
@@ -35,13 +36,19 @@ def _matmul_bits(c: Call) -> str:
     if bits not in (2, 4, 8) or block < 1 or block * bits % 8:
         raise PopulusError(f"MatMulNBits of {bits} bits in blocks of {block} is not supported; 2, 4 and 8 bits in whole bytes are")
     c.refuse("weight_prepacked")
-    c.refuse_input(4, "g_idx")
     blocks = -(-inner // block)
     lines = integers("rows", columns, blocks, block) + integers("each", columns, blocks, 1) + integers("flat", columns, blocks * block)
     lines += f"{_unpacked('q', 'x1', bits, 'rows')}sc = Cast <to = 1> (x2)\nscale = Reshape (sc, each)\n"
     lines += _zero_points(c, bits, blocks, columns)
-    lines += f"d = Sub (q, zero)\nv = Mul (d, scale)\nv_flat = Reshape (v, flat)\n{integers('start', 0)}{integers('end', inner)}"
-    lines += f"{integers('ax', 1)}w = Slice (v_flat, start, end, ax)\n"
+    lines += f"{integers('start', 0)}{integers('end', inner)}{integers('ax', 1)}"
+    if c.has(4):
+        lines += (
+            f"q_flat = Reshape (q, flat)\nq_k = Slice (q_flat, start, end, ax)\n{integers('first', 0)}of = Slice (x4, start, end, first)\n"
+        )
+        lines += f"{integers('pair', columns, blocks)}z_b = Reshape (zero, pair)\ns_b = Reshape (scale, pair)\n"
+        lines += "z_k = Gather <axis = 1> (z_b, of)\ns_k = Gather <axis = 1> (s_b, of)\nd = Sub (q_k, z_k)\nw = Mul (d, s_k)\n"
+    else:
+        lines += "d = Sub (q, zero)\nv = Mul (d, scale)\nv_flat = Reshape (v, flat)\nw = Slice (v_flat, start, end, ax)\n"
     lines += "wt = Transpose <perm = [1, 0]> (w)\na = Cast <to = 1> (x0)\np = MatMul (a, wt)\n"
     if c.has(5):
         lines += "b = Cast <to = 1> (x5)\npb = Add (p, b)\n"
@@ -66,4 +73,49 @@ def _zero_points(c: Call, bits: int, blocks: int, columns: int) -> str:
     return lines + f"{integers('z0', 0)}{integers('z1', blocks)}{integers('zx', 1)}zero = Slice (z, z0, z1, zx)\n"
 
 
-FUNCTIONS: Mapping[str, Body] = {"MatMulNBits": _matmul_bits}
+def _apart(name: str, source: str, bits: int) -> str:
+    """Writes `name`, in f32: the elements of bytes that have several along the last axis, the lowest bits first."""
+    each = 8 // bits
+    rows = f"""{name}_lead = Shape <start = 0, end = -1> ({source})
+{name}_last = Shape <start = -1> ({source})
+{name}_each = Constant <value = int64[1] {{{each}}}> ()
+{name}_all = Mul ({name}_last, {name}_each)
+{name}_to = Concat <axis = 0> ({name}_lead, {name}_all)
+"""
+    return rows + _unpacked(name, source, bits, f"{name}_to")
+
+
+def _gather_blocks(c: Call) -> str:
+    """Writes GatherBlockQuantized: rows of `(q - z) s`, with a scale and a zero point for each block of an axis.
+
+    Bytes have 8 / bits elements along the last axis; their zero point is 2^(bits - 1) by default, and 0 of other elements.
+    Source: onnxruntime, ContribOperators.md. Raises PopulusError for settings that onnxruntime refuses, and if the file
+    does not state the data's element type.
+    """
+    bits, block, gather, axis = (int(c.get(k, v)) for k, v in (("bits", 4), ("block_size", 128), ("gather_axis", 0), ("quantize_axis", 1)))
+    element = c.element(0)
+    if element is None:
+        raise PopulusError("GatherBlockQuantized of data that a node without a stated type computes is not supported; constants are")
+    if element not in ("ui8", "ui4", "i4") or bits not in ((2, 4, 8) if element == "ui8" else (4,)) or block < 1:
+        raise PopulusError(f"GatherBlockQuantized of {element} with {bits} bits in blocks of {block} is not supported; 2, 4 and 8 bits are")
+    middle, lines = (2 ** (bits - 1), "") if element == "ui8" else (0, "")
+    for name, i in (("all_q", 0), ("all_z", 3)):
+        if c.has(i):
+            lines += _apart(name, f"x{i}", bits) if element == "ui8" else f"{name} = Cast <to = 1> (x{i})\n"
+    lines += "all_s = Cast <to = 1> (x2)\nranks = Shape (x2)\nrank = Size (ranks)\n"
+    if not c.has(3):
+        lines += f"m = Constant <value = float {{{float(middle)}}}> ()\nall_z0 = Expand (m, ranks)\n"
+    else:  # the last byte of a row may have more elements than there are blocks
+        lines += f"{integers('from', 0)}{integers('last', axis)}blocks = Gather (ranks, last)\nall_z0 = Slice (all_z, from, blocks, last)\n"
+    lines += (
+        f"places_end = Shape (all_q)\n{integers('on', axis)}length = Gather (places_end, on)\nrank0 = Constant <value = int64[0] {{}}> ()\n"
+    )
+    lines += "n = Reshape (length, rank0)\nz64 = Constant <value = int64 {0}> ()\no64 = Constant <value = int64 {1}> ()\n"
+    lines += f"places = Range (z64, n, o64)\nsize = Constant <value = int64 {{{block}}}> ()\nblock = Div (places, size)\n"
+    lines += f"z = Gather <axis = {axis}> (all_z0, block)\ns = Gather <axis = {axis}> (all_s, block)\n"
+    for name, source in (("q_g", "all_q"), ("z_g", "z"), ("s_g", "s")):
+        lines += f"{name} = Gather <axis = {gather}> ({source}, x1)\n"
+    return lines + "d = Sub (q_g, z_g)\nv = Mul (d, s_g)\ny0 = CastLike (v, x2)\n"
+
+
+FUNCTIONS: Mapping[str, Body] = {"GatherBlockQuantized": _gather_blocks, "MatMulNBits": _matmul_bits}
