@@ -12,6 +12,7 @@ from populus.open_program import OpenProgram, open_dimensions
 from populus.options import WITH_OPTIONS, CompileOptions
 from populus.program import Program
 from populus.source import Source
+from populus.watch import watch
 
 if TYPE_CHECKING:
     from populus.source import Model
@@ -32,6 +33,8 @@ def compile(model: Model, options: CompileOptions) -> Program:
 
 def compiled(model: Model, options: CompileOptions) -> Program:
     """Compiles as `compile` does, for callers that have an options object. Raises PopulusError."""
+    if (watching := watch()) is not None:
+        options = replace(options, **watching.changes())
     loaded = options.extensions()
     options.check()
     source = Source(model, dict(options.dims or {}), loaded)

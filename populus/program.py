@@ -26,6 +26,7 @@ from populus.lowering.popart.select_kernels import report
 from populus.options import CompileOptions
 from populus.signature import Signature
 from populus.source import Source, level_of
+from populus.watch import watch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,6 +111,8 @@ class Program:
         if level not in self.levels:
             raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
         arrays = self.signature.checked(inputs)
+        if (watching := watch()) is not None and level == "poplar":
+            watching.count(self)
         if level == "onnx":
             return run_level(self, level, arrays)
         with self.signature.handled(arrays) as (strings, given):

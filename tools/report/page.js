@@ -1,6 +1,8 @@
 "use strict";
 // One page about one profile, and another profile beside it if there is one. Everything shown is set as text, never as HTML.
-const DATA = JSON.parse(document.getElementById("profile").textContent);
+// Of several programs, the address says which is shown: `page.html?program=2`.
+const PROGRAMS = [JSON.parse(document.getElementById("profile").textContent)].flat();
+const DATA = PROGRAMS[new URLSearchParams(location.search).get("program") - 1] ?? PROGRAMS[0];
 const BEFORE = JSON.parse(document.getElementById("before").textContent);
 const PHASES = ["compute", "exchange", "sync"], CATEGORIES = ["constants", "variables", "exchanged"];
 const $ = id => document.getElementById(id);
@@ -364,7 +366,8 @@ function select(id, focus = false) {
   history.replaceState(null, "", "#" + id);
 }
 document.body.append(
-  el("header", {}, el("h1", {}, DATA.title), el("p", {}, `${DATA.target.name}: ${count(DATA.target.tiles)} tiles of ${bytes(DATA.target.tile_bytes)}; ${DATA.pipeline.length} passes`)),
+  el("header", {}, el("h1", {}, DATA.title), el("p", {}, `${DATA.target.name}: ${count(DATA.target.tiles)} tiles of ${bytes(DATA.target.tile_bytes)}; ${DATA.pipeline.length} passes`),
+    PROGRAMS.length > 1 ? el("nav", { "aria-label": "programs" }, ...PROGRAMS.map((p, i) => el("a", { href: `?program=${i + 1}`, "aria-current": p === DATA ? "page" : null }, p.title, ` (${count(p.summary.cycles)} cycles)`))) : null),
   el("div", { role: "tablist", "aria-label": "views" }, ...VIEWS.map(([id, title], i) => el("button", { role: "tab", id: "tab-" + id, "aria-controls": "panel-" + id, onclick: () => select(id) }, title, el("kbd", {}, String(i + 1))))),
   ...VIEWS.map(([id]) => el("section", { role: "tabpanel", id: "panel-" + id, "aria-labelledby": "tab-" + id, hidden: true })),
   el("div", { id: "tip", role: "tooltip", hidden: true }));

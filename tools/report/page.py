@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -12,8 +13,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 COMPARED = ("title", "target", "summary", "ops")  # parts of the other profile that the page shows
 
 
-def html(data: Record, before: Record | None = None) -> str:
-    """Renders the page of a profile, with the difference from `before` if given. Texts of the model are escaped, never markup."""
+def html(data: Record, before: Record | None = None, others: Sequence[Record] = ()) -> str:
+    """Renders the page of a profile, with the difference from `before` if given. Texts of the model are escaped, never markup.
+
+    `others`: profiles of further programs, to which the page has links.
+    """
     style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     title, summary = escape(data["title"]), data["summary"]
     totals = f"{summary['cycles']:,} cycles estimated; the fullest tile has {summary['peak_tile_bytes']:,} bytes."
@@ -24,13 +28,13 @@ def html(data: Record, before: Record | None = None) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             f"<title>{title} - populus profile</title><style>\n{style}</style></head><body>",
             f"<noscript><h1>{title}</h1><p>{totals} The other views of this page are drawn by its script.</p></noscript>",
-            f'<script type="application/json" id="profile">{_embedded(data)}</script>',
+            f'<script type="application/json" id="profile">{_embedded([data, *others] if others else data)}</script>',
             f'<script type="application/json" id="before">{other}</script>',
             f"<script>\n{script}</script></body></html>\n",
         ]
     )
 
 
-def _embedded(data: Record) -> str:
+def _embedded(data: Record | Sequence[Record]) -> str:
     """Serialises JSON so that it cannot end its script element."""
     return text_of(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").strip()

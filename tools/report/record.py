@@ -61,8 +61,8 @@ def graph_of(module: ModuleOp) -> GraphOp:
     return graph
 
 
-def text_of(data: Record) -> str:
-    """Formats a record as the text of a profile.json."""
+def text_of(data: Record | Sequence[Record]) -> str:
+    """Formats a record, or several, as the text of a profile.json."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -1,0 +1,119 @@
+"""PopART's, PopXL's and PopTorch's names for the modules of populus, and the line of a program that is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from sysconfig import get_path
+from traceback import walk_tb
+from types import ModuleType, TracebackType
+
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, printable
+
+NAMES = ("popart", "popxl", "poptorch", "popdist")
+PAGES = {"popart": "docs/popart-compatibility.md", "popxl": "docs/popxl-compatibility.md"}
+OURS = Path(__file__).parent
+# The package's folders may be links to folders beside it.
+FOLDERS = tuple(f.resolve() for f in (OURS, *(OURS / name for name in ("dialects", "lowering", "runtime", "tools"))))
+LIBRARIES = tuple(Path(get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds `popxl.ops` as `populus.popxl.ops`: one object under both names, so classes compare equal."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in NAMES or find_spec(f"populus.{fullname}") is None:
+            return None
+        return ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leaves it to Python to make the module that `exec_module` replaces."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = import_module(f"populus.{name}")
+
+
+FINDER = _Finder()
+
+
+def install() -> None:
+    """Makes the names importable, before any other package of these names. Raises PopulusError if one of those is imported already."""
+    for name in NAMES:
+        found = sys.modules.get(name)
+        if found is not None and found.__name__ != f"populus.{name}":
+            raise PopulusError(
+                f"another '{name}' is imported already, from {found.__file__}; begin the program with `import populus.compat`"
+            )
+    if FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, FINDER)
+
+
+def uninstall() -> None:
+    """Takes the names away again. Modules that were imported by them stay what they are."""
+    if FINDER in sys.meta_path:
+        sys.meta_path.remove(FINDER)
+    for name in [n for n in sys.modules if n.partition(".")[0] in NAMES]:
+        if sys.modules[name].__name__.startswith("populus."):
+            del sys.modules[name]
+
+
+@contextmanager
+def installed() -> Generator[None]:
+    """Makes the names importable inside a `with`. Raises PopulusError as `install` does."""
+    before = FINDER in sys.meta_path
+    install()
+    try:
+        yield
+    finally:
+        if not before:
+            uninstall()
+
+
+def is_users(path: str) -> bool:
+    """Tells whether a file is neither of populus, nor of Python's library, nor of an installed package."""
+    if path.startswith("<"):
+        return False
+    real = Path(path).resolve()
+    return not any(real.is_relative_to(f) for f in (*FOLDERS, *LIBRARIES))
+
+
+def line_of_program(trace: TracebackType | None) -> str:
+    """Finds the last line of the user's files that a traceback goes through, as `train.py:12: `; empty if there is none."""
+    places = [(f.f_code.co_filename, line) for f, line in walk_tb(trace)]
+    found = [(name, line) for name, line in places if is_users(name)]
+    return f"{found[-1][0]}:{found[-1][1]}: " if found else ""
+
+
+def refusal(error: BaseException) -> str | None:
+    """Gives the line to print for what populus refuses or does not have; None for an error of the program's own."""
+    message = str(error) if isinstance(error, PopulusError) else _missing(error)
+    return None if message is None else printable(line_of_program(error.__traceback__) + " ".join(message.split()))
+
+
+def _missing(error: BaseException) -> str | None:
+    """Tells of a name that one of the modules does not have."""
+    match error:
+        case AttributeError(obj=ModuleType() as module, name=str(name)):
+            package, wanted = module.__name__, name
+        case ModuleNotFoundError(name=str(name)) if "." in name:
+            package, _, wanted = name.rpartition(".")
+        case ImportError(name=str(name), msg=str(text)) if text.startswith("cannot import name '"):
+            package, wanted = name, text.split("'")[1]
+        case _:
+            return None
+    package = package.removeprefix("populus.")
+    root = package.partition(".")[0]
+    if root not in NAMES:
+        return None
+    module = sys.modules.get(f"populus.{package}")
+    known = [n for n in dir(module) if not n.startswith("_")]
+    near = did_you_mean(wanted, known)
+    page = f"; {PAGES.get(root, 'docs/run-program.md')} says what is there"
+    return f"{package} has no '{wanted}' here{near if 'did you mean' in near else ''}{page}"

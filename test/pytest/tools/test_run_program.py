@@ -1,0 +1,152 @@
+"""`populus run-program` and `import populus.compat`: programs of PopART and PopXL as they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from populus.aliases import NAMES
+from populus.tools.run_program import split
+
+POPART = """
+    import sys
+    import numpy as np
+    import popart
+
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
+    y = builder.aiOnnx.neg([x])
+    builder.addOutputTensor(y)
+    device = popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": 4})
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    for _ in range(3):
+        session.run(popart.PyStepIO({x: np.array([1, 2], np.float32)}, anchors))
+    print(sys.argv[1:], anchors[y].tolist())
+"""
+
+POPXL = """
+    import numpy as np
+    import popdist
+    import popxl
+    import popxl.ops as ops
+    from popxl.ops import var_updates
+    from popxl.transforms import autodiff
+
+    assert popxl.ops is ops and popdist.getNumInstances() == 1
+    ir = popxl.Ir()
+    with ir.main_graph:
+        stream = popxl.h2d_stream((2,), popxl.float32, name="x")
+        out = popxl.d2h_stream((2,), popxl.float32, name="y")
+        ops.host_store(out, ops.relu(ops.host_load(stream, "x")))
+    with popxl.Session(ir, "ipu_model") as session:
+        print(session.run({stream: np.array([-1, 2], np.float32)})[out].tolist())
+"""
+
+
+@pytest.fixture
+def program(tmp_path, populus):
+    """Writes a program of these texts and runs it."""
+
+    def ran(*texts: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()):
+        path = tmp_path / "train.py"
+        path.write_text("\n".join(dedent(t) for t in texts))
+        return populus("run-program", *before, str(path), *after)
+
+    return ran
+
+
+def test_a_program_runs_with_its_own_arguments(program):
+    got = program(POPART, after=("--epochs", "3", "--", "--target", "x"))
+    assert (got.status, got.err) == (0, "")
+    assert got.out == "['--epochs', '3', '--target', 'x'] [-1.0, -2.0]\n"
+
+
+def test_popxl_and_its_modules_are_ours_and_gone_afterwards(program):
+    got = program(POPXL)
+    assert (got.status, got.out, got.err) == (0, "[0.0, 2.0]\n", "")
+    assert not {n.partition(".")[0] for n in sys.modules} & set(NAMES)
+
+
+def test_the_page_has_each_program_that_ran(program, tmp_path):
+    page = tmp_path / "page.html"
+    got = program(POPART, POPXL, after=("--profile", str(page), "--target", "gc200", "--tiles=2"))
+    assert got.status == 0
+    assert got.err == f"populus: wrote {page}: 2 programs\n"
+    text = page.read_text()
+    first = text.index('id="profile">') + len('id="profile">')
+    records = json.loads(text[first : text.index("</script>", first)])
+    assert [r["target"]["tiles"] for r in records] == [2, 2]
+    assert sorted(r["title"].partition(", ")[2] for r in records) == ["program 1 of 2, 3 runs", "program 2 of 2, 1 run"]
+
+
+def test_a_program_that_compiles_nothing_has_no_page(program, tmp_path):
+    got = program("print('nothing')", before=("--profile", str(tmp_path / "page.html")))
+    assert got.status == 0
+    assert "ran no program" in got.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(("end", "status", "said"), [("sys.exit(7)", 7, ""), ("sys.exit()", 0, ""), ("sys.exit('no')", 1, "no\n")])
+def test_the_exit_status_is_the_programs(program, end, status, said):
+    got = program("import sys", end)
+    assert (got.status, got.err) == (status, said)
+
+
+def test_an_error_of_the_program_keeps_its_traceback(program, tmp_path):
+    got = program("def f():\n    raise ValueError('mine')\n", "f()")
+    assert got.status == 1
+    assert got.err.startswith(f'Traceback (most recent call last):\n  File "{tmp_path}/train.py", line 4, in <module>')
+    assert got.err.endswith("ValueError: mine\n")
+
+
+PAGE = "; docs/{}-compatibility.md says what is there"
+TWO_CHIPS = "import popart\n\ndef f():\n    popart.DeviceManager().createIpuModelDevice({'numIPUs': 2})\nf()"
+REFUSED = [
+    (TWO_CHIPS, 4, "numIPUs = 2; programs are for one machine"),
+    ("import popart\npopart.Bilder", 2, "popart has no 'Bilder' here; did you mean 'Builder'?" + PAGE.format("popart")),
+    ("from popxl.ops import reluu", 1, "popxl.ops has no 'reluu' here; did you mean 'relu'?" + PAGE.format("popxl")),
+    ("import popxl.nothing", 1, "popxl has no 'nothing' here" + PAGE.format("popxl")),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), REFUSED)
+def test_a_refusal_is_one_line_at_the_programs_line(program, tmp_path, text, line, message):
+    got = program(text)
+    assert (got.status, got.err) == (1, f"populus: {tmp_path}/train.py:{line}: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nosuch.py"], "nosuch.py: no such file"),
+        (["."], ".: a folder, not a file of Python"),
+        (["x.py", "--engine", "fast"], "no engine 'fast'; there are auto, native, numpy, strict"),
+        (["x.py", "--tiles", "0"], "--tiles 0: expected a whole number from 1 on"),
+        (["x.py", "--profile"], "argument --profile: expected one argument (--help lists the options)"),
+    ],
+)
+def test_a_mistake_of_the_command_is_one_line(args, message, populus):
+    got = populus("run-program", *args)
+    assert got.status == 1
+    assert got.err.startswith(f"populus: {message}")
+
+
+def test_options_after_the_file_are_ours_up_to_two_dashes():
+    given: dict[str, str | None] = {"engine": None}
+    assert split(["a", "--engine=numpy", "--lr", "1", "--", "--engine", "x"], given) == ["a", "--lr", "1", "--engine", "x"]
+    assert given["engine"] == "numpy"
+
+
+def test_importing_compat_is_enough(tmp_path):
+    path = Path(tmp_path) / "train.py"
+    path.write_text("import populus.compat\n" + dedent(POPXL) + "\npopxl.Session(ir, 'ipu')\n")
+    got = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert (got.returncode, got.stdout) == (1, "[0.0, 2.0]\n")
+    assert got.stderr.startswith(f"populus: {path}:19: no device 'ipu'; did you mean")
