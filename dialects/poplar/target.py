@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i8, i16, i32, i64
+from xdsl.dialects.builtin import Float8E4M3FNUZType, Float8E5M2FNUZType, bf16, f16, f32, f64, i1, i8, i16, i32, i64
 from xdsl.ir import Attribute, Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -22,8 +22,9 @@ from populus.dialects.support.element_types import BYTES, size_in_bytes, ui8, ui
 
 KIB = 1024
 
-# Poplar's element types: 64-bit integers are held (LONGLONG) though tiles compute them in software; doubles are not.
-IPU_TYPES = (i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, f32)
+# Poplar's element types: 64-bit integers (LONGLONG) and 8-bit floats (QUARTER, in two formats) are held though tiles compute them in
+# software; doubles are not.
+IPU_TYPES = (i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, f32, Float8E4M3FNUZType(), Float8E5M2FNUZType())
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ PRESETS: dict[str, Target] = {
             copy_bytes=16,
             vector_bytes=32,
             conv_units=4,
-            types=(*IPU_TYPES, bf16, f64, *BYTES),
+            types=tuple(dict.fromkeys((*IPU_TYPES, bf16, f64, *BYTES))),
         ),
     )
 }

@@ -17,6 +17,7 @@ from populus.popart.builder import Builder
 from populus.popart.dataflow import AnchorReturnType, DataFlow, PyStepIO, PyStepIOCallback, PyWeightsIO
 from populus.popart.devices import DeviceInfo, DeviceManager
 from populus.popart.enums import ENUMS, DataType
+from populus.popart.errors import poplar_application_runtime_error, poplar_runtime_error
 from populus.popart.logger import Logger, getLogger
 from populus.popart.optimizers import SGD, Adam, Adaptive, ClipNormSettings, ConstSGD, Optimizer, OptimizerValue
 from populus.popart.reserved import PREFIXES
@@ -32,4 +33,5 @@ __all__ = [
     "SGD", "Adam", "Adaptive", "AnchorReturnType", "Builder", "ClipNormSettings", "ConstSGD", "DataFlow", "DataType", "DeviceInfo",
     "DeviceManager", "InferenceSession", "Logger", "Optimizer", "OptimizerValue", "Patterns", "PyStepIO", "PyStepIOCallback",
     "PyWeightsIO", "SessionOptions", "TensorInfo", "TrainingSession", "getLogger", "getTensorInfo", "popart_exception",
+    "poplar_application_runtime_error", "poplar_runtime_error",
 ]  # fmt: skip

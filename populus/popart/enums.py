@@ -74,3 +74,5 @@ class DataType(IntEnum):
     COMPLEX64 = 14
     COMPLEX128 = 15
     BFLOAT16 = 16
+    FLOAT8_143 = 18
+    FLOAT8_152 = 20

@@ -63,13 +63,20 @@ class dtype:
         if type(found).__module__ == "torch":
             found = str(found).removeprefix("torch.")
         try:
-            return _BY_NUMPY[np.dtype(found)]
+            plain = np.dtype(found)
+            return _BY_HELD.get(plain.name) or _BY_NUMPY[plain]
         except (TypeError, KeyError):
             raise WrongValue(f"{type_value!r} is no element type of PopXL; there are {', '.join(_BY_NAME)}") from None
 
     def as_numpy(self) -> np.dtype[Any]:
         """Gives NumPy's type of it; that of an 8-bit float is a structure of one byte, of the float's name."""
         return self._numpy
+
+    @property
+    def held(self) -> np.dtype[Any]:
+        """NumPy's type of the elements inside a program, which for an 8-bit float is that of the package ml_dtypes."""
+        name = next((name for name, type in _BY_HELD.items() if type is self), None)
+        return self._numpy if name is None else np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
 
     def as_torch(self) -> Any:
         """Gives PyTorch's type of it. Raises TypeError where it has none, and ModuleNotFoundError without PyTorch."""
@@ -107,4 +114,5 @@ float64 = dtype("float64", "float64", "f", "float64")
 complex64 = dtype("complex64", "complex64", "c", "complex64")
 complex128 = dtype("complex128", "complex128", "c", "complex128")
 half, float, double = float16, float32, float64
+_BY_HELD = {"float8_e4m3fnuz": float8_143, "float8_e5m2fnuz": float8_152}
 _ALIASES = {"half": half, "float": float, "double": double}

@@ -17,5 +17,15 @@ class WrongValue(PopulusError, ValueError):
     """A value that does not fit."""
 
 
+class WrongKey(PopulusError, KeyError):
+    """A name that there is not."""
+
+    __str__ = Exception.__str__  # KeyError quotes its text
+
+
 class WrongType(PopulusError, TypeError):
     """A value of a kind that does not fit."""
+
+
+class Unsupported(PopulusError, RuntimeError):
+    """Data or a type that a function of the host does not take."""

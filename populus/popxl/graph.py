@@ -20,12 +20,13 @@ from populus.popxl.context import scoped
 from populus.popxl.dtypes import dtype
 from populus.popxl.rows import row_mark, with_rows
 from populus.popxl.tensor import Constant, State, Tensor, Variable, View
+from populus.popxl.utils import held
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from populus.popxl.ir import Ir
-    from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
+    from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 
 RemoteKind = TypeVar("RemoteKind", bound=Variable)
 
@@ -60,6 +61,8 @@ class Graph(Builder):
         self.transfers: dict[Stream, int] = {}  # how often a call of this loads or stores each stream
         self.loads: dict[HostToDeviceStream, list[str | int]] = {}  # of the main graph: names of inputs, and numbers of rows
         self.stores: dict[DeviceToHostStream, list[str | int]] = {}
+        self.watches: dict[Watch, list[str | int]] = {}
+        self.printed_gradients: dict[Tensor, Callable[[Tensor], None]] = {}  # what is done with the gradients of tensors
         self._names = Names()
         self._states: dict[State, Tensor] = {}
         self._tensors: dict[str, Tensor] = {}
@@ -157,15 +160,15 @@ class Graph(Builder):
     def constant_tensor(self, data: NDArray[Any], name: str) -> Constant:
         """Gives an array as a tensor of the graph."""
         self._check_open()
-        made = Constant(self.constant(data), self, self._names.free(scoped(name)), data)
+        made = Constant(self.constant(held(data)), self, self._names.free(scoped(name)), data)
         self._tensors[made.name] = made
         return made
 
     def variable(self, data: NDArray[Any], name: str) -> Variable:
         """Gives a variable of the graph, which is the main one."""
-        name = self._names.free(scoped(name))
-        state = State(name, data.shape, data.dtype, data)
-        made = Variable(self._argument(name, data.shape, data.dtype), self, name, state=state)
+        name, inside = self._names.free(scoped(name)), held(data)
+        state = State(name, data.shape, inside.dtype, inside)
+        made = Variable(self._argument(name, data.shape, inside.dtype), self, name, state=state)
         self._states[state] = self._tensors[name] = made
         self._add_slot(made)
         return made
@@ -181,7 +184,7 @@ class Graph(Builder):
         """Gives a further input."""
         self._check_open()
         name = self._names.free(scoped(name))
-        made = self._kept(Tensor(self._argument(name, shape, dtype.as_numpy()), self, name))
+        made = self._kept(Tensor(self._argument(name, shape, dtype.held), self, name))
         self._add_slot(made)
         if by_ref:
             self.by_ref.add(made)
@@ -299,8 +302,8 @@ class Graph(Builder):
         for graph, tensors in zip(graphs, inputs):
             graph.changed()
             self._check_call(graph, tensors)
-            if graph.transfers:
-                name = next(iter(graph.transfers)).name
+            if streams := graph.streams:
+                name = streams[0].name
                 raise PopulusError(f"graph '{graph.name}' is a branch, which cannot load or store; move '{name}' out of it")
         outputs = [[t.ssa.type for t in g.outputs] for g in graphs]
         if outputs[0] != outputs[1]:
@@ -318,6 +321,9 @@ class Graph(Builder):
         values = self._add(IfOp(condition.ssa, *regions), *graphs)
         for tensor, value in zip(written, values[len(outputs[0]) :]):
             tensor.assign(value)
+        for graph in graphs:
+            for stream, count in graph.transfers.items():
+                self.transferred(stream, count)
         return list(values[: len(outputs[0])])
 
     def _place(self, slot: Tensor, graph: Graph, inputs: Sequence[Tensor]) -> Tensor:
@@ -331,14 +337,22 @@ class Graph(Builder):
         for stream, count in graph.transfers.items():
             self.transferred(stream, count * times)
 
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams that a call of the graph loads or stores, without what is only watched."""
+        from populus.popxl.streams import Watch
+
+        return [s for s in self.transfers if not isinstance(s, Watch)]
+
     def transferred(self, stream: Stream, count: int) -> None:
         """Notes that a graph which is called here loads or stores so many rows."""
-        from populus.popxl.streams import HostToDeviceStream
+        from populus.popxl.streams import HostToDeviceStream, Watch
 
         if self is not self.ir.main_graph:
             self.transfers[stream] = self.transfers.get(stream, 0) + count
             return
-        events: dict[Any, list[str | int]] = self.loads if isinstance(stream, HostToDeviceStream) else self.stores
+        watched = self.watches if isinstance(stream, Watch) else self.stores
+        events: dict[Any, list[str | int]] = self.loads if isinstance(stream, HostToDeviceStream) else watched
         events.setdefault(stream, []).append(count)
 
     def direct(self, stream: Stream, kind: Literal["load", "store"]) -> str:
@@ -365,13 +379,18 @@ class Graph(Builder):
             self._outputs = before
         return with_rows(module, {row_mark(n): max(1, rows) for n, rows in enumerate(self.ir.rows())})
 
-    def standalone(self) -> ModuleOp:
-        """Gives the graph and what it calls as a program by itself: its slots are the inputs, and its outputs alone come out."""
+    def standalone(self) -> tuple[ModuleOp, dict[SSAValue, SSAValue]]:
+        """Gives the graph and what it calls as a program by itself, and its values by the graph's.
+
+        Its slots are the inputs, and its outputs alone come out.
+        """
         function = self._function("main")
+        pairs = zip(self._block.ops, function.body.block.ops)
+        copies: dict[SSAValue, SSAValue] = {mine: theirs for op, copy in pairs for mine, theirs in zip(op.results, copy.results)}
         end = return_of(function)
         for _ in range(len(self._outputs) - len(self._results)):
             end.operands = end.operands[:-1]
-        return ModuleOp([function, *(g._function(g.name, "private") for g in self.functions())])
+        return ModuleOp([function, *(g._function(g.name, "private") for g in self.functions())]), copies
 
     def finals(self) -> dict[State, SSAValue]:
         """Gives what the states that the graph changes become."""

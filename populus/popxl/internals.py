@@ -16,19 +16,26 @@ OPTIONS: dict[str, Any] = {
     "explicitRecomputation": True,
     "logDir": "",
     "outlineThreshold": 1.0,
+    "throwIfLog2ScaleTensorNotInRange": True,
     "useHostCopyOps": True,
     "virtualGraphMode": None,
 }
 
 
 class SessionOptions:
-    """The options of `OPTIONS`, kept and not followed: each is about memory, caches, logs or the form of graphs.
+    """The options of `OPTIONS`. All but `throwIfLog2ScaleTensorNotInRange` are about memory, caches, logs or the form of graphs.
 
+    These are kept and not followed.
     Raises AttributeError for another.
     """
 
     def __init__(self) -> None:
         self.__dict__.update({name: value.copy() if hasattr(value, "copy") else value for name, value in OPTIONS.items()})
+
+    @property
+    def checks_scales(self) -> bool:
+        """Tells whether a run fails with a scale of an 8-bit float that is no number of 6 bits."""
+        return bool(self.__dict__["throwIfLog2ScaleTensorNotInRange"])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in OPTIONS:

@@ -11,13 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph, Names
-from populus.popxl.internals import Internals
+from populus.popxl.internals import Internals, SessionOptions
 from populus.popxl.module import Module
 from populus.popxl.remote_buffer import RemoteBuffer
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.rows import row_mark
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
 from populus.popxl.tensor import State, Tensor, TensorByRef, TensorSpec, graph_input, graph_output
+from populus.popxl.watch import new_clock
 
 
 class Ir:
@@ -38,6 +39,7 @@ class Ir:
         self.buffers: list[RemoteBuffer] = []
         self._tables: dict[Stream, tuple[State, State]] = {}
         self._transfers = 1
+        self.clock = new_clock()
         self._pb_ir = Internals()
         self.replication_factor = replication if isinstance(replication, int) else 1
         self.main_graph = Graph(f"main of Ir {Ir._count}", self)
@@ -56,6 +58,11 @@ class Ir:
     def instance_replication_factor(self) -> int:
         """The number of replicas of this process, which is 1."""
         return 1
+
+    @property
+    def session_options(self) -> SessionOptions:
+        """The options that programs set on `_pb_ir`."""
+        return self._pb_ir.getSessionOptions()
 
     @property
     def num_host_transfers(self) -> int:
@@ -115,9 +122,10 @@ class Ir:
     def table(self, stream: Stream) -> tuple[State, State]:
         """Gives the rows that graphs load from or store to a stream, and the number of the next one."""
         if stream not in self._tables:
-            mark, dtype = row_mark(len(self._tables)), stream.dtype.as_numpy()
-            rows = State(f"rows of {stream.name}", (mark, *stream.shape), dtype)
-            self._tables[stream] = rows, State(f"row of {stream.name}", (1,), np.dtype("int32"))
+            mark, dtype = row_mark(len(self._tables)), stream.dtype.held
+            number = len(self._tables)
+            rows = State(f"rows {number} of {stream.name}", (mark, *stream.shape), dtype)
+            self._tables[stream] = rows, State(f"row {number} of {stream.name}", (1,), np.dtype("int32"))
         return self._tables[stream]
 
     def tables(self) -> dict[Stream, tuple[State, State]]:
@@ -126,7 +134,7 @@ class Ir:
 
     def rows(self) -> list[int]:
         """Counts the rows of each table."""
-        events = {**self.main_graph.loads, **self.main_graph.stores}
+        events = {**self.main_graph.loads, **self.main_graph.stores, **self.main_graph.watches}
         return [sum(e for e in events.get(cast("Any", stream), []) if isinstance(e, int)) for stream in self._tables]
 
     def module(self) -> ModuleOp:

@@ -11,7 +11,7 @@ from populus.popxl.context import get_ir
 from populus.popxl.errors import WrongValue
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.tensor import State, Tensor, Variable
-from populus.popxl.utils import to_numpy
+from populus.popxl.utils import held, to_numpy
 
 
 class RemoteBuffer:
@@ -28,7 +28,7 @@ class RemoteBuffer:
         self.remote_buffer_id = len(ir.buffers)
         self.tensor_shape, self.tensor_dtype, self.entries = tuple(tensor_shape), tensor_dtype, entries
         shape = (entries, *self.tensor_shape)
-        data = np.zeros(shape, tensor_dtype.as_numpy())
+        data = np.zeros(shape, tensor_dtype.held)
         self.state = State(f"remote buffer {self.remote_buffer_id}", shape, data.dtype, data)
 
     @property
@@ -76,7 +76,7 @@ def remote_variable(
     nan_on_overflow: bool | None = None,
 ) -> RemoteVariable:
     """Gives a variable that is row `offset` of a buffer. Raises ValueError for another shape or type, and a row that there is not."""
-    array = to_numpy(data, dtype, downcast)
+    array = to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
     if not 0 <= offset < remote_buffer.entries:
         raise WrongValue(f"the remote buffer has entries 0 to {remote_buffer.entries - 1}, not {offset}")
     if (array.shape, array.dtype) != (remote_buffer.tensor_shape, remote_buffer.tensor_dtype.as_numpy()):
@@ -85,5 +85,5 @@ def remote_variable(
     made = get_ir().main_graph.remote(RemoteVariable, name or "t", remote_buffer.state)
     made.buffer, made.row = remote_buffer, offset
     assert remote_buffer.state.data is not None
-    remote_buffer.state.data[offset] = array
+    remote_buffer.state.data[offset] = held(array)
     return made

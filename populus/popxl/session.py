@@ -14,8 +14,9 @@ from populus.dialects.support.guard import Guard
 from populus.popxl.errors import NotAttached, WrongType, WrongValue
 from populus.popxl.ir import Ir
 from populus.popxl.remote_buffer import RemoteVariable
-from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
+from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 from populus.popxl.tensor import Constant, State, Variable
+from populus.popxl.utils import held, seen
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -97,6 +98,7 @@ class Session:
         for state in self._changed & self._device.keys():
             self._device[state] = results[f"after {state.name}"]
             self._stale = True
+        self._look(results)
         return {stream: self._stored(stream, events, results) for stream, events in self.ir.main_graph.stores.items()}
 
     def run_with_outputs(
@@ -137,7 +139,7 @@ class Session:
         state = self._state(tensor)
         if self.is_attached and self._stale:
             self.weights_to_host()
-        return self._host[state][tensor.row] if isinstance(tensor, RemoteVariable) else self._host[state]
+        return seen(self._host[state][tensor.row] if isinstance(tensor, RemoteVariable) else self._host[state])
 
     def get_tensors_data(self, tensors: Iterable[Variable | Constant]) -> dict[Variable | Constant, NDArray[Any]]:
         """Calls `get_tensor_data` of several."""
@@ -160,7 +162,7 @@ class Session:
                 raise WrongType(f"{tensor.id} is {tensor.dtype}; the data is {array.dtype}")
             if array.shape != tensor.shape:
                 raise WrongValue(f"{tensor.id} is {list(tensor.shape)}; the data is {list(array.shape)}")
-            arrays[tensor] = array
+            arrays[tensor] = held(array)
         if self.is_attached and self._stale:
             self.weights_to_host()
         for tensor, array in arrays.items():
@@ -196,7 +198,7 @@ class Session:
         graph, wanted = self.ir.main_graph, stream.dtype.as_numpy()
         array = np.asarray(data.numpy() if hasattr(data, "detach") else data)
         # PopXL converts what NumPy makes of Python's numbers; a narrower type than the stream's never loses anything.
-        array = array.astype(wanted) if downcast and np.can_cast(array.dtype, wanted, "same_kind") else array
+        array = array.astype(wanted) if downcast and not wanted.names and np.can_cast(array.dtype, wanted, "same_kind") else array
         if stream not in graph.loads:
             given[stream.name] = array  # the program says what is wrong with it
             return
@@ -206,6 +208,7 @@ class Session:
                 raise WrongValue(f"input '{stream.name}' has shape {list(array.shape)}; {n} rows of {list(stream.shape)} are expected")
         elif array.size == 1 and np.prod(stream.shape) == 1:
             array = array.reshape(stream.shape)  # a number is an array of one element, of however many dimensions
+        array = held(array)
         total, table, at = sum(e if isinstance(e, int) else 1 for e in events), list[Any](), 0
         rows = [array[k % n] if n > 1 else array for k in range(total)]
         for event in events:
@@ -218,14 +221,27 @@ class Session:
         if table:
             given[graph.names_of_states[self.ir.table(stream)[0]]] = np.stack(table)
 
+    def _look(self, results: Mapping[str, NDArray[Any]]) -> None:
+        """Calls the functions that watch tensors, in the order in which the program came to them."""
+        found: list[tuple[int, Watch, NDArray[Any]]] = []
+        for watch in self.ir.main_graph.watches:
+            if watch.times is not None:
+                (rows, row), (times, _) = self.ir.table(watch), self.ir.table(watch.times)
+                count = int(results[f"after {row.name}"][0])
+                moments = results[f"after {times.name}"][:count]
+                found += [(int(m[0]), watch, array) for m, array in zip(moments, results[f"after {rows.name}"])]
+        for _, watch, array in sorted(found, key=lambda f: f[0]):
+            if watch.look is not None:
+                watch.look(seen(array))
+
     def _stored(self, stream: DeviceToHostStream, events: list[str | int], results: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Gives the array of a stream from the program's outputs; of more stores than transfers, the last ones."""
         found, at = list[Any](), 0
         for event in events:
             if isinstance(event, str):
-                found.append(results[event])
+                found.append(seen(results[event]))
             else:
-                found += list(results[f"after {self.ir.table(stream)[0].name}"][at : at + event])
+                found += list(seen(results[f"after {self.ir.table(stream)[0].name}"][at : at + event]))
                 at += event
         n = self.ir.num_host_transfers
         if n == 1:

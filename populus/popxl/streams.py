@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from populus.popxl.context import get_ir
 from populus.popxl.dtypes import dtype
 from populus.popxl.tensor import TensorSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,14 @@ class HostToDeviceStream(Stream):
 
 class DeviceToHostStream(Stream):
     """Takes an array from the device to the host, at each store."""
+
+
+@dataclass(frozen=True, eq=False)
+class Watch(Stream):
+    """Takes an array to a function of the host, after a run; `times` has the clock's reading of each."""
+
+    look: Callable[[NDArray[Any]], None] | None
+    times: Watch | None
 
 
 def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> HostToDeviceStream:

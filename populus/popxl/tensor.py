@@ -248,13 +248,14 @@ def variable(
 ) -> Variable:
     """Gives a variable of the main graph, with its first value; numbers of 64 bits become those of 32, unless `downcast` is False.
 
-    Raises ValueError outside of the main graph, and for 8-bit floats. There is one replica, so a grouping says nothing more.
+    Data of an 8-bit float are multiplied by `2^log2_scale` before they are rounded, and what is too large becomes NaN unless
+    `nan_on_overflow` is False. Raises ValueError outside of the main graph, and RuntimeError where these two are given for another type.
+    There is one replica, so a grouping says nothing more.
     """
     graph = get_current_graph()
     if graph is not graph.ir.main_graph:
         raise WrongValue(f"graph '{graph.name}' cannot have a variable; make it in the main graph and pass it in by popxl.graph_input")
-    array = _checked(data, dtype, downcast)
-    return graph.variable(array, name or "t")
+    return graph.variable(_checked(data, dtype, downcast, log2_scale, nan_on_overflow), name or "t")
 
 
 def constant(
@@ -267,16 +268,14 @@ def constant(
 ) -> Constant:
     """Makes data a tensor of the current graph; numbers of 64 bits become those of 32, unless `downcast` is False.
 
-    Raises ValueError for 8-bit floats.
+    The last two are of 8-bit floats, as in `variable`. Raises RuntimeError where they are given for another type.
     """
-    return get_current_graph().constant_tensor(_checked(data, dtype, downcast), name or "t")
+    return get_current_graph().constant_tensor(_checked(data, dtype, downcast, log2_scale, nan_on_overflow), name or "t")
 
 
-def _checked(data: Any, dtype: dtypes.dtype | None, downcast: bool) -> NDArray[Any]:
-    if dtype is not None and dtype.as_numpy().names:
-        raise WrongValue(f"tiles have no element type {dtype} with a scale; give the data as float16")
+def _checked(data: Any, dtype: dtypes.dtype | None, downcast: bool, log2_scale: int | None, nan_on_overflow: bool | None) -> NDArray[Any]:
     try:
-        return to_numpy(data, dtype, downcast)
+        return to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
     except (TypeError, ValueError) as error:
         raise WrongType(f"{type(data).__name__} is no data of a tensor: {error}") from None
 

@@ -202,6 +202,7 @@ def execute_vertex(family: Vertices, vertex: int, read: Callable[[int, tuple[int
     for number, (c, (key, slices, _)) in enumerate(zip(family.connections, parts)):
         if c.field.kind != "out":
             inputs[number] = read(number, key, slices)
+    suspects: list[NDArray[np.bool_]] = []
     for attempt in (0, 1):
         pieces: dict[str, Piece] = {}
         results: list[Result] = []
@@ -213,9 +214,14 @@ def execute_vertex(family: Vertices, vertex: int, read: Callable[[int, tuple[int
                 results.append(Result(family, vertex, c, slices, array))
             pieces[c.field.name] = Piece(array, c.field.access, pads, isinstance(c.store.op, ConstOp))
         _run(family, vertex, index, pieces)
-        unwritten = [(r, marks) for r in results if r.connection.field.kind == "out" and (marks := poison(r.array, attempt)).any()]
+        outputs = [r for r in results if r.connection.field.kind == "out"]
+        found = [poison(r.array, attempt) for r in outputs]
+        # Bytes may hold both patterns by chance, but not both in one element.
+        marked = [old & new for old, new in zip(suspects, found, strict=True)] if attempt else found
+        unwritten = [(r, marks) for r, marks in zip(outputs, marked) if marks.any()]
         if not unwritten:
             return results
+        suspects = found
         if attempt:
             r, marks = unwritten[0]
             raise PlacedError(

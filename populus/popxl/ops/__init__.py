@@ -90,7 +90,15 @@ from populus.popxl.ops.neural import (
     nll_loss_with_softmax_grad,
     softmax,
 )
+from populus.popxl.ops.print_tensor import print_tensor
 from populus.popxl.ops.reduce import l1, l2, lamb_square, logsum, logsumexp, max, mean, min, prod, sum, sumsquare
+from populus.popxl.ops.scaled import (
+    conv_pow2scaled,
+    conv_transpose_pow2scaled,
+    matmul_pow2scaled,
+    pow2scale_cast_from_fp8,
+    pow2scale_cast_to_fp8,
+)
 from populus.popxl.ops.shape import (
     concat,
     concat_,
@@ -135,7 +143,9 @@ __all__ = [
     "conditional",
     "conditional_with_info",
     "conv",
+    "conv_pow2scaled",
     "conv_transpose",
+    "conv_transpose_pow2scaled",
     "cos",
     "cumsum",
     "detach",
@@ -184,6 +194,7 @@ __all__ = [
     "logsum",
     "logsumexp",
     "matmul",
+    "matmul_pow2scaled",
     "max",
     "max_pool",
     "maximum",
@@ -196,6 +207,9 @@ __all__ = [
     "nll_loss_with_softmax_grad",
     "onehot",
     "pow",
+    "pow2scale_cast_from_fp8",
+    "pow2scale_cast_to_fp8",
+    "print_tensor",
     "prod",
     "random_normal",
     "random_uniform",

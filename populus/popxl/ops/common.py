@@ -26,7 +26,7 @@ def emit(op: str, *operands: Tensor | None, **properties: Any) -> Tensor:
 def element(type: dtype) -> Any:
     """Gives the element type at the levels below. Raises ValueError for one that tiles do not hold."""
     try:
-        return element_of(type.as_numpy())
+        return element_of(type.held)
     except TypeError:
         raise WrongValue(f"tiles hold no {type}") from None
 

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from populus.popxl import dtypes
-from populus.popxl.errors import WrongValue
+from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.ops.common import cast_to, emit, fixed, in_place, pair
 from populus.popxl.tensor import Tensor
 
@@ -118,7 +118,9 @@ def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
 
 
 def cast(t: Tensor, data_type: dtypes.dtype) -> Tensor:
-    """Converts t to another element type, floats to integers towards zero."""
+    """Converts t to another element type, floats to integers towards zero. Raises TypeError for an 8-bit float, which has a scale."""
+    if data_type.as_numpy().names:
+        raise WrongType(f"cast does not give {data_type}; consider pow2scale_cast_to_fp8")
     return cast_to(t, data_type)
 
 

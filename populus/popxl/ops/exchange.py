@@ -12,7 +12,7 @@ from populus.popxl.errors import WrongValue
 from populus.popxl.ops.common import emit, set_in_place
 from populus.popxl.ops.shape import reshape
 from populus.popxl.remote_buffer import RemoteBuffer
-from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream
+from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
 from populus.popxl.tensor import Tensor, constant
 
 
@@ -20,7 +20,7 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
     """Gives the next array that the host has for a stream in this run; after the last one, the first again."""
     graph = get_current_graph()
     if graph is graph.ir.main_graph:
-        value = graph.input(graph.direct(h2d_stream, "load"), h2d_stream.shape, h2d_stream.dtype.as_numpy())
+        value = graph.input(graph.direct(h2d_stream, "load"), h2d_stream.shape, h2d_stream.dtype.held)
         if name and name.isidentifier():
             value.name_hint = name
         return graph.tensor(value, name or f"{h2d_stream.name}_load")
@@ -42,10 +42,16 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     if graph is graph.ir.main_graph:
         graph.output(graph.direct(d2h_stream, "store"), t.ssa)
         return
-    rows, row = (graph.state(state) for state in graph.ir.table(d2h_stream))
+    store_row(d2h_stream, t)
+
+
+def store_row(stream: Stream, t: Tensor) -> None:
+    """Makes a tensor the next row of a stream's table."""
+    graph = get_current_graph()
+    rows, row = (graph.state(state) for state in graph.ir.table(stream))
     rows.assign(emit("scatter", rows, row, reshape(t, (1, *t.shape)), reduction="set").ssa)
     row.assign(emit("add", row, constant(np.ones(1, np.int32))).ssa)
-    graph.transferred(d2h_stream, 1)
+    graph.transferred(stream, 1)
 
 
 def _row(buffer: RemoteBuffer, offset: Any) -> Tensor:

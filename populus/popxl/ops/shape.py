@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
-from populus.popxl.errors import WrongValue
+from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.ops.common import alias, axis_of, element, emit
 from populus.popxl.tensor import Tensor, View, constant
 
@@ -86,19 +86,24 @@ def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
     return graph.view(View((t,), read, lambda of, new: graph.op("transpose", new, permutation=back)), "transpose_out")
 
 
-def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """Puts tensors one after the other along an axis. Raises ValueError for none."""
+def _parts(ts: Iterable[Tensor]) -> list[Tensor]:
     parts = list(ts)
     if not parts:
         raise WrongValue("concat takes at least one tensor")
+    if len(types := dict.fromkeys(t.dtype for t in parts)) > 1:
+        raise WrongType(f"All inputs to a concat operation must have the same type: these are {', '.join(map(str, types))}")
+    return parts
+
+
+def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
+    """Puts tensors one after the other along an axis. Raises ValueError for none, and TypeError for those of several types."""
+    parts = _parts(ts)
     return emit("concat", *parts, axis=axis_of(parts[0], axis))
 
 
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """Makes a view of tensors one after the other along an axis."""
-    parts = list(ts)
-    if not parts:
-        raise WrongValue("concat takes at least one tensor")
+    """Makes a view of tensors one after the other along an axis. Raises as `concat`."""
+    parts = _parts(ts)
     along, graph, sizes = axis_of(parts[0], axis), parts[0].graph, [t.shape for t in parts]
 
     def write(of: Sequence[SSAValue], new: SSAValue) -> list[SSAValue]:

@@ -32,20 +32,22 @@ def gradients(
     `given`: tensors of `made` for the inputs of `graph`. Raises PopulusError for a graph that loads or stores streams, for inputs that
     are no floats, and for an op on the way that has no gradient.
     """
-    if graph.transfers:
-        stream = next(iter(graph.transfers))
-        raise PopulusError(f"graph '{graph.name}' has no gradient, as it loads or stores '{stream.name}'; do that outside of it")
+    if streams := graph.streams:
+        raise PopulusError(f"graph '{graph.name}' has no gradient, as it loads or stores '{streams[0].name}'; do that outside of it")
     for t in (*wanted, *seeds):
         if not is_float(element_type_of(t.ssa.type)):
             raise PopulusError(f"{t.id} is {t.dtype}; only floats have gradients, so leave it out of autodiff's lists")
-    module = graph.standalone()
+    if printing := next((g.name for g in graph.functions() if isinstance(g, Graph) and g.printed_gradients), None):
+        raise PopulusError(f"graph '{printing}' prints a gradient, and '{graph.name}' calls it; print in '{graph.name}' itself")
+    module, copies = graph.standalone()
     function = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
     block, end = function.body.block, return_of(function)
     arguments: dict[Tensor, SSAValue] = dict(zip(graph.slots, block.args))
     results = dict(zip(graph.outputs, end.operands))
     outer = {block.insert_arg(g.ssa.type, len(block.args)): g for g in seeds.values()}
     pairs = [Seed(t.name, results[t], g) for t, g in zip(seeds, outer)]
-    found = differentiate(block, pairs, [arguments[t] for t in wanted], CallGradients(module, STITCH))
+    printed = {copies[t.ssa]: print for t, print in graph.printed_gradients.items()}
+    found = differentiate(block, pairs, [*(arguments[t] for t in wanted), *printed], CallGradients(module, STITCH))
     values: dict[SSAValue, SSAValue] = {a: (given[t] if t in given else made.state(_state(t))).ssa for t, a in arguments.items()}
     values |= {a: t.ssa for a, t in outer.items()}
     known = {g.name: g for g in graph.functions()}
@@ -53,11 +55,13 @@ def gradients(
     lifted: dict[str, Builder] = {}
     lift = partial(_lifted, functions, known, lifted, made)
     wants = [found[arguments[t]] for t in wanted]
-    for op in _needed(block, wants):
+    for op in _needed(block, [*wants, *(found[v] for v in printed)]):
         copy = op.clone(values)
         copy.location = op.location
         made._block.add_op(copy)
         made._called |= dict.fromkeys(_linked(copy, lift))
+    for value, print in printed.items():
+        print(made.tensor(values[found[value]], "gradient"))
     return [values[v] for v in wants]
 
 

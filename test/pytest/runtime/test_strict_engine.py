@@ -154,6 +154,12 @@ def test_values_that_look_like_poison_are_not_accused():
         assert (session(text + f'\npoplar.stream_out %y to "y" : !poplar.tensor<64x{element}>').run({})["y"] == value).all()
 
 
+def test_bytes_that_hold_both_patterns_of_poison_are_not_accused():
+    text = (STREAMED + families(f"in x1 = %x[r] {V}\nout y = %y[r] {V}", codelet="@map {expr = #expr.fn<_1>}")).replace("f32", "ui8")
+    x = np.array([0xA5, 0x5A] * 32, np.uint8)
+    assert (session(text + '\npoplar.stream_out %y to "y" : !poplar.tensor<64xui8>').run({"x": x})["y"] == x).all()
+
+
 def test_a_read_of_what_nothing_wrote():
     text = STREAMED + families(f"in x1 = %y[r] {V}\nout y = %x[r] {V}")
     assert "reads 8 elements of 'y' (x1) that nothing wrote" in refusal(text, x=X)
