@@ -91,7 +91,7 @@ def test_what_is_not_supported_says_so():
         (
             "FusedConv",
             {"activation": "Gelu"},
-            "FusedConv with the activation Gelu is not supported; Clip, HardSigmoid, LeakyRelu, Relu, Sigmoid and Tanh are",
+            "FusedConv with the activation Gelu is not supported; Clip, Elu, HardSigmoid, LeakyRelu, Relu, Selu, ",
         ),
         ("Unheard", {}, "there is no op Unheard in the custom domain 'com.microsoft'"),
     ]:

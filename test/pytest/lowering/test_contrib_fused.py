@@ -35,6 +35,11 @@ GEMM = [
     ("LeakyRelu", {"activation_alpha": 0.3}),
     ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
     ("Tanh", {}),
+    ("Elu", {"activation_alpha": 0.7}),
+    ("Selu", {"activation_alpha": 1.5, "activation_gamma": 1.1}),
+    ("Softplus", {}),
+    ("Softsign", {}),
+    ("ThresholdedRelu", {"activation_alpha": 0.4}),
 ]
 
 

@@ -8,7 +8,21 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.importer.contrib.call import Body, Call, number, same, text
 
 WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-_PARAMETERS: Mapping[str, int] = {"": 0, "Clip": 2, "HardSigmoid": 2, "LeakyRelu": 1, "Relu": 0, "Sigmoid": 0, "Tanh": 0}
+# The parameters of each activation, in the order of a node's; those of Clip are two inputs in ONNX.
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "": (),
+    "Clip": ("min", "max"),
+    "Elu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Selu": ("alpha", "gamma"),
+    "Sigmoid": (),
+    "Softplus": (),
+    "Softsign": (),
+    "Tanh": (),
+    "ThresholdedRelu": ("alpha",),
+}
 
 
 def activation(c: Call, kind: str, parameters: Sequence[float], a: str, b: str) -> str:
@@ -16,20 +30,13 @@ def activation(c: Call, kind: str, parameters: Sequence[float], a: str, b: str) 
     if kind not in _PARAMETERS:
         *first, last = sorted(_PARAMETERS)[1:]
         raise PopulusError(f"{c.op_type} with the activation {kind} is not supported; {', '.join(first)} and {last} are")
-    if len(parameters) < _PARAMETERS[kind]:
-        raise PopulusError(f"{c.op_type} has {len(parameters)} parameters for {kind}; {_PARAMETERS[kind]} are expected")
-    values = [text(float(p)) for p in parameters]
-    match kind:
-        case "":
-            return f"{b} = Identity ({a})\n"
-        case "LeakyRelu":
-            return f"{b} = LeakyRelu <alpha = {values[0]}> ({a})\n"
-        case "HardSigmoid":
-            return f"{b} = HardSigmoid <alpha = {values[0]}, beta = {values[1]}> ({a})\n"
-        case "Clip":
-            return f"{number(parameters[0], 'low', a)}{number(parameters[1], 'high', a)}{b} = Clip ({a}, low, high)\n"
-        case _:
-            return f"{b} = {kind} ({a})\n"
+    names = _PARAMETERS[kind]
+    if len(parameters) < len(names):
+        raise PopulusError(f"{c.op_type} has {len(parameters)} parameters for {kind}; {len(names)} are expected")
+    if kind == "Clip":
+        return f"{number(parameters[0], 'low', a)}{number(parameters[1], 'high', a)}{b} = Clip ({a}, low, high)\n"
+    settings = ", ".join(f"{name} = {text(float(p))}" for name, p in zip(names, parameters))
+    return f"{b} = {kind or 'Identity'} {f'<{settings}>' if settings else ''} ({a})\n"
 
 
 def _fused_conv(c: Call) -> str:
