@@ -246,6 +246,8 @@ class Inference:
         if misjudged(op, self.known):
             return self.evaluation.types(op, self.known)
         types = infer_types(op, self.known)
+        if not all(map(is_static, types)):  # constants that quantizers write pass through ops that no shape needs otherwise
+            types = infer_types(op, self.computed)
         if op.DOMAIN == "ai.onnx.preview.training" and all(isinstance(t, UnknownType) for t in types):
             types = [v.type for v in op.operands[: len(types)]]  # a gradient has the type of its tensor; ONNX has no inference for it
         merged = [r.type if _completes(r.type, t) else t for t, r in zip(types, op.results)]

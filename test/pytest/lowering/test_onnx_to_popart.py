@@ -208,3 +208,15 @@ def test_a_range_of_nothing_is_quantized_with_a_scale_of_one(x):
     found = populus.compile(model, tiles=2).run(given)
     for (name, _), w in zip(names, wanted, strict=True):
         np.testing.assert_allclose(found[name], w, rtol=1e-6)
+
+
+def test_a_shape_may_pass_through_quantized_constants():
+    scales = numpy_helper.from_array(np.array([1, 1, 4, 8], np.uint8), "q")
+    numbers = [numpy_helper.from_array(np.array(0.5, np.float32), "half"), numpy_helper.from_array(np.array(0, np.uint8), "none")]
+    nodes = [helper.make_node("DequantizeLinear", ["q", "half", "none"], ["s"]), helper.make_node("Relu", ["s"], ["r"])]
+    nodes += [helper.make_node("Clip", ["r", "one"], ["scales"]), helper.make_node("Resize", ["x", "", "scales"], ["y"])]
+    one = numpy_helper.from_array(np.array(1, np.float32), "one")
+    infos = [helper.make_tensor_value_info(n, T.FLOAT, s) for n, s in (("x", [1, 1, 2, 2]), ("y", None))]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [scales, *numbers, one])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    assert populus.compile(model, tiles=2).run({"x": np.ones((1, 1, 2, 2), np.float32)})["y"].shape == (1, 1, 4, 8)
