@@ -245,7 +245,7 @@ class Graph(Builder):
         given = self._given(graph, inputs)
         outputs = len(graph.outputs)
         if times is None:
-            values = self._add(CallOp(graph.name, list(given.values()), [v.type for v in graph._outputs.values()]), graph)
+            values = self.insert(CallOp(graph.name, list(given.values()), [v.type for v in graph._outputs.values()]), graph)
             became = dict(zip(changed, values[outputs:]))
         elif times == 0 or not graph._outputs:
             return [inputs[k].ssa for k in range(outputs)], {}
@@ -268,7 +268,8 @@ class Graph(Builder):
         rest = iter(inputs)
         return {t: (next(rest) if t.state is None else self.state(t.state)).ssa for t in graph.slots}
 
-    def _add(self, op: Operation, *graphs: Graph) -> tuple[SSAValue, ...]:
+    def insert(self, op: Operation, *graphs: Graph) -> tuple[SSAValue, ...]:
+        """Adds an op, which calls these graphs, at the user's line; gives its results."""
         op.location = call_site()
         self._block.add_op(op)
         self._called |= dict.fromkeys(graphs)
@@ -290,7 +291,7 @@ class Graph(Builder):
         inner.location = call_site()
         after = dict(zip(changed, inner.results[outputs:]))
         block.add_ops([inner, YieldOp(*inner.results[:outputs], *(after[t] for t in kept))])
-        values = self._add(LoopOp([given[t] for t in carried], Region(block), trips=times), graph)
+        values = self.insert(LoopOp([given[t] for t in carried], Region(block), trips=times), graph)
         return values, dict(zip(kept, values[outputs:]))
 
     def choose(self, condition: Tensor, graphs: tuple[Graph, Graph], inputs: tuple[Sequence[Tensor], Sequence[Tensor]]) -> list[SSAValue]:
@@ -318,7 +319,7 @@ class Graph(Builder):
             after = {place[t]: v for t, v in zip(graph.changed(), inner.results[len(graph.outputs) :])}
             block.add_ops([inner, YieldOp(*inner.results[: len(graph.outputs)], *(after.get(t, t.ssa) for t in written))])
             regions.append(Region(block))
-        values = self._add(IfOp(condition.ssa, *regions), *graphs)
+        values = self.insert(IfOp(condition.ssa, *regions), *graphs)
         for tensor, value in zip(written, values[len(outputs[0]) :]):
             tensor.assign(value)
         for graph in graphs:

@@ -59,6 +59,7 @@ from populus.popxl.ops.elementwise import (
     where,
 )
 from populus.popxl.ops.exchange import host_load, host_store, remote_code_load, remote_load, remote_load_, remote_store
+from populus.popxl.ops.image import interpolate, roi_align
 from populus.popxl.ops.index import (
     argmax,
     argmin,
@@ -177,6 +178,7 @@ __all__ = [
     "increment_mod",
     "increment_mod_",
     "init",
+    "interpolate",
     "io_tile_copy",
     "ipu_copy",
     "isfinite",
@@ -224,6 +226,7 @@ __all__ = [
     "repeat_with_info",
     "reshape",
     "reshape_",
+    "roi_align",
     "scaled_add",
     "scaled_add_",
     "scatter",
