@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -11,7 +11,7 @@ from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
-from populus.popxl.ops.common import cast_to
+from populus.popxl.ops.common import cast_to, stated, without
 from populus.popxl.ops.shape import reshape
 from populus.popxl.tensor import Tensor
 
@@ -168,29 +168,19 @@ def _operand(slot: Tensor, value: Any) -> Tensor:
     return slot.operand(value)
 
 
-def call(graph: Graph, *inputs: Any, inputs_dict: Inputs = None) -> tuple[Tensor, ...]:
-    """Gives the outputs of a graph of `ir.create_graph` on these inputs, by position and by the graph's own tensors.
+def call_with_info(graph: Graph, *inputs: Any, inputs_dict: Inputs = None, check_inputs: bool = True) -> CallSiteInfo:
+    """Calls a graph of `ir.create_graph` on these inputs, by position and by the graph's own tensors, and tells which tensors are which.
 
     Inputs are copied in, but for those by reference. Raises ValueError for other inputs than the graph has.
     """
-    return call_with_info(graph, *inputs, inputs_dict=inputs_dict).outputs
-
-
-def call_with_info(graph: Graph, *inputs: Any, inputs_dict: Inputs = None, check_inputs: bool = True) -> CallSiteInfo:
-    """Calls a graph as `call` does, and tells which tensors are which."""
     return _site(graph, None, _bound(graph, inputs, inputs_dict))
 
 
-def repeat(graph: Graph, repeat_count: int, *inputs: Any, inputs_dict: Inputs = None) -> tuple[Tensor, ...]:
-    """Calls a graph so often in a row: a time's outputs are the first inputs of the next, the other inputs stay.
-
-    Raises ValueError for a negative number, and PopulusError where the outputs are not of the first inputs' types.
-    """
-    return repeat_with_info(graph, repeat_count, *inputs, inputs_dict=inputs_dict).outputs
-
-
 def repeat_with_info(graph: Graph, repeat_count: int, *inputs: Any, inputs_dict: Inputs = None, check_inputs: bool = True) -> CallSiteInfo:
-    """Calls a graph as `repeat` does, and tells which tensors are which."""
+    """Calls a graph so often in a row, and tells which tensors are which: a time's outputs are the first inputs of the next.
+
+    The other inputs stay. Raises ValueError for a negative number, and PopulusError where the outputs are not of the first inputs' types.
+    """
     if repeat_count < 0:
         raise WrongValue(f"graph '{graph.name}' cannot be repeated: {repeat_count} times")
     if len(graph.outputs) > len(graph.inputs):
@@ -209,23 +199,6 @@ def _site(graph: Graph, times: int | None, inputs: list[Tensor]) -> CallSiteInfo
     return info
 
 
-def conditional(
-    cond: Tensor,
-    then_branch: Graph,
-    else_branch: Graph,
-    then_inputs: Iterable[Any] | None = None,
-    else_inputs: Iterable[Any] | None = None,
-    then_inputs_dict: Inputs = None,
-    else_inputs_dict: Inputs = None,
-) -> tuple[Tensor, ...]:
-    """Gives the outputs of one graph if `cond`, a boolean, holds, and of another if not; that one alone is computed.
-
-    Raises ValueError for other inputs than they have, and PopulusError where their outputs are not of the same types.
-    """
-    given = then_inputs, else_inputs, then_inputs_dict, else_inputs_dict
-    return conditional_with_info(cond, then_branch, else_branch, *given).outputs
-
-
 def conditional_with_info(
     cond: Tensor,
     then_branch: Graph,
@@ -236,7 +209,10 @@ def conditional_with_info(
     else_inputs_dict: Inputs = None,
     check_inputs: bool = True,
 ) -> ConditionalSiteInfo:
-    """Calls a graph as `conditional` does, and tells which tensors are which."""
+    """Calls one graph if `cond`, a boolean, holds, and another if not, and tells which tensors are which; that one alone is computed.
+
+    Raises ValueError for other inputs than they have, and PopulusError where their outputs are not of the same types.
+    """
     parent = get_current_graph()
     inputs = _bound(then_branch, then_inputs, then_inputs_dict), _bound(else_branch, else_inputs, else_inputs_dict)
     if cond.nelms != 1:
@@ -245,3 +221,18 @@ def conditional_with_info(
     values = parent.choose(chosen, (then_branch, else_branch), inputs)
     outputs = [parent.tensor(value, like.name) for value, like in zip(values, then_branch.outputs)]
     return ConditionalSiteInfo(cond, (then_branch, else_branch), inputs, outputs)
+
+
+def _outputs_of(function: Callable[..., CallSiteInfo], name: str) -> Callable[..., tuple[Tensor, ...]]:
+    """Gives the op that gives the outputs alone of one that tells which tensors are which."""
+
+    def outputs(*args: Any, **keywords: Any) -> tuple[Tensor, ...]:
+        return function(*args, **keywords).outputs
+
+    signature = without(function, "check_inputs")
+    return stated(outputs, name, f"Gives the outputs of `{name}_with_info`, which says what is called and what is refused.", signature)
+
+
+call = _outputs_of(call_with_info, "call")
+repeat = _outputs_of(repeat_with_info, "repeat")
+conditional = _outputs_of(conditional_with_info, "conditional")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from populus.dialects.support.element_types import element_of
 from populus.popxl.context import get_current_graph
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.tensor import Tensor, View, constant
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def emit(op: str, *operands: Tensor | None, **properties: Any) -> Tensor:
@@ -62,17 +65,29 @@ def cast_to(t: Tensor, type: dtype) -> Tensor:
     return t if t.dtype is type else emit("cast", t, to=element(type))
 
 
+def stated(function: Callable[P, R], name: str, doc: str, signature: inspect.Signature | None = None) -> Callable[P, R]:
+    """Gives a function the name, the docstring and, unless it is its own, the signature of an op."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    if signature is not None:
+        function.__dict__["__signature__"] = signature
+    return function
+
+
+def without(function: Callable[..., Any], *names: str) -> inspect.Signature:
+    """Gives a function's signature without some of its parameters."""
+    signature = inspect.signature(function)
+    return signature.replace(parameters=[p for name, p in signature.parameters.items() if name not in names])
+
+
 def in_place(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """Gives the form of an op that gives its first tensor the result."""
 
     def changed(t: Tensor, *args: Any, **keywords: Any) -> Tensor:
         return set_in_place(t, function(t, *args, **keywords), name)
 
-    signature = inspect.signature(function)
-    changed.__name__ = changed.__qualname__ = name
-    changed.__doc__ = f"Gives its first tensor the result of `{name[:-1]}`, in place; an alias of it."
-    changed.__dict__["__signature__"] = signature
-    return changed
+    doc = f"Gives its first tensor the result of `{name[:-1]}`, in place; an alias of it."
+    return stated(changed, name, doc, inspect.signature(function))
 
 
 def axis_of(t: Tensor, axis: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongType, WrongValue
-from populus.popxl.ops.common import cast_to, emit, fixed, in_place, pair
+from populus.popxl.ops.common import cast_to, emit, fixed, in_place, pair, stated
 from populus.popxl.tensor import Tensor
 
 
@@ -17,18 +17,14 @@ def _unary(name: str, op: str, formula: str, **properties: Any) -> Callable[[Ten
     def compute(t: Tensor) -> Tensor:
         return emit(op, t, **properties)
 
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"Computes `{formula}`."
-    return compute
+    return stated(compute, name, f"Computes `{formula}`.")
 
 
 def _binary(name: str, op: str, formula: str, **properties: Any) -> Callable[[Any, Any], Tensor]:
     def compute(lhs: Any, rhs: Any) -> Tensor:
         return emit(op, *pair(lhs, rhs), **properties)
 
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"Computes `{formula}`; shapes are broadcast, and a number is of the other's element type."
-    return compute
+    return stated(compute, name, f"Computes `{formula}`; shapes are broadcast, and a number is of the other's element type.")
 
 
 abs = _unary("abs", "abs", "|t|")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from populus.popxl import dtypes
-from populus.popxl.errors import WrongValue
-from populus.popxl.ops.common import axis_of, cast_to, emit, fixed
+from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.ops.common import axis_of, cast_to, emit, fixed, stated, without
 from populus.popxl.ops.elementwise import div, equal, log, mul, negate, sub, where
 from populus.popxl.ops.reduce import sum as total
 from populus.popxl.ops.shape import reshape
@@ -134,55 +134,34 @@ def conv_transpose(
     return emit("conv_transpose", t, weight, strides=strides, pads=pads, dilations=dilations, output_padding=extra, group=groups)
 
 
-def average_pool(
-    t: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] | None = None,
-    padding: Sequence[int] | None = None,
-    out_pads: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
-    in_dilations: Sequence[int] | None = None,
-    auto_pad: PadType = "not_set",
-    ceil_mode: bool = False,
-) -> Tensor:
-    """Computes the mean of each window of t [N, C, ..], over the elements of t in it. Raises ValueError for the options of no windows."""
-    return _pooled("average_pool", t, kernel_size, stride, padding, out_pads, dilation, in_dilations, auto_pad, ceil_mode)
+def _pool(op: str, what: str, *without_meaning: str) -> Callable[..., Tensor]:
+    def compute(
+        t: Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] | None = None,
+        padding: Sequence[int] | None = None,
+        out_pads: Sequence[int] | None = None,
+        dilation: Sequence[int] | None = None,
+        in_dilations: Sequence[int] | None = None,
+        auto_pad: PadType = "not_set",
+        ceil_mode: bool = False,
+        storage_order: Literal["row", "column"] = "row",
+    ) -> Tensor:
+        n = t.rank - 2
+        if storage_order != "row" and without_meaning:
+            raise WrongType(f"{op} has no storage_order")
+        if any(out_pads or ()) or any(d != 1 for d in in_dilations or ()):
+            raise WrongValue("out_pads and in_dilations do not belong to windows; leave them out")
+        strides, dilations = tuple(stride or (1,) * n), tuple(dilation or (1,) * n)
+        pads = _pads(t.shape[2:], kernel_size, strides, dilations, tuple(padding or (0,) * (2 * n)), auto_pad)
+        return emit(op, t, kernel=tuple(kernel_size), strides=strides, pads=pads, dilations=dilations, ceil=ceil_mode)
+
+    doc = f"Computes {what} of each window of t [N, C, ..], over the elements of t in it. Raises ValueError for the options of no windows."
+    return stated(compute, op, doc, without(compute, *without_meaning))
 
 
-def max_pool(
-    t: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] | None = None,
-    padding: Sequence[int] | None = None,
-    out_pads: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
-    in_dilations: Sequence[int] | None = None,
-    auto_pad: PadType = "not_set",
-    ceil_mode: bool = False,
-    storage_order: Literal["row", "column"] = "row",
-) -> Tensor:
-    """Computes the largest element of each window of t [N, C, ..]. Raises ValueError for options that have no meaning here."""
-    return _pooled("max_pool", t, kernel_size, stride, padding, out_pads, dilation, in_dilations, auto_pad, ceil_mode)
-
-
-def _pooled(
-    op: str,
-    t: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int] | None,
-    padding: Sequence[int] | None,
-    out_pads: Sequence[int] | None,
-    dilation: Sequence[int] | None,
-    in_dilations: Sequence[int] | None,
-    how: PadType,
-    ceil: bool,
-) -> Tensor:
-    n = t.rank - 2
-    if any(out_pads or ()) or any(d != 1 for d in in_dilations or ()):
-        raise WrongValue("out_pads and in_dilations do not belong to windows; leave them out")
-    strides, dilations = tuple(stride or (1,) * n), tuple(dilation or (1,) * n)
-    pads = _pads(t.shape[2:], kernel, strides, dilations, tuple(padding or (0,) * (2 * n)), how)
-    return emit(op, t, kernel=tuple(kernel), strides=strides, pads=pads, dilations=dilations, ceil=ceil)
+average_pool = _pool("average_pool", "the mean", "storage_order")
+max_pool = _pool("max_pool", "the largest element")
 
 
 SMALLEST = {"float16": 6.104e-05, "float32": 1e-7}  # probabilities below are taken as this, so that their logarithm is finite

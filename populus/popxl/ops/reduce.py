@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from populus.popxl import dtypes
-from populus.popxl.ops.common import axes_of, cast_to, emit
+from populus.popxl.ops.common import axes_of, cast_to, emit, stated
 from populus.popxl.tensor import Tensor
 
 Axis = int | Iterable[int] | None
@@ -15,9 +15,9 @@ def _reduction(name: str, op: str, formula: str) -> Callable[..., Tensor]:
     def compute(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         return emit(op, t, axes=axes_of(t, axis), keep=keepdims)
 
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"Computes {formula} over the dimensions of `axis`, by default over all; `keepdims` leaves them with size 1."
-    return compute
+    return stated(
+        compute, name, f"Computes {formula} over the dimensions of `axis`, by default over all; `keepdims` leaves them with size 1."
+    )
 
 
 l1 = _reduction("l1", "reduce_l1", "the sum of |t|")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
@@ -20,8 +21,7 @@ class ExpectedConnectionType(Enum):
     FwdGrad = "FwdGrad"
 
 
-@dataclass(frozen=True)
-class ExpectedConnection:
+class ExpectedConnection(NamedTuple):
     """An input or output of a gradient graph: a tensor of the forward graph, or its gradient."""
 
     fwd_tensor: Tensor
