@@ -101,7 +101,8 @@ class SessionOptions(Settings):
     HONOURED: ClassVar[frozenset[str]] = frozenset(
         ("accumulationFactor", "groupNormStridedChannelGrouping", "syntheticDataMode",
          "enableGradientAccumulation", "accumulationAndReplicationReductionType", "constantWeights",
-         "replicatedGraphCount", "enableReplicatedGraphs", "opxAliasChecking", "opxModifyChecking", "logDir")
+         "replicatedGraphCount", "enableReplicatedGraphs", "opxAliasChecking", "opxModifyChecking", "logDir",
+         "throwIfLog2ScaleTensorNotInRange")
     )  # fmt: skip
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "logDir": "",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from populus.popxl.ir import Ir
 
 _SCOPES: ContextVar[tuple[str, ...]] = ContextVar("names of scopes", default=())
-_IPU: ContextVar[int] = ContextVar("number of the chip", default=0)
+_IPU: ContextVar[int | None] = ContextVar("number of the chip", default=0)
 _IO_TILES: ContextVar[bool] = ContextVar("inside io_tiles", default=False)
 
 
@@ -71,9 +71,9 @@ def scoped(name: str) -> str:
 
 
 @contextmanager
-def ipu(ipu: int) -> Generator[None]:
-    """Names the chip of the tensors that are made inside. All are computed on one. Raises ValueError for a negative number."""
-    if ipu < 0:
+def ipu(ipu: int | None) -> Generator[None]:
+    """Names the chip of the tensors that are made inside, None for no chip. All are computed on one. Raises ValueError below 0."""
+    if ipu is not None and ipu < 0:
         raise WrongValue(f"a chip's number is at least 0, not {ipu}")
     token = _IPU.set(ipu)
     try:
@@ -92,6 +92,6 @@ def io_tiles() -> Generator[None]:
         _IO_TILES.reset(token)
 
 
-def placement() -> tuple[int, Literal["compute", "io"]]:
+def placement() -> tuple[int | None, Literal["compute", "io"]]:
     """Gives the chip's number and the kind of tiles that the contexts around name."""
     return _IPU.get(), "io" if _IO_TILES.get() else "compute"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -18,17 +18,20 @@ from populus.dialects.signature import return_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.context import scoped
 from populus.popxl.dtypes import dtype
+from populus.popxl.internals.views import GraphView
 from populus.popxl.rows import row_mark, with_rows
-from populus.popxl.tensor import Constant, State, Tensor, Variable, View
+from populus.popxl.tensor import Constant, Handle, State, Tensor, Variable, View
 from populus.popxl.utils import held
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.popxl.internals.op import Op
     from populus.popxl.ir import Ir
     from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 
 RemoteKind = TypeVar("RemoteKind", bound=Variable)
+Kind = TypeVar("Kind", bound=Tensor)
 
 
 class Names:
@@ -69,6 +72,9 @@ class Graph(Builder):
         self._results: list[Tensor] = []
         self._slot_values: dict[Tensor, SSAValue] = {}  # what each slot is at first
         self._changed: list[Tensor] | None = None  # slots whose last values a call gives too
+        self.recorded: list[Op] = []  # the ops that a program called, in order
+        self.op_within: Op | None = None  # the op whose call has begun
+        self.differentiated_with_callers = True
 
     @property
     def id(self) -> str:
@@ -127,6 +133,49 @@ class Graph(Builder):
             raise PopulusError(f"graph '{self.name}' has no tensor '{tensor_id}'")
         return found
 
+    @property
+    def _pb_graph(self) -> GraphView:
+        return GraphView(self)
+
+    @classmethod
+    def _from_pb(cls, view: GraphView) -> Graph:
+        return view.graph
+
+    @property
+    def _by_ref_inputs(self) -> set[Tensor]:
+        return set(self.by_ref)
+
+    @property
+    def last_op(self) -> Operation | None:
+        """The op of the popart level that was inserted last."""
+        return self._block.last_op
+
+    def ops_after(self, op: Operation | None) -> list[Operation]:
+        """Gives the ops of the popart level that were inserted after one, or all."""
+        found, at = list[Operation](), self._block.first_op if op is None else op.next_op
+        while at is not None:
+            found.append(at)
+            at = at.next_op
+        return found
+
+    def forget(self, tensors: Iterable[Tensor]) -> None:
+        """Takes tensors out of the graph's list; their values stay."""
+        for t in tensors:
+            self._tensors.pop(t.name, None)
+
+    def keep(self, t: Tensor) -> None:
+        """Leaves a tensor that the op of a call makes in the graph's list; not one of a call inside another."""
+        if self.op_within is not None and not self.op_within.depth:
+            self.op_within.kept.append(t)
+
+    def handle(self, name: str, shape: tuple[int, ...], dtype: dtype) -> Handle:
+        """Gives the place that a load fills: a tensor without a value."""
+        return self._kept(Handle(self, self._names.free(name), shape, dtype, "ActGrad"))
+
+    def stream_handle(self, name: str, shape: tuple[int, ...], dtype: dtype) -> None:
+        """Puts a stream among the graph's tensors, under its name, which others may have too."""
+        self._tensors[f"stream {name}"] = Handle(self, name, shape, dtype, "Stream")
+
     def __contains__(self, value: object) -> bool:
         return isinstance(value, Tensor) and value.graph is self
 
@@ -161,8 +210,7 @@ class Graph(Builder):
         """Gives an array as a tensor of the graph."""
         self._check_open()
         made = Constant(self.constant(held(data)), self, self._names.free(scoped(name)), data)
-        self._tensors[made.name] = made
-        return made
+        return self._kept(made)
 
     def variable(self, data: NDArray[Any], name: str) -> Variable:
         """Gives a variable of the graph, which is the main one."""
@@ -214,8 +262,10 @@ class Graph(Builder):
         self.slots.append(tensor)
         self._slot_values[tensor] = tensor.ssa
 
-    def _kept(self, tensor: Tensor) -> Tensor:
+    def _kept(self, tensor: Kind) -> Kind:
         self._tensors[tensor.name] = tensor
+        if self.op_within is not None:
+            self.op_within.made.append(tensor)
         return tensor
 
     def _check_open(self) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from populus.popart.settings import SessionOptions
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph, Names
-from populus.popxl.internals import Internals, SessionOptions
+from populus.popxl.internals.options import IrView
 from populus.popxl.module import Module
 from populus.popxl.remote_buffer import RemoteBuffer
 from populus.popxl.replica_grouping import ReplicaGrouping
@@ -29,6 +31,7 @@ class Ir:
     """
 
     _count = 0
+    _ir_cache: WeakValueDictionary[int, Ir] = WeakValueDictionary()
 
     def __init__(self, replication: int | Literal["popdist"] = 1) -> None:
         Ir._count += 1
@@ -40,9 +43,12 @@ class Ir:
         self._tables: dict[Stream, tuple[State, State]] = {}
         self._transfers = 1
         self.clock = new_clock()
-        self._pb_ir = Internals()
+        self._pb_ir = IrView(self)
         self.replication_factor = replication if isinstance(replication, int) else 1
+        self.graphs: list[Graph] = []
         self.main_graph = Graph(f"main of Ir {Ir._count}", self)
+        self.graphs.append(self.main_graph)
+        Ir._ir_cache[self.id] = self
 
     @property
     def replication_factor(self) -> int:
@@ -74,12 +80,16 @@ class Ir:
             raise WrongValue(f"num_host_transfers is at least 1, not {value}")
         self._transfers = value
 
+    @classmethod
+    def _from_pb(cls, view: IrView) -> Ir:
+        return view.ir
+
     def __repr__(self) -> str:
         return f"Ir[id={self.id}]"
 
     def create_empty_graph(self, name: str | None = None) -> Graph:
         """Gives a graph without inputs and outputs, to be filled in a `with` of it."""
-        return Graph(self.free(name or "graph"), self)
+        return self._graph(name or "graph")
 
     def create_graph(self, fn: Callable[..., Any] | Module, *args: Any, **kwargs: Any) -> Graph:
         """Gives the graph of what a function or a `Module` does: `ops.call` and `ops.repeat` run it.
@@ -98,7 +108,7 @@ class Ir:
         except TypeError as error:
             raise WrongValue(f"the function of a graph is given other arguments than it has: {error}") from None
         bound.apply_defaults()
-        made = Graph(self.free(_name_of(fn)), self)
+        made = self._graph(_name_of(fn))
         with made:
             for name, value in bound.arguments.items():
                 by_ref = _by_ref(signature.parameters[name].annotation)
@@ -141,15 +151,20 @@ class Ir:
         """Gives what was built, at the popart level. Raises PopulusError if nothing is stored to the host and there is no variable."""
         return self.main_graph.module()
 
+    def _graph(self, name: str) -> Graph:
+        self.graphs.append(Graph(self.free(name), self))
+        return self.graphs[-1]
+
     def free(self, name: str) -> str:
-        """Gives the name of a new graph: this one, or with a number."""
-        self._graphs[name] = number = self._graphs.get(name, 0) + 1
-        return name if number == 1 and name != "main" else f"{name}_{number}"
+        """Gives the name of a new graph: this one with a number."""
+        number = self._graphs.get(name, 0)
+        self._graphs[name] = number + 1
+        return f"{name}_subgraph({number})"
 
 
 def _name_of(fn: Any) -> str:
-    name = type(fn).__name__ if isinstance(fn, Module) else getattr(fn, "__name__", type(fn).__name__)
-    return name if name.isidentifier() else "graph"
+    name = type(fn).__qualname__ if isinstance(fn, Module) else getattr(fn, "__qualname__", type(fn).__qualname__)
+    return name.replace(".<locals>", "")
 
 
 def _by_ref(annotation: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from populus.popxl.context import get_ir
 from populus.popxl.dtypes import dtype
@@ -12,6 +12,8 @@ from populus.popxl.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+StreamKind = TypeVar("StreamKind", bound="Stream")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +55,15 @@ class Watch(Stream):
 
 def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> HostToDeviceStream:
     """Gives a stream from the host. One without a name gets one; a name that is taken gets a number."""
-    return HostToDeviceStream(tuple(shape), dtype, get_ir().names_from_host.free(name or "h2d"))
+    return _with_handle(HostToDeviceStream(tuple(shape), dtype, get_ir().names_from_host.free(name or "h2d")))
 
 
 def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> DeviceToHostStream:
     """Gives a stream to the host. One without a name gets one; a name that is taken gets a number."""
-    return DeviceToHostStream(tuple(shape), dtype, get_ir().names_to_host.free(name or "d2h"))
+    return _with_handle(DeviceToHostStream(tuple(shape), dtype, get_ir().names_to_host.free(name or "d2h")))
+
+
+def _with_handle(stream: StreamKind) -> StreamKind:
+    """Gives the stream, whose handle is among the tensors of the main graph from now on."""
+    get_ir().main_graph.stream_handle(stream.tensor_id, stream.shape, stream.dtype)
+    return stream

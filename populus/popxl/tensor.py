@@ -16,7 +16,8 @@ from xdsl.ir import SSAValue
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph, placement
-from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.errors import UndefinedValue, WrongType, WrongValue
+from populus.popxl.internals.views import TensorView
 from populus.popxl.operators import Operators
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.utils import to_numpy
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from populus.popxl.graph import Graph
+    from populus.popxl.internals.op import Op
     from populus.popxl.ir import Ir
 
 
@@ -81,9 +83,28 @@ class Tensor(Operators):
     def __init__(self, ssa: SSAValue | None, graph: Graph, id: str, view: View | None = None, state: State | None = None):
         self._value, self.graph, self._id, self._view, self.state = ssa, graph, id, view, state
         self._seen: tuple[SSAValue, ...] = ()
-        self._ipu: int
+        self.producer: Op | None = None  # the op that made it
+        self._ipu: int | None
         self._tile_set: Literal["compute", "io"]
         self._ipu, self._tile_set = placement()
+
+    @property
+    def _pb_tensor(self) -> TensorView:
+        return TensorView(self)
+
+    @classmethod
+    def _from_pb_tensor(cls, view: TensorView) -> Tensor:
+        return view.tensor
+
+    def _ensure_tensor(self, value: Any, dtype: dtypes.dtype | None = None) -> Tensor:
+        return self.operand(value, dtype)
+
+    pb_type: ClassVar[str] = "ActGrad"
+
+    @property
+    def view_of(self) -> tuple[Tensor, ...]:
+        """The tensors that this one is a view of."""
+        return () if self._view is None else self._view.of
 
     def of(self, value: SSAValue) -> Tensor:
         """Gives another value of the same graph."""
@@ -103,6 +124,8 @@ class Tensor(Operators):
         """Gives the tensor, and what it is a view of, another value. Raises ValueError for one of another type."""
         if value.type != self.ssa.type:
             raise WrongValue(f"{self._id} is {self.ssa.type}; what is to take its place is {value.type}")
+        if self.graph.op_within is not None:
+            self.graph.op_within.changed.append(self)
         if self._view is None:
             self._value = value
             return
@@ -159,12 +182,16 @@ class Tensor(Operators):
 
     @property
     def ipu(self) -> int:
-        """The number of the chip that `popxl.ipu` named where the tensor was made."""
+        """The number of the chip that `popxl.ipu` named where an op made the tensor. Raises UndefinedValue for one that no op made."""
+        if self.producer is None or self._ipu is None:
+            raise UndefinedValue(f"{self.id} is on no chip yet; the ops that take it say where it is")
         return self._ipu
 
     @property
     def tile_set(self) -> Literal["compute", "io"]:
-        """`io` for what was made inside `popxl.io_tiles`."""
+        """`io` for what an op made inside `popxl.io_tiles`, else `compute`. Raises UndefinedValue for a tensor that no op made."""
+        if self.producer is None:
+            raise UndefinedValue(f"{self.id} is on no set of tiles yet; the ops that take it say where it is")
         return self._tile_set
 
     def strides(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -177,6 +204,7 @@ class Tensor(Operators):
         if isinstance(value, Tensor):
             return value
         made = constant(value, self.dtype if dtype is None else dtype)
+        made.graph.keep(made)
         if not made.nelms:
             raise WrongValue(f"{value!r} has no elements; make a tensor of it by popxl.constant if that is meant")
         return made
@@ -199,8 +227,30 @@ class Tensor(Operators):
 TensorByRef = type("TensorByRef", (Tensor,), {"__doc__": "Annotates a function's tensor that calls change where they are given it."})
 
 
+class Handle(Tensor):
+    """A tensor that has a shape and no value of its own: the handle of a stream, or the place that a load fills."""
+
+    def __init__(self, graph: Graph, id: str, shape: tuple[int, ...], dtype: dtypes.dtype, kind: str):
+        super().__init__(None, graph, id)
+        self._shape, self._dtype, self._kind = shape, dtype, kind
+
+    @property
+    def pb_type(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return self._dtype
+
+
 class Variable(Tensor):
     """A tensor of the main graph that keeps its value from run to run; a `Session` reads and writes it."""
+
+    pb_type: ClassVar[str] = "Variable"
 
     @property
     def data(self) -> NDArray[Any]:
@@ -230,6 +280,8 @@ class Variable(Tensor):
 
 class Constant(Tensor):
     """A tensor whose values are known."""
+
+    pb_type: ClassVar[str] = "Const"
 
     def __init__(self, ssa: SSAValue, graph: Graph, id: str, data: NDArray[Any]):
         super().__init__(ssa, graph, id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import SSAValue
 
@@ -11,9 +11,13 @@ from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import cast_to, stated, without
 from populus.popxl.ops.shape import reshape
 from populus.popxl.tensor import Tensor
+
+if TYPE_CHECKING:
+    from populus.popxl.internals.op import Op
 
 Inputs = Mapping[Tensor, Any] | None
 
@@ -24,6 +28,7 @@ class CallSiteInfo:
     def __init__(self, graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tensor], became: Mapping[Tensor, SSAValue]):
         self._graph, self._inputs, self._outputs, self._became = graph, tuple(inputs), tuple(outputs), dict(became)
         self._before = [t.ssa for t in inputs]
+        self._op: Op | None = None
 
     @property
     def called_graph(self) -> Graph:
@@ -87,6 +92,8 @@ class CallSiteInfo:
         if parent_tensor.ssa not in (self._before[self._inputs.index(parent_tensor)], self._became[slot]):
             raise WrongValue(f"{parent_tensor.id} was changed after the call; say right after it that the call changes it")
         parent_tensor.assign(self._became[slot])
+        if self._op is not None:
+            self._op.changed.append(parent_tensor)
 
 
 class ConditionalSiteInfo(CallSiteInfo):
@@ -168,6 +175,7 @@ def _operand(slot: Tensor, value: Any) -> Tensor:
     return slot.operand(value)
 
 
+@recorded("Call")
 def call_with_info(graph: Graph, *inputs: Any, inputs_dict: Inputs = None, check_inputs: bool = True) -> CallSiteInfo:
     """Calls a graph of `ir.create_graph` on these inputs, by position and by the graph's own tensors, and tells which tensors are which.
 
@@ -176,6 +184,7 @@ def call_with_info(graph: Graph, *inputs: Any, inputs_dict: Inputs = None, check
     return _site(graph, None, _bound(graph, inputs, inputs_dict))
 
 
+@recorded("Loop")
 def repeat_with_info(graph: Graph, repeat_count: int, *inputs: Any, inputs_dict: Inputs = None, check_inputs: bool = True) -> CallSiteInfo:
     """Calls a graph so often in a row, and tells which tensors are which: a time's outputs are the first inputs of the next.
 
@@ -199,6 +208,7 @@ def _site(graph: Graph, times: int | None, inputs: list[Tensor]) -> CallSiteInfo
     return info
 
 
+@recorded("If")
 def conditional_with_info(
     cond: Tensor,
     then_branch: Graph,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import cast_to, element, emit, fixed
 from populus.popxl.ops.elementwise import add, mul, where
 from populus.popxl.ops.shape import reshape, slice
@@ -18,6 +19,7 @@ def _drawn(seed: Tensor, shape: Iterable[int], distribution: str, a: float, b: f
     return emit("random", seed, distribution=distribution, a=a, b=b, shape=tuple(shape), element=element(type), stream=stream)
 
 
+@recorded("RandomUniform")
 def random_uniform(
     seed_tensor: Tensor, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: dtypes.dtype = dtypes.float32
 ) -> Tensor:
@@ -25,6 +27,7 @@ def random_uniform(
     return _drawn(seed_tensor, shape, "uniform", low, high, dtype)
 
 
+@recorded("RandomNormal")
 def random_normal(
     seed_tensor: Tensor, shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, dtype: dtypes.dtype = dtypes.float32
 ) -> Tensor:
@@ -32,11 +35,13 @@ def random_normal(
     return _drawn(seed_tensor, shape, "normal", mean, std, dtype)
 
 
+@recorded("Dropout")
 def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
     """Gives t with each element zero with probability p, the others divided by `1 - p`. Raises ValueError for p outside of 0 to 1."""
     return shaped_dropout(t, seed_tensor, t.shape, p)
 
 
+@recorded("ShapedDropout")
 def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: Iterable[int], ratio: float) -> Tensor:
     """Gives `dropout` whose choice is of `shape`, and broadcast to t. Raises ValueError for a ratio outside of 0 to 1."""
     if not 0 <= ratio < 1:

@@ -10,6 +10,7 @@ from populus.dialects.support.element_types import element_of
 from populus.popxl.context import get_current_graph
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.tensor import Tensor, View, constant
 
 P = ParamSpec("P")
@@ -80,14 +81,15 @@ def without(function: Callable[..., Any], *names: str) -> inspect.Signature:
     return signature.replace(parameters=[p for name, p in signature.parameters.items() if name not in names])
 
 
-def in_place(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
-    """Gives the form of an op that gives its first tensor the result."""
+def in_place(kind: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Gives the form of an op that gives its first tensor the result: an op of this kind."""
+    name = f"{function.__name__}_"
 
     def changed(t: Tensor, *args: Any, **keywords: Any) -> Tensor:
         return set_in_place(t, function(t, *args, **keywords), name)
 
     doc = f"Gives its first tensor the result of `{name[:-1]}`, in place; an alias of it."
-    return stated(changed, name, doc, inspect.signature(function))
+    return recorded(kind)(stated(changed, name, doc, inspect.signature(function)))
 
 
 def axis_of(t: Tensor, axis: int) -> int:

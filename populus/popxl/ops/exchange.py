@@ -9,6 +9,7 @@ import numpy as np
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
 from populus.popxl.errors import WrongValue
+from populus.popxl.internals.recording import kept, recorded
 from populus.popxl.ops.common import emit, set_in_place
 from populus.popxl.ops.shape import reshape
 from populus.popxl.remote_buffer import RemoteBuffer
@@ -18,6 +19,17 @@ from populus.popxl.tensor import Tensor, constant
 
 def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor:
     """Gives the next array that the host has for a stream in this run; after the last one, the first again."""
+    return _host_load(_place(name or h2d_stream.name, h2d_stream.shape, h2d_stream.dtype), h2d_stream, name)
+
+
+@recorded("Init")
+def _place(name: str, shape: tuple[int, ...], dtype: dtypes.dtype) -> Tensor:
+    """Gives the place that a load fills, as PopART's graphs have it; it has no value."""
+    return get_current_graph().handle(f"{name}_init", shape, dtype)
+
+
+@recorded("HostLoad")
+def _host_load(place: Tensor, h2d_stream: HostToDeviceStream, name: str | None) -> Tensor:
     graph = get_current_graph()
     if graph is graph.ir.main_graph:
         value = graph.input(graph.direct(h2d_stream, "load"), h2d_stream.shape, h2d_stream.dtype.held)
@@ -31,6 +43,7 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
     return graph.tensor(loaded.ssa, name or f"{h2d_stream.name}_load")
 
 
+@recorded("HostStore")
 def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     """Gives the host a tensor. Raises ValueError if the stream is of another shape or type."""
     if (t.shape, t.dtype) != (d2h_stream.shape, d2h_stream.dtype):
@@ -58,7 +71,7 @@ def _row(buffer: RemoteBuffer, offset: Any) -> Tensor:
     if isinstance(offset, int):
         if not 0 <= offset < buffer.entries:
             raise WrongValue(f"the remote buffer has entries 0 to {buffer.entries - 1}, not {offset}")
-        return constant(np.array([offset], np.int32))
+        return kept(constant(np.array([offset], np.int32)))
     return reshape(emit("cast", offset, to=_index()), (1,)) if offset.dtype is not dtypes.int32 else reshape(offset, (1,))
 
 
@@ -70,18 +83,26 @@ def _index() -> Any:
 
 def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None = None) -> Tensor:
     """Gives a row of a remote buffer. Raises ValueError for a number that it has no row for."""
+    shape, dtype = remote_buffer.tensor_shape, remote_buffer.tensor_dtype
+    return _remote_load(_place(name or "remote_load", shape, dtype), remote_buffer, offset, name)
+
+
+@recorded("RemoteLoad")
+def _remote_load(place: Tensor | None, remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None) -> Tensor:
     graph = get_current_graph()
     rows = graph.state(remote_buffer.state)
     loaded = reshape(emit("gather", rows, _row(remote_buffer, offset), axis=0), remote_buffer.tensor_shape)
     return graph.tensor(loaded.ssa, name or "remote_load_out")
 
 
+@recorded("RemoteLoadInplace")
 def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> Tensor:
     """Gives t the value of a row of a remote buffer; an alias of t. Raises ValueError for a tensor of another shape or type."""
     remote_buffer.validate_tensor_matches_buffer(t)
-    return set_in_place(t, remote_load(remote_buffer, offset), "remote_load_out")
+    return set_in_place(t, _remote_load(None, remote_buffer, offset, None), "remote_load_out")
 
 
+@recorded("RemoteStore")
 def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> None:
     """Gives a row of a remote buffer the value of t. Raises ValueError for a tensor of another shape or type."""
     remote_buffer.validate_tensor_matches_buffer(t)
@@ -89,5 +110,8 @@ def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
     rows.assign(emit("scatter", rows, _row(remote_buffer, offset), reshape(t, (1, *t.shape)), reduction="set").ssa)
 
 
+@recorded("RemoteCodeLoad")
 def remote_code_load(graph: Any, destination: str = "executable") -> None:
-    """Accepts the wish to bring a graph's code to the tiles, where it always is."""
+    """Accepts the wish to bring a graph's code to the tiles, where it always is. Raises ValueError for the graph that is being built."""
+    if graph is get_current_graph():
+        raise WrongValue(f"The remote_code_load op cannot load the code of the graph that it is in, '{graph.name}'")

@@ -9,6 +9,7 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import cast_to
 from populus.popxl.ops.onnx_node import onnx_node
 from populus.popxl.tensor import Tensor
@@ -22,6 +23,7 @@ _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 
 
+@recorded("Resize")
 def interpolate(
     t: Tensor,
     scale_factor: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
@@ -44,6 +46,7 @@ def interpolate(
     return onnx_node("Resize", [t, None, factors], 13, **how)
 
 
+@recorded("RoiAlign")
 def roi_align(
     t: Tensor, rois: Tensor, batch_index: Tensor, output_size: Sequence[int], spatial_scale: float, sampling_ratio: int
 ) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import axes_of, axis_of, cast_to, emit, fixed, in_place
 from populus.popxl.ops.elementwise import add, clip, equal, logical_and, mul, where
 from populus.popxl.ops.shape import reshape, slice, transpose
@@ -21,6 +22,7 @@ def _signed(indices: Tensor) -> Tensor:
     return cast_to(indices, dtypes.int32)
 
 
+@recorded("Gather")
 def gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False) -> Tensor:
     """Gives the rows of `indices` along an axis: `[*before, *indices, *after]`.
 
@@ -35,9 +37,15 @@ def gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportio
     return where(reshape(there, (*indices.shape, *(1 for _ in t.shape[d + 1 :]))), rows, fixed(0, rows))
 
 
-tied_gather = gather
+@recorded("PopartTiedGather")
+def tied_gather(
+    t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None, zero_OOR: bool = False
+) -> Tensor:
+    """Computes `gather`; layouts are chosen without the tie."""
+    return gather(t, indices, axis, available_memory_proportion, zero_OOR)
 
 
+@recorded("Gather")
 def groupedgather(
     t: Tensor,
     indices: Tensor,
@@ -86,6 +94,7 @@ def _scattered(t: Tensor, indices: Tensor, values: Tensor, axis: int, how: str) 
     return reshape(flat, t.shape)
 
 
+@recorded("Scatter")
 def scatter(t: Tensor, indices: Tensor, values: Tensor, axis: int = 0, available_memory_proportion: float | None = None) -> Tensor:
     """Gives t with `values` at the elements that `indices`, of the same shape, name along an axis. Raises ValueError for other shapes."""
     if indices.shape != values.shape or indices.rank != t.rank:
@@ -96,6 +105,7 @@ def scatter(t: Tensor, indices: Tensor, values: Tensor, axis: int = 0, available
 REDUCTIONS = {"sum": ("add", 0.0), "max": ("max", -math.inf), "min": ("min", math.inf), "mul": ("mul", 1.0), "none": ("set", 0.0)}
 
 
+@recorded("ScatterReduce")
 def scatter_reduce(
     data: Tensor,
     indices: Tensor,
@@ -131,6 +141,7 @@ def scatter_reduce(
     return _scattered(initial_values, found, data, d, how)
 
 
+@recorded("OneHot")
 def onehot(t: Tensor, num_classes: int | Tensor, values: Tensor, axis: int) -> Tensor:
     """Gives `values[1]` where the class along a new axis is t's element, and `values[0]` elsewhere.
 
@@ -151,6 +162,7 @@ def _known(t: Tensor) -> int:
     return int(np.reshape(data, ()))
 
 
+@recorded("TopK")
 def topk(
     t: Tensor, k: int, axis: int, largest: bool, sorted: bool, available_memory_proportion: float | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -173,16 +185,19 @@ def _first(t: Tensor, dim: int | None, keepdim: bool | None, largest: bool) -> T
     return found if keepdim else reshape(found, [n for k, n in enumerate(found.shape) if k != d])
 
 
+@recorded("ArgMax")
 def argmax(t: Tensor, dim: int | None = 0, keepdim: bool | None = False) -> Tensor:
     """Gives the int32 index of the largest element along a dimension, the first of equals."""
     return _first(t, dim, keepdim, largest=True)
 
 
+@recorded("ArgMin")
 def argmin(t: Tensor, dim: int | None = 0, keepdim: bool | None = False) -> Tensor:
     """Gives the int32 index of the smallest element along a dimension, the first of equals."""
     return _first(t, dim, keepdim, largest=False)
 
 
+@recorded("ReduceMedian")
 def median(t: Tensor, axis: int | Iterable[int] | None = None, keepdims: bool = False) -> Tensor:
     """Gives the middle element over the dimensions of `axis`, by default all; of an even number the lower one."""
     axes = axes_of(t, axis)
@@ -194,6 +209,7 @@ def median(t: Tensor, axis: int | Iterable[int] | None = None, keepdims: bool = 
     return reshape(middle, [1 if d in axes else m for d, m in enumerate(t.shape) if keepdims or d not in axes])
 
 
+@recorded("CumSum")
 def cumsum(t: Tensor, dim: int | None = 0) -> Tensor:
     """Computes the sums of the elements up to each one along a dimension."""
     d = axis_of(t, dim or 0)
@@ -214,6 +230,7 @@ def _start(t: Tensor, index: Tensor, axes: Sequence[int], sizes: Sequence[int]) 
     }
 
 
+@recorded("DynamicSlice")
 def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool = True) -> Tensor:
     """Gives `sizes[k]` elements of dimension `axes[k]` from `index[k]` on. Raises ValueError for lists of other lengths."""
     for d, rows in _start(t, index, list(axes), list(sizes)).items():
@@ -221,6 +238,7 @@ def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable
     return t
 
 
+@recorded("DynamicUpdate")
 def dynamic_update(
     t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool = True
 ) -> Tensor:
@@ -239,9 +257,10 @@ def _updated(t: Tensor, new: Tensor, places: list[tuple[int, Tensor]]) -> Tensor
     return transpose(found, [int(k) for k in np.argsort(order)])
 
 
-dynamic_update_ = in_place(dynamic_update, "dynamic_update_")
+dynamic_update_ = in_place("DynamicUpdateInplace", dynamic_update)
 
 
+@recorded("Histogram")
 def histogram(t: Tensor, levels: Sequence[float], absolute_of_input: bool) -> Tensor:
     """Counts the elements below `levels[0]`, from each level to the next, and from the last on: uint32 [len(levels) + 1].
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import axis_of, cast_to, emit, fixed, stated, without
 from populus.popxl.ops.elementwise import div, equal, log, mul, negate, sub, where
 from populus.popxl.ops.reduce import sum as total
@@ -20,6 +21,7 @@ PadType = Literal["not_set", "same_upper", "same_lower", "valid"]
 Reduction = Literal["mean", "sum", "none"]
 
 
+@recorded("MatMul")
 def matmul(
     lhs: Tensor,
     rhs: Tensor,
@@ -32,11 +34,13 @@ def matmul(
     return found if output_type is None else cast_to(found, output_type)
 
 
+@recorded("Softmax")
 def softmax(t: Tensor, axis: int) -> Tensor:
     """Computes `e^t / sum of e^t` along an axis."""
     return emit("softmax", t, axis=axis_of(t, axis))
 
 
+@recorded("GroupNormalization")
 def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-5) -> Tensor:
     """Computes `(t - mean) / sqrt(variance + eps) weight + bias`, with statistics of each instance and group of channels (dimension 1)."""
     shape = t.shape
@@ -49,6 +53,7 @@ def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     return group_norm(t, weight, bias, 1, eps)
 
 
+@recorded("BatchNormalization")
 def batch_norm_inference(
     t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-5, momentum: float = 0.9
 ) -> Tensor:
@@ -72,6 +77,7 @@ def _pads(
     return (*less, *more) if how == "same_upper" else (*more, *less)
 
 
+@recorded("Conv")
 def conv(
     t: Tensor,
     weight: Tensor,
@@ -99,6 +105,7 @@ def _of_rank(padding: Sequence[int], n: int) -> tuple[int, ...]:
     return tuple(padding) if len(padding) == 2 * n or any(padding) else (0,) * (2 * n)
 
 
+@recorded("ConvTranspose")
 def conv_transpose(
     t: Tensor,
     weight: Tensor,
@@ -134,7 +141,7 @@ def conv_transpose(
     return emit("conv_transpose", t, weight, strides=strides, pads=pads, dilations=dilations, output_padding=extra, group=groups)
 
 
-def _pool(op: str, what: str, *without_meaning: str) -> Callable[..., Tensor]:
+def _pool(kind: str, op: str, what: str, *without_meaning: str) -> Callable[..., Tensor]:
     def compute(
         t: Tensor,
         kernel_size: Sequence[int],
@@ -157,16 +164,17 @@ def _pool(op: str, what: str, *without_meaning: str) -> Callable[..., Tensor]:
         return emit(op, t, kernel=tuple(kernel_size), strides=strides, pads=pads, dilations=dilations, ceil=ceil_mode)
 
     doc = f"Computes {what} of each window of t [N, C, ..], over the elements of t in it. Raises ValueError for the options of no windows."
-    return stated(compute, op, doc, without(compute, *without_meaning))
+    return recorded(kind)(stated(compute, op, doc, without(compute, *without_meaning)))
 
 
-average_pool = _pool("average_pool", "the mean", "storage_order")
-max_pool = _pool("max_pool", "the largest element")
+average_pool = _pool("AveragePool", "average_pool", "the mean", "storage_order")
+max_pool = _pool("MaxPool", "max_pool", "the largest element")
 
 
 SMALLEST = {"float16": 6.104e-05, "float32": 1e-7}  # probabilities below are taken as this, so that their logarithm is finite
 
 
+@recorded("Nll")
 def nll_loss(
     probs: Tensor, labels: Tensor, ignore_index: int | None = None, reduction: Reduction = "mean", log_prob: bool = False
 ) -> Tensor:
@@ -177,6 +185,7 @@ def nll_loss(
     return _loss(probs, labels, ignore_index, reduction, log_prob)[0]
 
 
+@recorded("NlllWithSoftmaxGradDirect")
 def nll_loss_with_softmax_grad(
     probs: Tensor, labels: Tensor, loss_grad: float | Tensor = 1, ignore_index: int | None = None, reduction: Reduction = "mean"
 ) -> tuple[Tensor, Tensor]:

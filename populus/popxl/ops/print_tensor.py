@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from populus.popxl.context import get_current_graph
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.shape import identity
 from populus.popxl.printing import FloatFormat, PrintFormat
 from populus.popxl.tensor import Tensor
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@recorded("PrintTensor")
 def print_tensor(
     t: Tensor,
     title: str | None = None,

@@ -12,6 +12,7 @@ from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.fp8_utils import NAN, SCALES, overflow_of
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import cast_to, element, emit, fixed
 from populus.popxl.ops.elementwise import add, mul, where
 from populus.popxl.ops.neural import PadType, conv, conv_transpose, matmul
@@ -41,12 +42,13 @@ def _check(log2_scale: Tensor) -> None:
     options, name = get_current_graph().ir.session_options, log2_scale.id
 
     def look(array: NDArray[Any]) -> None:
-        if options.checks_scales and int(array) not in SCALES:
+        if options.throwIfLog2ScaleTensorNotInRange and int(array) not in SCALES:
             raise poplar_application_runtime_error(f"log2_scale {name} is from {SCALES[0]} to {SCALES[-1]}, not {int(array)}")
 
     watch(log2_scale, look, f"scale {name}")
 
 
+@recorded("Pow2ScaleThenCast")
 def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtypes.dtype) -> Tensor:
     """Computes `t 2^log2_scale` rounded to an 8-bit float; what is too large becomes NaN.
 
@@ -57,9 +59,10 @@ def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtypes.dtype
     x = mul(cast_to(t, dtypes.float32), _power(log2_scale))
     fits = emit("less", emit("abs", x), fixed(overflow_of(data_type), x))
     nan = constant(np.array(NAN, np.uint8).view(data_type.as_numpy()), data_type)
-    return where(fits, cast_to(x, data_type), nan)
+    return t.graph.tensor(where(fits, cast_to(x, data_type), nan).ssa, f"{t.name}_{data_type}")
 
 
+@recorded("CastThenPow2Scale")
 def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtypes.dtype) -> Tensor:
     """Computes an 8-bit float's numbers times `2^log2_scale`, as float16 or float32.
 
@@ -67,7 +70,8 @@ def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtypes.dty
     """
     if data_type not in (dtypes.float16, dtypes.float32):
         raise WrongType(f"{data_type} is no float16 or float32")
-    return cast_to(mul(cast_to(t, dtypes.float32), _power(log2_scale)), data_type)
+    found = cast_to(mul(cast_to(t, dtypes.float32), _power(log2_scale)), data_type)
+    return t.graph.tensor(found.ssa, f"{t.name}_{data_type}")
 
 
 def _operands(lhs: Tensor, rhs: Tensor, log2_scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,6 +87,7 @@ def _scaled(product: Tensor, scale: Tensor) -> Tensor:
     return cast_to(mul(product, scale), dtypes.float16)
 
 
+@recorded("MatMul")
 def matmul_pow2scaled(lhs: Tensor, rhs: Tensor, log2_scale: Tensor, available_memory_proportion: float | None = None) -> Tensor:
     """Computes the matrix product of 8-bit floats times `2^log2_scale`, as float16. The proportion is a hint.
 
@@ -92,6 +97,7 @@ def matmul_pow2scaled(lhs: Tensor, rhs: Tensor, log2_scale: Tensor, available_me
     return _scaled(matmul(a, b, available_memory_proportion), scale)
 
 
+@recorded("Conv")
 def conv_pow2scaled(
     t: Tensor,
     weight: Tensor,
@@ -109,6 +115,7 @@ def conv_pow2scaled(
     return _scaled(conv(x, w, stride, padding, dilation, groups, pad_type), scale)
 
 
+@recorded("ConvTranspose")
 def conv_transpose_pow2scaled(
     t: Tensor,
     weight: Tensor,

@@ -13,6 +13,7 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
 from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import alias, axis_of, element, emit
 from populus.popxl.tensor import Tensor, View, constant
 
@@ -30,11 +31,13 @@ def _whole(t: Tensor, shape: Iterable[int]) -> tuple[int, ...]:
     return wanted
 
 
+@recorded("Reshape")
 def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
     """Gives the same elements in row-major order another shape; one -1 stands for what is left."""
     return emit("reshape", t, shape=_whole(t, shape))
 
 
+@recorded("ReshapeInplace")
 def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
     """Makes a view of t with another shape."""
     wanted, before, graph = _whole(t, shape), t.shape, t.graph
@@ -70,11 +73,13 @@ def _order(t: Tensor, permutation: Iterable[int] | None) -> tuple[int, ...]:
     return order
 
 
+@recorded("Transpose")
 def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
     """Makes dimension d of the result dimension `permutation[d]` of t; by default in reverse order."""
     return emit("transpose", t, permutation=_order(t, permutation))
 
 
+@recorded("TransposeInplace")
 def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
     """Makes a view of t with its dimensions in another order."""
     order, graph = _order(t, permutation), t.graph
@@ -95,12 +100,14 @@ def _parts(ts: Iterable[Tensor]) -> list[Tensor]:
     return parts
 
 
+@recorded("Concat")
 def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Puts tensors one after the other along an axis. Raises ValueError for none, and TypeError for those of several types."""
     parts = _parts(ts)
     return emit("concat", *parts, axis=axis_of(parts[0], axis))
 
 
+@recorded("ConcatInplace")
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Makes a view of tensors one after the other along an axis. Raises as `concat`."""
     parts = _parts(ts)
@@ -145,13 +152,30 @@ def _slice(graph: Any, x: SSAValue, ranges: Sequence[range]) -> SSAValue:
 
 
 def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Any = None) -> Tensor:
-    """Gives the elements of ranges, as Python's `start:stop:step`, of the dimensions of `axis`, or of the first ones."""
+    """Gives the elements of ranges, as Python's `start:stop:step`, of the dimensions of `axis`, or of the first ones; t itself without."""
+    if _is_whole(t, start, stop, step, axis):
+        return t
+    return _sliced(t, start, stop, step, axis)
+
+
+def _is_whole(t: Tensor, start: Index, stop: Index, step: Index, axis: Any) -> bool:
+    """Tells whether ranges are all of a tensor, as no start, stop or step names any."""
+    return not any(v for v in (start, stop, step)) and _ranges(t, start, stop, step, axis) == [range(n) for n in t.shape]
+
+
+@recorded("Slice")
+def _sliced(t: Tensor, start: Index, stop: Index, step: Index, axis: Any) -> Tensor:
     graph = get_current_graph()
     return graph.tensor(_slice(graph, t.ssa, _ranges(t, start, stop, step, axis)), "slice_out")
 
 
 def slice_(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Any = None) -> Tensor:
     """Makes a view of the elements of ranges."""
+    return t if _is_whole(t, start, stop, step, axis) else _sliced_view(t, start, stop, step, axis)
+
+
+@recorded("SliceInplace")
+def _sliced_view(t: Tensor, start: Index, stop: Index, step: Index, axis: Any) -> Tensor:
     ranges, graph, shape = _ranges(t, start, stop, step, axis), t.graph, t.shape
     cut = [d for d, r in enumerate(ranges) if r != range(shape[d])]
     if not cut:
@@ -182,6 +206,7 @@ def _replaced(graph: Any, x: SSAValue, new: SSAValue, shape: Sequence[int], rang
     return graph.op("transpose", graph.op("scatter", first, indices, given, reduction="set")[0], permutation=back)[0]
 
 
+@recorded("Subsample")
 def subsample(t: Tensor, strides: int | Iterable[int]) -> Tensor:
     """Gives every `strides[d]`-th element of dimension d, of those that are not named every one. Raises ValueError for too many."""
     steps = [strides] if isinstance(strides, int) else list(strides)
@@ -190,6 +215,7 @@ def subsample(t: Tensor, strides: int | Iterable[int]) -> Tensor:
     return slice(t, None, None, [*steps])
 
 
+@recorded("Split")
 def split(t: Tensor, splits: int | list[int], axis: int = 0) -> list[Tensor]:
     """Cuts t along an axis into so many equal parts, or into parts of these sizes. Raises ValueError where they do not add up."""
     d = axis_of(t, axis)
@@ -201,6 +227,7 @@ def split(t: Tensor, splits: int | list[int], axis: int = 0) -> list[Tensor]:
     return [slice(t, int(e - size), int(e), None, d) for e, size in zip(ends, sizes)]
 
 
+@recorded("Identity")
 def identity(t: Tensor, output_name: str | None = None) -> Tensor:
     """Gives a copy of t, with a name."""
     return t.graph.tensor(emit("reshape", t, shape=t.shape).ssa, output_name or "identity_out")
@@ -218,18 +245,21 @@ def _detached(graph: Any, x: SSAValue) -> SSAValue:
     return graph.op("bit_cast", graph.op("bit_cast", x, to=element(bits[type.name]))[0], to=element(type))[0]
 
 
+@recorded("Detach")
 def detach(t: Tensor) -> Tensor:
     """Gives a copy of t through which no gradient flows."""
     graph = get_current_graph()
     return graph.tensor(_detached(graph, t.ssa), "detach_out")
 
 
+@recorded("DetachInplace")
 def detach_(t: Tensor) -> Tensor:
     """Gives a view of t through which no gradient flows."""
     graph = t.graph
     return graph.view(View((t,), lambda of: _detached(graph, of[0]), lambda of, new: (new,)), "detach_out")
 
 
+@recorded("IpuCopy")
 def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
     """Gives a copy of t, said to be on another chip. There is one."""
     made = identity(t)
@@ -237,6 +267,7 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
     return made
 
 
+@recorded("IoTileCopy")
 def io_tile_copy(t: Tensor) -> Tensor:
     """Gives a copy of t, said to be on the other kind of tiles. All tiles do both."""
     made = identity(t)
@@ -244,6 +275,7 @@ def io_tile_copy(t: Tensor) -> Tensor:
     return made
 
 
+@recorded("Init")
 def init(
     shape: Iterable[int],
     dtype: dtypes.dtype,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
+from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import cast_to, emit, fixed, set_in_place
 from populus.popxl.ops.elementwise import add, div, mul, pow, sqrt, sub, where
 from populus.popxl.ops.shape import reshape, transpose
@@ -24,41 +25,48 @@ def _same(t: Tensor, X: Tensor) -> Tensor:
     return cast_to(X, t.dtype)
 
 
+@recorded("CopyVarUpdate")
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
     """Computes `t = X`."""
     return set_in_place(t, _same(t, X), "copy_var_update")
 
 
+@recorded("Accumulate")
 def accumulate_(t: Tensor, X: Tensor, f: Factor | None = None) -> Tensor:
     """Computes `t = t + f X`."""
     x = _same(t, X)
     return set_in_place(t, add(t, x if f is None else mul(_scalar(f, t), x)), "accumulate")
 
 
+@recorded("Accumulate")
 def accumulate_square_(t: Tensor, X: Tensor, f: Factor = 1.0) -> Tensor:
     """Computes `t = t + f X^2`."""
     x = _same(t, X)
     return set_in_place(t, add(t, mul(_scalar(f, t), mul(x, x))), "accumulate_square")
 
 
+@recorded("Accumulate")
 def accumulate_mean_(t: Tensor, X: Tensor, step: Factor) -> Tensor:
     """Computes `t = (step t + X) / (step + 1)`: the mean of what was accumulated, with `step` the number of times before."""
     n, x = _scalar(step, t), _same(t, X)
     return set_in_place(t, add(mul(div(n, add(n, 1)), t), div(x, add(n, 1))), "accumulate_mean")
 
 
+@recorded("Accumulate")
 def accumulate_moving_average_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t + (1 - f) X`."""
     k, x = _scalar(f, t), _same(t, X)
     return set_in_place(t, add(mul(k, t), mul(sub(1, k), x)), "accumulate_moving_average")
 
 
+@recorded("Accumulate")
 def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t + (1 - f) X^2`."""
     k, x = _scalar(f, t), _same(t, X)
     return set_in_place(t, add(mul(k, t), mul(sub(1, k), mul(x, x))), "accumulate_moving_average_square")
 
 
+@recorded("AccumulatorScale")
 def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t`; with the number 0, zeros whatever t is."""
     if not isinstance(f, Tensor) and f == 0:
@@ -66,11 +74,13 @@ def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
     return set_in_place(t, mul(t, _scalar(f, t)), "accumulator_scale")
 
 
+@recorded("AccumulatorScale")
 def accumulator_zero_(t: Tensor) -> Tensor:
     """Computes `t = 0`."""
     return set_in_place(t, emit("expand", fixed(0, t), shape=t.shape), "accumulator_zero")
 
 
+@recorded("PopartSparseAccumulate")
 def sparse_accumulate_(t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: Factor | None = None, W: Tensor | None = None) -> Tensor:
     """Computes `t[indices[k]] = t[indices[k]] + f X[k]` along an axis, once for each k. `W` tells layouts, which follow without it."""
     order = [axis % t.rank, *(d for d in range(t.rank) if d != axis % t.rank)]
@@ -104,6 +114,7 @@ def _next(time_step: Tensor | None) -> Tensor | None:
     return None if time_step is None else set_in_place(time_step, add(time_step, 1), "time_step")
 
 
+@recorded("AdamUpdater")
 def adam_updater(
     acc_first_order: Tensor,
     acc_second_order: Tensor,
@@ -128,6 +139,7 @@ def adam_updater(
 lamb_updater = adam_updater
 
 
+@recorded("AdamUpdater")
 def adamax_updater(
     acc_first_order: Tensor,
     acc_second_order: Tensor,
@@ -147,6 +159,7 @@ def adamax_updater(
     return _updater(acc_first_order, acc_second_order, weight, weight_decay, epsilon, m)
 
 
+@recorded("AdamVarUpdate")
 def adam_var_update(
     t: Tensor, x: Tensor, r1: Tensor, r2: Tensor, learning_rate: Factor | None = None, max_weight_norm: Factor | None = None
 ) -> Tensor:

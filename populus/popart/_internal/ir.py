@@ -1,0 +1,37 @@
+"""Names of `popart._internal.ir`, by which PopXL's programs look into their graphs: classes of ops, and views of graphs and tensors.
+
+The classes of ops are made of the table `populus.popxl.internals.kinds`. What they answer is read from the program.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from populus.popart.enums import ENUMS
+from populus.popart.settings import Patterns, SessionOptions
+from populus.popxl.internals.kinds import op_module
+from populus.popxl.internals.op import MatMulPartialsType, Op
+from populus.popxl.internals.options import IrView as Ir
+from populus.popxl.internals.views import GraphView as Graph
+from populus.popxl.internals.views import TensorType
+from populus.popxl.internals.views import TensorView as Tensor
+
+TileSet = ENUMS["TileSet"]
+ExecutionContext = Enum(
+    "ExecutionContext",
+    ["Normal", "AccumulateOuterFragment", "WeightsFromHostFragment", "WeightsToHostFragment", "OptimizerFromHostFragment", "Subgraph"],
+    module=__name__,
+)
+
+
+class patterns:
+    """The module of rewrites."""
+
+    Patterns = Patterns
+    PatternsLevel = ENUMS["PatternsLevel"]
+
+
+op = op_module()
+op.MatMulPartialsType = MatMulPartialsType
+
+__all__ = ["ExecutionContext", "Graph", "Ir", "Op", "SessionOptions", "Tensor", "TensorType", "TileSet", "op", "patterns"]

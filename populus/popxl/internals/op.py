@@ -1,0 +1,195 @@
+"""An op of a PopXL graph as its program states it: its kind, tensors, arguments and place.
+
+What an op answers is read from what the call that made it was given, made and changed; nothing is assumed of its kind.
+"""
+
+# The inside of graphs and tensors is read here.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from enum import Enum
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from populus.popart.enums import ENUMS
+from populus.popxl.context import placement
+
+if TYPE_CHECKING:
+    from xdsl.ir import Operation
+
+    from populus.popxl.graph import Graph
+    from populus.popxl.internals.views import TensorView
+    from populus.popxl.tensor import Tensor
+
+TileSet = ENUMS["TileSet"]
+MatMulPartialsType = Enum("MatMulPartialsType", ["HALF", "FLOAT"], module=__name__)
+
+
+@dataclass(frozen=True)
+class OptimizerNumber:
+    """A factor of an optimizer: its number, or 0 where a tensor has it."""
+
+    argument: Any
+
+    def isConst(self) -> bool:
+        """Tells whether the factor is a number."""
+        return not hasattr(self.argument, "ssa")
+
+    def val(self) -> float:
+        """Gives the number, 1 where none was given."""
+        return (1.0 if self.argument is None else float(self.argument)) if self.isConst() else 0.0
+
+
+class Op:
+    """One op of a PopXL graph. `body`: the ops of the popart level that it inserted; a view inserts its own when it is read."""
+
+    kind: ClassVar[str] = ""
+    first: ClassVar[int] = 0  # the index of the first of `inputs`: those before are no tensors of the graph
+
+    def __init__(self, graph: Graph, arguments: dict[str, Any], inputs: Sequence[Tensor]):
+        self.graph, self.arguments, self.inputs = graph, arguments, list(inputs)
+        self.outputs: list[Tensor] = []
+        self.made: list[Tensor] = []  # tensors that were made inside
+        self.kept: list[Tensor] = []  # of these, those that the graph shows
+        self.changed: list[Tensor] = []
+        self.body: list[Operation] = []
+        self.depth = 0  # how many calls of recorded functions are inside
+        self._ipu, self._tile_set = placement()
+
+    @contextmanager
+    def deeper(self) -> Generator[None]:
+        """Counts a call that is inside the op's."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def opType(self) -> str:
+        """Gives the kind, such as `Add`."""
+        return self.kind
+
+    def inTensor(self, index: int) -> TensorView:
+        """Gives an input by its index."""
+        return self.inputs[index - self.first]._pb_tensor
+
+    def outTensor(self, index: int) -> TensorView:
+        """Gives an output by its index."""
+        return self.outputs[index]._pb_tensor
+
+    def getInputTensors(self) -> list[TensorView]:
+        """Gives the inputs in order."""
+        return [self.inTensor(self.first + k) for k in range(len(self.inputs))]
+
+    def getOutputTensors(self) -> list[TensorView]:
+        """Gives the outputs in order."""
+        return [self.outTensor(k) for k in range(len(self.outputs))]
+
+    def hasInput(self, index: int) -> bool:
+        """Tells whether there is an input of this index."""
+        return 0 <= index - self.first < len(self.inputs)
+
+    def hasOutput(self, index: int) -> bool:
+        """Tells whether there is an output of this index."""
+        return 0 <= index < len(self.outputs)
+
+    def modifiesIndex(self, index: int) -> bool:
+        """Tells whether the op changed the value of an input."""
+        return self.hasInput(index) and self.inputs[index - self.first] in self.changed
+
+    def modifies(self) -> bool:
+        """Tells whether the op changed any input."""
+        return any(t in self.changed for t in self.inputs)
+
+    def isOptimizerOp(self) -> bool:
+        """Tells whether the op is part of an optimizer's update."""
+        return isinstance(self, OptimizerOp)
+
+    def hasVirtualGraphId(self) -> bool:
+        """Tells whether the op was made for a chip."""
+        return self._ipu is not None
+
+    def getVirtualGraphId(self) -> int:
+        """Gives the number of the op's chip. Raises ValueError without one."""
+        if self._ipu is None:
+            raise ValueError(f"{self.kind} was made for no chip")
+        return self._ipu
+
+    def getSettings(self) -> SimpleNamespace:
+        """Gives the set of tiles and the chip that the op was made for."""
+        return SimpleNamespace(tileSet=TileSet["IO" if self._tile_set == "io" else "Compute"], vgraphId=self._ipu)
+
+    def getAxis(self) -> int:
+        """Gives the argument `axis`. Raises AttributeError for an op without one."""
+        if "axis" not in self.arguments:
+            raise AttributeError(f"{self.kind} has no axis")
+        return self.arguments["axis"]
+
+    def __repr__(self) -> str:
+        names = ", ".join(t.id for t in self.inputs), ", ".join(t.id for t in self.outputs)
+        return f"{self.kind}({names[0]}) -> ({names[1]})"
+
+
+class OptimizerOp(Op):
+    """An op of an optimizer's update."""
+
+
+class AccumulateOp(OptimizerOp):
+    """An op that adds to, or scales, what is accumulated."""
+
+    def getFactor(self) -> OptimizerNumber:
+        """Gives the factor `f`."""
+        return OptimizerNumber(self.arguments.get("f"))
+
+
+class CallOp(Op):
+    """An op that runs another graph; inputs by reference count as changed."""
+
+    def modifiesIndex(self, index: int) -> bool:
+        """Tells whether the op changed the value of an input, or the graph that it runs takes the input by reference."""
+        if super().modifiesIndex(index):
+            return True
+        graph = self.arguments["graph"]
+        at = index - self.first
+        return self.hasInput(index) and at < len(graph.inputs) and graph.inputs[at] in graph.by_ref
+
+
+class LoopOp(CallOp):
+    """An op that runs another graph several times; inputs 0 and 1 are the number of times and whether to go on."""
+
+    first = 2
+
+
+class IfOp(Op):
+    """An op that runs one of two graphs; its first input is the condition."""
+
+
+class ConvOp(Op):
+    """A convolution, with options of its plan that are kept and not followed."""
+
+    def getConvOptions(self) -> SimpleNamespace:
+        """Gives a copy of the options."""
+        given = self.arguments.get("available_memory_proportions")
+        options = self.__dict__.setdefault("_options", SimpleNamespace(availableMemoryProportions=list(given or ())))
+        found = copy(options)
+        found.availableMemoryProportions = list(options.availableMemoryProportions)
+        return found
+
+    def setConvOptions(self, options: SimpleNamespace) -> None:
+        """Takes other options."""
+        self.__dict__["_options"] = copy(options)
+
+
+class MatMulOp(Op):
+    """A matrix product."""
+
+    def getPartialsType(self) -> Enum:
+        """Gives the type of partial sums that was asked for: that of the call, or else of the session's options."""
+        asked = self.arguments.get("partials_type")
+        name = asked.name if asked is not None else self.graph.ir._pb_ir.getSessionOptions().partialsTypeMatMuls
+        return MatMulPartialsType["HALF" if name in ("half", "float16") else "FLOAT"]

@@ -1,0 +1,119 @@
+"""Graphs and tensors as `popart._internal.ir` shows them: each view reads the graph or tensor of PopXL that it is of."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from populus.popxl.errors import WrongValue
+
+if TYPE_CHECKING:
+    from populus.popxl.graph import Graph
+    from populus.popxl.internals.op import Op
+    from populus.popxl.internals.options import IrView
+    from populus.popxl.tensor import Tensor
+
+TensorType = Enum("TensorType", ["ActGrad", "Const", "Stream", "Unknown", "Variable"], module=__name__)
+
+
+class TensorView:
+    """A tensor of a graph."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    @property
+    def id(self) -> str:
+        """The name, with that of its graph before it outside of the main graph."""
+        return self.tensor.id
+
+    def tensorType(self) -> Enum:
+        """Tells variables, constants, streams' handles and other tensors apart."""
+        return TensorType[self.tensor.pb_type]
+
+    def hasTensorData(self) -> bool:
+        """Tells whether the tensor's first value is known."""
+        return getattr(self.tensor, "data", None) is not None
+
+    def isAliased(self) -> bool:
+        """Tells whether another tensor of the graph is a view of this one."""
+        return any(self.tensor in t.view_of for t in self.tensor.graph.tensors if t is not self.tensor)
+
+    def isGraphInput(self) -> bool:
+        """Tells whether a call gives the tensor's value."""
+        return self.tensor in self.tensor.graph.inputs
+
+    def isGraphOutput(self) -> bool:
+        """Tells whether a call takes the tensor's value."""
+        return self.tensor in self.tensor.graph.outputs
+
+    def hasProducer(self) -> bool:
+        """Tells whether an op made the tensor."""
+        return self.tensor.producer is not None
+
+    def getProducer(self) -> Op:
+        """Gives the op that made the tensor. Raises ValueError for one that no op made."""
+        if self.tensor.producer is None:
+            raise WrongValue(f"no op made {self.id}")
+        return self.tensor.producer
+
+
+class GraphView:
+    """A graph: its ops in the order in which they happen, and its tensors."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+
+    @property
+    def id(self) -> str:
+        """The name; nothing for the main graph."""
+        return "" if self.graph is self.graph.ir.main_graph else self.graph.name
+
+    def getGraphId(self) -> str:
+        """Gives the name; nothing for the main graph."""
+        return self.id
+
+    def getIr(self) -> IrView:
+        """Gives the view of the graph's Ir."""
+        return self.graph.ir._pb_ir  # pyright: ignore[reportPrivateUsage]
+
+    def getOps(self) -> list[Op]:
+        """Gives the ops."""
+        return list(self.graph.recorded)
+
+    def getOpSchedule(self) -> list[Op]:
+        """Gives the ops in the order in which they happen, which is that of their calls."""
+        return self.getOps()
+
+    def getTensor(self, name: str) -> TensorView:
+        """Gives a tensor by its name. Raises PopulusError if there is none."""
+        return TensorView(self.graph.get_tensor(name))
+
+    def getTensors(self) -> list[TensorView]:
+        """Gives the tensors."""
+        return [TensorView(t) for t in self.graph.tensors]
+
+    def getTensorIds(self) -> list[str]:
+        """Gives the names of the tensors."""
+        return [t.id for t in self.graph.tensors]
+
+    def getInputIds(self) -> list[str]:
+        """Gives the names of the inputs in order."""
+        return [t.id for t in self.graph.inputs]
+
+    def getOutputIds(self) -> list[str]:
+        """Gives the names of the outputs in order."""
+        return [t.id for t in self.graph.outputs]
+
+    def setCanBeRecursivelyAutodiffed(self, allowed: bool) -> None:
+        """Says whether `autodiff` of a graph that calls this one may differentiate this one too."""
+        self.graph.differentiated_with_callers = allowed
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.getTensorIds()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GraphView) and other.graph is self.graph
+
+    def __hash__(self) -> int:
+        return hash(self.graph)
