@@ -19,6 +19,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.context import scoped
 from populus.popxl.dtypes import dtype
 from populus.popxl.internals.views import GraphView
+from populus.popxl.names import Names
 from populus.popxl.rows import row_mark, with_rows
 from populus.popxl.tensor import Constant, Handle, State, Tensor, Variable, View
 from populus.popxl.utils import held
@@ -32,22 +33,6 @@ if TYPE_CHECKING:
 
 RemoteKind = TypeVar("RemoteKind", bound=Variable)
 Kind = TypeVar("Kind", bound=Tensor)
-
-
-class Names:
-    """Names that are taken."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def free(self, name: str) -> str:
-        """Gives the name, or with the first number that makes it a new one; it is taken then."""
-        found, number = name, 0
-        while found in self._taken:
-            number += 1
-            found = f"{name}_{number}"
-        self._taken.add(found)
-        return found
 
 
 class Graph(Builder):

@@ -12,9 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from populus.popart.settings import SessionOptions
 from populus.popxl.errors import WrongType, WrongValue
-from populus.popxl.graph import Graph, Names
+from populus.popxl.graph import Graph
 from populus.popxl.internals.options import IrView
 from populus.popxl.module import Module
+from populus.popxl.names import Names
 from populus.popxl.remote_buffer import RemoteBuffer
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.rows import row_mark
