@@ -1,6 +1,6 @@
 """Names of `popart._internal.ir`, by which PopXL's programs look into their graphs: classes of ops, and views of graphs and tensors.
 
-The classes of ops are made of the table `populus.popxl.internals.kinds`. What they answer is read from the program.
+The classes of ops are made of the table `populus.popxl.internals.kinds`. Their answers are read from the program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The kinds of PopART's ops that a graph of PopXL is made of, and a class for each: `op.AddOp` for `Add`.
 
-A class is named after its op type with `Op` behind it, unless `NAMES` has another name. `FOLDERS` are the modules of
+A class has the name of its op type and `Op`, unless `NAMES` has another. `FOLDERS` are the modules of
 `popart._internal.ir.op` that hold some of them.
 """
 

@@ -1,6 +1,6 @@
 """An op of a PopXL graph as its program states it: its kind, tensors, arguments and place.
 
-What an op answers is read from what the call that made it was given, made and changed; nothing is assumed of its kind.
+Its answers are read from the call that made it: what the call was given, made and changed. Nothing is assumed of its kind.
 """
 
 # The inside of graphs and tensors is read here.

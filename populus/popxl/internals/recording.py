@@ -1,7 +1,7 @@
 """Keeps a graph's list of ops: a function under `@recorded` becomes one op of the current graph when a program calls it.
 
-The tensors that the function makes on the way are no tensors of the graph, but for its results, for what it keeps by `kept`, and for
-constants made of numbers that stood in a tensor's place. A recorded function that another one calls is part of that one's op.
+Tensors that the function makes on the way are not listed in the graph. Its results are, and what it keeps by `kept`, and constants
+made of numbers in a tensor's place. A recorded function that another one calls is part of that one's op.
 """
 
 from __future__ import annotations
