@@ -10,20 +10,22 @@ that refers to it; a file of weights beside a module's text brings them back (`s
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 from weakref import WeakValueDictionary
 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, TensorType
-from xdsl.ir import Attribute, Data, Dialect
+from xdsl.ir import Attribute, Data, Dialect, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.constant_pool import current_pool
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
 from populus.dialects.support.guard import Guard
@@ -54,11 +56,13 @@ class Blob:
     One thread may release them while another reads: the content changes as one value.
     """
 
-    __slots__ = ("__weakref__", "_content", "_key", "_sample")
+    __slots__ = ("__weakref__", "_content", "_key", "_sample", "origin", "packed")
 
     def __init__(self, key: str | None, bytes: NDArray[np.uint8] | None):
         assert key is not None or bytes is not None
         self._key = key
+        self.origin: Hashable = next(_NUMBERS)  # what it was computed from; else a number that no other blob has had
+        self.packed: WeakValueDictionary[Hashable, NDArray[Any]] = WeakValueDictionary()  # other forms that engines made
         self.bytes = bytes
 
     @property
@@ -76,7 +80,7 @@ class Blob:
     def bytes(self) -> NDArray[np.uint8] | None:
         """The content. Raises PopulusError if it was a file's that has changed."""
         found = self._content
-        if found.restore is not None:
+        if found.restore is not None and (found.file is None or found.file.changed):
             bytes = found.restore()
             assert _sample(bytes) == self._sample, self
             self.bytes = bytes
@@ -90,11 +94,35 @@ class Blob:
     def is_gone(self) -> bool:
         """True if only the hash is known."""
         found = self._content
-        return (found.bytes is None and found.restore is None) or (found.file is not None and found.file.changed)
+        return found.restore is None and (found.bytes is None or (found.file is not None and found.file.changed))
+
+    @property
+    def is_released(self) -> bool:
+        """True if somebody has the content in another form."""
+        return self._content.restore is not None
+
+    @property
+    def is_mapped(self) -> bool:
+        """True if the content is a file's, which takes no memory."""
+        return self._content.file is not None
+
+    def take_in(self) -> None:
+        """Copies the content of a file into memory: later changes of the file do not reach it.
+
+        Raises PopulusError if the file has changed.
+        """
+        import numpy as np
+
+        if self.is_mapped and (bytes := self.bytes) is not None:
+            self.bytes = np.array(bytes)
 
     def release(self, restore: Callable[[], NDArray[np.uint8]]) -> None:
-        """Lets go of the content, which somebody has in another form; `restore` makes it again."""
-        self._content = Content(None, None, restore)
+        """Lets go of the content, which somebody has in another form; `restore` makes it again.
+
+        A file's content takes no memory and stays, until the file changes.
+        """
+        found = self._content
+        self._content = Content(None, None, restore) if found.file is None else Content(found.bytes, found.file, restore)
 
     @bytes.setter
     def bytes(self, bytes: NDArray[np.uint8] | None) -> None:
@@ -126,6 +154,7 @@ def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:
 
 SAMPLES = 61
 
+_NUMBERS = itertools.count()
 _BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()
 """Those whose hash is known."""
 _NAMING = Guard()
@@ -143,11 +172,15 @@ def _blob(key: str, bytes: NDArray[np.uint8] | None = None) -> Blob:
 
 
 def store(array: NDArray[Any]) -> Blob:
-    """Makes a blob of the array's content, C-contiguous; shares memory with `array` if that is contiguous."""
+    """Makes a blob of the array's content, C-contiguous; shares memory with `array` if that is contiguous.
+
+    Among modules that share a pool, equal content is one blob.
+    """
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return Blob(None, flat)
+    pool = current_pool()
+    return Blob(None, flat) if pool is None else pool.of(flat, lambda content: Blob(None, content))
 
 
 def _key(bytes: NDArray[np.uint8], file: Mapped | None = None) -> str:
@@ -319,6 +352,32 @@ def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:
     if name is not None:
         op.location = named(name)
     return op
+
+
+def is_loaded(value: object) -> bool:
+    """Tells whether `constant_value` has an array for a value, without reading it."""
+    owner = getattr(value, "owner", None)
+    return isinstance(owner, ConstantOp) and not (isinstance(owner.value, StoredAttr) and owner.value.data.is_gone)
+
+
+def computed_constant(operands: Sequence[SSAValue], computation: Hashable, compute: Callable[[], NDArray[Any]]) -> ConstantOp:
+    """Makes the constant op that `compute` gives for constant operands.
+
+    `computation` names it and its parameters: modules that share a pool compute the same once.
+    """
+    pool, sources = current_pool(), [getattr(v.owner, "value", None) for v in operands]
+    if pool is None or not all(isinstance(s, StoredAttr) for s in sources):
+        return constant(compute())
+    key = (computation, *(s.data.origin for s in sources if isinstance(s, StoredAttr)))
+    kept = pool.computed(key)
+    if kept is None:
+        op = constant(compute())
+        if isinstance(op.value, StoredAttr):
+            op.value.data.origin = key
+            pool.note(key, op.value.data, op.result.type)
+        return op
+    blob, type = kept
+    return ConstantOp.create(properties={"value": StoredAttr(blob)}, result_types=[type])
 
 
 def constant_value(value: object) -> NDArray[Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,13 +39,14 @@ def compiled(model: Model, options: CompileOptions) -> Program:
     source = Source(model, dict(options.dims or {}), loaded)
     pipeline, cache = options.passes(loaded), options.program_cache()
 
-    def specialised(sizes: Mapping[str, int]) -> Program:
-        sized = Source(model, {**source.dims, **sizes}, loaded)
+    def specialised(sized: Source) -> Program:
         return _built(Program(sized, pipeline, options, cache), options)
 
-    if names := open_dimensions(source):
-        return _built(OpenProgram(source, pipeline, options, names, specialised), replace(options, host=True))
-    return specialised({})
+    once = source.once()
+    if names := open_dimensions(once):
+        program = OpenProgram(once, pipeline, options, names, lambda sizes: specialised(once.at(sizes)))
+        return _built(program, replace(options, host=True))
+    return specialised(source)
 
 
 def _built(program: Program, options: CompileOptions) -> Program:

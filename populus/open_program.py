@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from populus.dialects.onnx.types import dimension_name, is_open
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from populus.signature import Signature
     from populus.source import Arrays, Source
 
-KEPT = 16  # programs; the least recently used goes first
+KEPT = 32  # programs of a model; they share its weights
+STALE = 4 * KEPT  # changes of size after which an unused program counts as out of use
+
+Key: TypeAlias = tuple[tuple[str, int], ...]  # (dimension, size), by name
 
 
 class _Place:
@@ -29,6 +34,14 @@ class _Place:
     def __init__(self) -> None:
         self.compiling = Guard()
         self.program: Program | None = None
+        self.used = 0  # number of changes of size until its last use
+
+
+def _give_back_memory() -> None:
+    """Collects the cycles of discarded IR, which compiling leaves, and gives freed memory to the system if the C library can."""
+    gc.collect(0)  # none was collected while compiling, so all are young
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class OpenProgram(Program):
@@ -50,7 +63,9 @@ class OpenProgram(Program):
         super().__init__(source, pipeline, options)
         self.names = names
         self.specialise = specialise
-        self._kept: OrderedDict[tuple[tuple[str, int], ...], _Place] = OrderedDict()
+        self.compilations = 0  # so far
+        self._kept: OrderedDict[Key, _Place] = OrderedDict()  # by last use
+        self._changes = 0  # of size, so far
         self._keeping = Guard()
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
@@ -61,9 +76,10 @@ class OpenProgram(Program):
         """Gives the program for these sizes of dimensions, compiled if needed. Raises PopulusError."""
         key = tuple(sorted(sizes.items()))
         with self._keeping.lock:
-            if key not in self._kept:
-                self._kept[key] = _Place()
-            place = self._kept[key]
+            if next(reversed(self._kept), None) != key:
+                self._changes += 1
+            place = self._kept.setdefault(key, _Place())
+            place.used = self._changes
             self._kept.move_to_end(key)
         if place.program is None:
             with place.compiling.lock:
@@ -71,7 +87,7 @@ class OpenProgram(Program):
                     place.program = self._compiled_at(key, place)
         return place.program
 
-    def _compiled_at(self, key: tuple[tuple[str, int], ...], place: _Place) -> Program:
+    def _compiled_at(self, key: Key, place: _Place) -> Program:
         """Compiles the program of a place. A program that fails to compile is not kept."""
         try:
             made = self.specialise(dict(key))
@@ -81,9 +97,21 @@ class OpenProgram(Program):
                     del self._kept[key]
             raise
         with self._keeping.lock:
+            self.compilations += 1
             while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+                del self._kept[self._dispensable(key)]
+        _give_back_memory()
         return made
+
+    def _dispensable(self, new: Key) -> Key:
+        """Chooses the program to drop for a new one: the oldest if it is out of use, else the latest.
+
+        If sizes recur in a cycle that is longer than KEPT, dropping the oldest each time would find none of them.
+        """
+        oldest = next(iter(self._kept))
+        if self._changes - self._kept[oldest].used > STALE:
+            return oldest
+        return next(key for key in reversed(self._kept) if key != new)
 
     def sized_for(self, inputs: Mapping[str, Any]) -> Program:
         """Gives the program for the sizes of these inputs. Raises PopulusError if an input is missing or sizes disagree."""
@@ -126,22 +154,11 @@ class OpenProgram(Program):
 def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
     """Lists the open dimensions of each input by position; empty if no input has a dimension that is known to be open.
 
-    Modules have no open dimensions. Inputs without a stated rank are left out.
+    `source`: a model that was read once; modules have no open dimensions. Inputs without a stated rank are left out.
     """
-    from onnx import ModelProto
-
-    model = source.model
-    if isinstance(model, ModelProto):
-        proto = model
-    elif isinstance(model, str) or hasattr(model, "__fspath__"):
-        path = Path(model)  # pyright: ignore[reportArgumentType], a path by the line above
-        if path.suffix != ".onnx" or not path.exists():
-            return {}
-        from populus.lowering.onnx.importer.stripped import read_stripped
-
-        proto = read_stripped(path)
-    else:
+    if source.opened is None:
         return {}
+    proto = source.opened.proto
     initial = {i.name for i in proto.graph.initializer} | {i.values.name for i in proto.graph.sparse_initializer}
     found: dict[str, dict[int, str]] = {}
     for i in proto.graph.input:

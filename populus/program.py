@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.context import Context
@@ -71,7 +72,7 @@ class Program:
     def _cached(self, cache: ProgramCache, progress: Callable[[int, str], None] | None) -> bool:
         """Loads the program from the cache, or compiles and stores it. Gives False if the model is already a tile program."""
         ctx = self.source.context()
-        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
+        with self._reading():
             module = self.source.module(ctx)
             if level_of(module) == "poplar":
                 return False
@@ -180,8 +181,14 @@ class Program:
 
     def _compiled(self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None) -> ModuleOp:
         ctx = self.source.context()
-        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None):
+        with self._reading():
             return self._lowered(ctx, self.source.module(ctx), level, timings, progress)
+
+    @contextmanager
+    def _reading(self) -> Generator[None, None, None]:
+        """Names the file in errors, and shares constants with other programs of the model."""
+        with in_file(self.source.model if isinstance(self.source.model, str | os.PathLike) else None), self.source.sharing():
+            yield
 
     def _lowered(
         self,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from populus.dialects.support.constant_pool import sharing
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
@@ -20,17 +23,44 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from populus.lowering.onnx.importer.opened import OpenedModel
+
     Model: TypeAlias = str | os.PathLike[str] | onnx.ModelProto | ModuleOp
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model and the extensions that it needs; each call of `module` gives a new copy."""
+    """A model and the extensions that it needs; each call of `module` gives a new copy.
+
+    `opened`: the ONNX model as it was read once, whose modules share their constants. Without it, each call reads the model.
+    """
 
     model: Model
     dims: dict[str, int]
     extensions: tuple[extensions.Extension, ...] = ()
+    opened: OpenedModel | None = None
+
+    def once(self) -> Source:
+        """Gives a source that reads the ONNX model now and never again; itself if there is no such model.
+
+        Raises PopulusError if it cannot be read.
+        """
+        if isinstance(self.model, ModuleOp):
+            return self
+        if isinstance(self.model, str | os.PathLike) and (Path(self.model).suffix != ".onnx" or not Path(self.model).exists()):
+            return self
+        from populus.lowering.onnx.importer.opened import OpenedModel
+
+        return replace(self, opened=OpenedModel(self.model))
+
+    def at(self, sizes: Mapping[str, int]) -> Source:
+        """Gives the same model with more dimensions bound."""
+        return replace(self, dims={**self.dims, **sizes})
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Makes constants of modules that are compiled inside common to all modules of the opened model."""
+        return nullcontext() if self.opened is None else sharing(self.opened.pool)
 
     def context(self) -> Context:
         """Makes a context with the dialects of the loaded extensions."""
@@ -41,6 +71,8 @@ class Source:
 
     def module(self, ctx: Context) -> ModuleOp:
         """Reads the model as a module at its own level. Raises PopulusError if it cannot be read."""
+        if self.opened is not None:
+            return self._imported(ctx, self.opened)
         if isinstance(self.model, ModuleOp):
             self._refuse_dims("a module")
             return self.model.clone()
@@ -53,10 +85,13 @@ class Source:
                 return read_module(ctx, path)
             if path.suffix != ".onnx":
                 raise PopulusError(f"{path}: neither .onnx nor .mlir")
+        return self._imported(ctx, self.model)
+
+    def _imported(self, ctx: Context, model: str | os.PathLike[str] | onnx.ModelProto | OpenedModel) -> ModuleOp:
         from populus.lowering.onnx.custom_ops import custom_ops
         from populus.lowering.onnx.importer import import_onnx
 
-        return import_onnx(self.model, dims=self.dims, customs=custom_ops(ctx))
+        return import_onnx(model, dims=self.dims, customs=custom_ops(ctx))
 
     def _refuse_dims(self, what: str) -> None:
         if self.dims:

@@ -13,11 +13,12 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import constant, constant_value
+from populus.dialects.data import constant, is_loaded
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static
+from populus.dialects.support.budget import elements
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import is_known, value_bytes
+from populus.dialects.support.element_types import is_known, shape_of, value_bytes
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.dynamic_sizes import is_marked
 from populus.lowering.onnx.inference import Inference, erase_unused, placed
@@ -73,14 +74,13 @@ def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
     types = [getattr(r.type, "element_type", None) for r in op.results]
     if any(t is None or not is_known(t) for t in types):
         return None
-    operands = [constant_value(v) for v in op.operands]
     large = sum(value_bytes(r) for r in op.results)
-    one = op.OP_TYPE == "ConstantOfShape" or (op.OP_TYPE == "Expand" and operands[0] is not None and operands[0].size == 1)
+    one = op.OP_TYPE == "ConstantOfShape" or (op.OP_TYPE == "Expand" and elements(shape_of(op.operands[0].type)) == 1)
     if large > LARGEST and large > sum(value_bytes(v) for v in op.operands) and not one:
         return None
     if (arrays := inference.arrays(op)) is not None:
         return arrays
-    if not operands or any(a is None for a in operands):
+    if not op.operands or not all(map(is_loaded, op.operands)):
         return None
     return inference.evaluation.values(op)
 

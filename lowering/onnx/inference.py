@@ -100,8 +100,8 @@ class Inference:
         array = self.values.get(value)
         if array is None and isinstance(value.owner, StringsOp):
             return value.owner.array()
-        if array is None and (array := constant_value(value)) is not None and array.size > KNOWN_ELEMENTS:
-            return None
+        if array is None and isinstance(value.owner, ConstantOp) and elements(shape_of(value.type)) <= KNOWN_ELEMENTS:
+            return constant_value(value)
         return array
 
     def computed(self, value: SSAValue) -> NDArray[Any] | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import finalize
 
@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import ConstantOp, StoredAttr, constant
+from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded
 from populus.dialects.support.diagnostics import PopulusError, between, fused, locate, where
 
 if TYPE_CHECKING:
@@ -80,12 +80,20 @@ class Rewriting:
         """Inserts a constant named after `like`, the value that it is computed from; its location starts with that
         value's.
         """
-        op = constant(array)
+        return self._named(constant(array), like)
+
+    def _named(self, op: ConstantOp, like: SSAValue | None) -> SSAValue:
         if like is not None:
             op.result.name_hint = like.name_hint
             if isinstance(like.owner, Operation):
                 self.sources[op] = like.owner.location
         return self.insert(op)
+
+    def computed(
+        self, operands: Sequence[SSAValue], computation: Hashable, compute: Callable[[], NDArray[Any]], like: SSAValue | None = None
+    ) -> SSAValue:
+        """Inserts a constant that is computed from constants, as `data.computed_constant` makes it, named after `like`."""
+        return self._named(computed_constant(operands, computation, compute), like)
 
     def locate(self, new: Sequence[Operation], op: Operation, gone: Mapping[Operation, LocationAttr]) -> None:
         """Sets each new op's location: the locations of the erased ops, and last that of the op that it replaces.
@@ -113,10 +121,7 @@ def made_by(value: SSAValue, kind: type[O], beside: Operation) -> O | None:
 
 def array_of(value: SSAValue) -> NDArray[Any] | None:
     """Returns the elements of a constant; None for any other value, and for a constant without loaded content."""
-    owner = value.owner
-    if not isinstance(owner, ConstantOp) or (isinstance(owner.value, StoredAttr) and owner.value.data.bytes is None):
-        return None
-    return owner.array()
+    return constant_value(value) if is_loaded(value) else None
 
 
 def read_once(value: SSAValue) -> bool:

@@ -11,9 +11,9 @@ depend on the cuts of parallel axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -69,6 +69,14 @@ class Workspace:
         return self._memory[begin : begin + bytes]
 
 
+class PackedForms(Protocol):
+    """Constants that keep packed forms of themselves, which programs may share."""
+
+    def form(self, begin: int, key: Hashable, pack: Callable[[], Array]) -> Array:
+        """Gives the form `key` of the elements at the address `begin`. `pack` makes it where there is none."""
+        ...
+
+
 @dataclass(slots=True)
 class Task:
     """One box of a family: the codelet's parameters, the box (axis -> first, end, part), and the pieces by field."""
@@ -78,7 +86,8 @@ class Task:
     fields: Mapping[str, Piece]
     workspace: Workspace = field(default_factory=Workspace)
     used: int = 0
-    packed: list[object] = field(default_factory=list[object])  # packed or converted constants, made while binding
+    packed: list[object] = field(default_factory=list[object])  # packed constants, made while binding
+    constants: PackedForms | None = None  # which keep what is packed from them
 
     def __getitem__(self, name: str) -> Array:
         return self.fields[name].array

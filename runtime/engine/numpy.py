@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
+from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
 from populus.dialects.poplar.program import GraphOp, StreamOutOp
 from populus.dialects.support.element_types import bytes_of, dtype_of
-from populus.dialects.support.mmap_file import mapped
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import assign_offsets, memory
@@ -84,8 +84,9 @@ class NumpyProgram(LoadedProgram):
         """Gives the elements of a constant, copied out of a mapped file: later changes of the file do not reach the
         program.
         """
-        array = storage.array()
-        return array if mapped(array) is None else np.array(array)
+        if isinstance(storage.value, StoredAttr):
+            storage.value.data.take_in()
+        return storage.array()
 
     # -- steps
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr, TensorType
@@ -17,9 +16,9 @@ from xdsl.ir import Attribute, Block, Region
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto
 from populus.dialects.signature import state_names
 from populus.dialects.support.diagnostics import PopulusError, named
-from populus.lowering.onnx.importer.build import NodeBuilder, Scope, hint, standard
+from populus.lowering.onnx.importer.build import NodeBuilder, Scope, constant_of, hint, standard
+from populus.lowering.onnx.importer.opened import OpenedModel
 from populus.lowering.onnx.importer.read import read_tensor
-from populus.lowering.onnx.importer.stripped import read_stripped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def import_onnx(
-    model: str | os.PathLike[str] | ModelProto,
+    model: str | os.PathLike[str] | ModelProto | OpenedModel,
     *,
     dims: Mapping[str, int] = {},
     customs: Container[tuple[str, str]] = (),
@@ -39,29 +38,24 @@ def import_onnx(
     and `onnx-infer-shapes` asks for them. `customs` has the (domain, op type) of every custom op that is defined.
     `values` turns inputs that decide shapes or axes into constants; the function has no argument for them.
     A value whose type the model does not state is `!onnx.unknown`. Initializers without uses are dropped.
+    The modules of one `OpenedModel` share their constants.
     Raises PopulusError, one line that begins with the file, for an invalid model.
     """
-    from onnx import ModelProto
-
-    if isinstance(model, ModelProto):
-        place, folder, proto = model.graph.name or "model", None, model
-    else:
-        place, folder = os.fspath(model), Path(model).parent
-        proto = read_stripped(model)
+    opened = model if isinstance(model, OpenedModel) else OpenedModel(model)
     try:
-        return _module(proto, folder, dims, customs, values)
+        return _module(opened, dims, customs, values)
     except PopulusError as error:
-        raise PopulusError(f"{place}: {error}") from error
+        raise PopulusError(f"{opened.place}: {error}") from error
 
 
 def _module(
-    model: ModelProto,
-    folder: Path | None,
+    opened: OpenedModel,
     dims: Mapping[str, int],
     customs: Container[tuple[str, str]],
     values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
     """Imports the graph of a model; see `import_onnx`."""
+    model = opened.proto
     graph = model.graph
     if not graph.output:
         raise PopulusError("the model has no outputs, so there is nothing to compute; name one at least in graph.output")
@@ -75,11 +69,11 @@ def _module(
     if not opsets and model.ir_version < 3:
         opsets = {"": 1}  # models older than opset imports
     functions = {(standard(f.domain), f.name): f for f in model.functions}
-    builder = NodeBuilder(opsets, functions, customs, {}, lambda t: read_tensor(t, folder), dimension)
-    initializers = builder.initializers(graph)
+    builder = NodeBuilder(opsets, functions, customs, {}, lambda t: read_tensor(t, opened.folder), dimension)
+    initializers = opened.shared(builder.initializers(graph))
     if strange := [name for name in values if name not in {i.name for i in graph.input}]:
         raise PopulusError(f"there is no input '{strange[0]}' to make a constant; the inputs are {', '.join(i.name for i in graph.input)}")
-    initializers.update({name: (lambda array=array: array) for name, array in values.items()})
+    initializers.update({name: (lambda array=array: constant_of(array)) for name, array in values.items()})
     inputs = [i for i in graph.input if i.name not in initializers]
     types = [_input_type(i, dims, used) for i in inputs]
     builder.types = {i.name: from_proto(i.type, dimension) for i in (*graph.value_info, *graph.output)}

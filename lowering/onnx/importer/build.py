@@ -47,7 +47,7 @@ ANY_OP = AnyOp()
 class Scope:
     """The names that nodes of a graph may read: values, initializers (constants on first use), and the parent's."""
 
-    def __init__(self, block: Block, parent: Scope | None = None, initializers: Mapping[str, Callable[[], NDArray[Any]]] = {}):
+    def __init__(self, block: Block, parent: Scope | None = None, initializers: Mapping[str, Callable[[], Operation]] = {}):
         self.block = block
         self.parent = parent
         self.values: dict[str, SSAValue] = {}
@@ -59,7 +59,7 @@ class Scope:
         if (value := self.values.get(name)) is not None:
             return value
         if (read := self.initializers.get(name)) is not None:
-            op = constant_of(read())
+            op = read()
             op.location = named(name)
             hint(op.results[0], name)
             first = self.block.first_op
@@ -206,12 +206,12 @@ class NodeBuilder:
         block.add_op(YieldOp(*(self.output(o.name, inner) for o in graph.output)))
         return Region(block)
 
-    def initializers(self, graph: GraphProto) -> dict[str, Callable[[], NDArray[Any]]]:
-        """Gives a function that reads each initializer of a graph, by name."""
+    def initializers(self, graph: GraphProto) -> dict[str, Callable[[], Operation]]:
+        """Gives a function that makes a constant of each initializer of a graph, by name."""
         read = self.read_tensor
-        result: dict[str, Callable[[], NDArray[Any]]] = {t.name: (lambda t=t: read(t)) for t in graph.initializer}
+        result: dict[str, Callable[[], Operation]] = {t.name: (lambda t=t: constant_of(read(t))) for t in graph.initializer}
         for sparse in graph.sparse_initializer:
-            result[sparse.values.name] = lambda sparse=sparse: read_sparse(sparse, None)
+            result[sparse.values.name] = lambda sparse=sparse: constant_of(read_sparse(sparse, None))
         return result
 
     def output(self, name: str, scope: Scope) -> SSAValue:

@@ -10,10 +10,11 @@ from xdsl.traits import Pure
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
+from populus.dialects.data import constant_value, is_loaded
 from populus.dialects.support.budget import LARGEST_FOLDED, elements
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import shape_of
-from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of
+from populus.lowering.popart.rewriting import Pattern, Rewriting
 from populus.runtime.interpreter import evaluate_op
 
 LARGEST = 1 << 20  # bytes: a larger result, if also larger than its operands, is not folded
@@ -35,9 +36,9 @@ class FoldConstants(Pattern[TensorOp]):
     def rewrite(self, op: TensorOp, r: Rewriting) -> Sequence[SSAValue] | None:
         if not op.operands or op.regions or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
             return None
-        operands = [a for o in op.operands if (a := array_of(o)) is not None]
-        if len(operands) < len(op.operands):
+        if not all(map(is_loaded, op.operands)):
             return None
+        operands = [a for o in op.operands if (a := constant_value(o)) is not None]
         if not isinstance(op, VIEWS) and sum(elements(shape_of(t.type)) for t in op.results) > LARGEST_FOLDED:
             return None  # before memory is allocated for it
         try:

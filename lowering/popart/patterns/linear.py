@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
+from populus.dialects.data import is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.popart.rewriting import Rewriting, array_of
@@ -64,7 +65,8 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
     t = None if extra is None else _times(extra, factor)
     if not all(np.isfinite(a).all() for a in (w, t) if a is not None):
         return None
-    new_w = rounded(r, w, weights)
+    computation = ("factor", op.name, getattr(op, "group", 1), getattr(op, "trans_b", False), factor.tobytes())
+    new_w = r.computed([weights], computation, lambda: w, weights)
     return _again(r, op, new_w, None if t is None or added is None else rounded(r, t, added))
 
 
@@ -73,7 +75,7 @@ def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
     constant.
     """
     added = _added(op)
-    if isinstance(op, popart.MatMulOp) or (added is not None and array_of(added) is None):
+    if isinstance(op, popart.MatMulOp) or (added is not None and not is_loaded(added)):
         return None
     if isinstance(op, popart.GemmOp) and op.beta != 1:
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.data import ConstantOp
+from populus.dialects.data import ConstantOp, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import is_float
 from populus.lowering.popart.patterns.linear import Linear, channel_axis, rounded, with_factor
@@ -42,13 +42,12 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
         if matrices[0] is not op:
             return None
         widths = [calls.shape(m.b)[1] for m in matrices]
-        weights = [w for m in matrices if (w := array_of(m.b)) is not None]
-        y = r.insert(popart.MatMulOp(op.a, r.constant(np.concatenate(weights, axis=1))))
+        y = r.insert(popart.MatMulOp(op.a, _joined(r, [m.b for m in matrices], 1)))
         replaced: list[Operation] = list(matrices)
         biases = [_bias(m) for m in matrices]
-        rows = [b for bias in biases if bias is not None and (b := array_of(bias[1])) is not None]
+        rows = [bias[1] for bias in biases if bias is not None]
         if len(rows) == len(matrices):
-            y = r.insert(popart.AddOp(y, r.constant(np.concatenate(rows))))
+            y = r.insert(popart.AddOp(y, _joined(r, rows, 0)))
             replaced = [bias[0] for bias in biases if bias is not None]
         at, shape = 0, calls.shape(y)
         for old, width in zip(replaced, widths):
@@ -60,8 +59,17 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
         return []  # `also` has recorded the replacements
 
 
+def _joined(r: Rewriting, values: Sequence[SSAValue], axis: int) -> SSAValue:
+    """Inserts the concatenation of constants."""
+
+    def join() -> NDArray[Any]:
+        return np.concatenate([a for v in values if (a := array_of(v)) is not None], axis=axis)
+
+    return r.computed(values, ("concatenate", axis), join)
+
+
 def _is_matrix(value: SSAValue) -> bool:
-    return array_of(value) is not None and len(calls.shape(value)) == 2
+    return is_loaded(value) and len(calls.shape(value)) == 2
 
 
 def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
@@ -70,7 +78,7 @@ def _bias(op: popart.MatMulOp) -> tuple[Operation, SSAValue] | None:
     if not isinstance(reader, popart.AddOp) or reader.parent is not op.parent:
         return None
     row = reader.b if reader.a is op.y else reader.a
-    return (reader, row) if array_of(row) is not None and calls.shape(row) == calls.shape(op.y)[-1:] else None
+    return (reader, row) if is_loaded(row) and calls.shape(row) == calls.shape(op.y)[-1:] else None
 
 
 class FactorIntoWeights(Pattern[popart.MulOp | popart.DivOp]):

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from populus.dialects.support import mmap_file
-from populus.runtime.codelets.task import Array
+from populus.runtime.codelets.task import Array, PackedForms
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table
 
 PIECE = 32 << 20  # bytes of a constant per packing launch
 TYPES = {"float32": "float", "float64": "double"}
@@ -280,85 +280,7 @@ def pack_kernel(dtype: str) -> Kernel:
     return Kernel(f"pack {dtype}", partial(_packer, SUMMED[dtype]))
 
 
-# -- plans -------------------------------------------------------------------------------------------------------------
-
-
-def shares(n: int, most: int) -> tuple[int, int, int]:
-    """Divides n into the fewest parts of at most `most`, in sizes that differ by one: (parts, largest size, number of
-    largest).
-    """
-    parts = -(-n // most)
-    largest = -(-n // parts)
-    return parts, largest, n - parts * (largest - 1)
-
-
-@dataclass(frozen=True)
-class Panels:
-    """Division of n columns into panels of vectors."""
-
-    n: int
-    lanes: int
-    parts: int
-    broad: int
-    wide: int
-
-    @staticmethod
-    def of(n: int, lanes: int, most: int) -> Panels:
-        """Divides n columns into panels of at most `most` vectors."""
-        return Panels(n, lanes, *shares(-(-n // lanes), most))
-
-    @property
-    def columns(self) -> int:
-        """Number of columns, with the padding of the last panel."""
-        return -(-self.n // self.lanes) * self.lanes
-
-
-Table = NDArray[np.int64]
-
-
-def offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Table:
-    """Lists the byte offsets of all elements of an array, in row-major order."""
-    table = np.zeros((), np.int64)
-    for n, s in zip(shape, strides):
-        table = np.add.outer(table, np.arange(n, dtype=np.int64) * s)
-    return np.ascontiguousarray(table.reshape(-1))
-
-
-@dataclass(frozen=True)
-class Slices:
-    """Division of k into slices with their own sums: slice i has the elements order[ends[i]] to order[ends[i + 1] - 1]
-    of k.
-    """
-
-    order: Table
-    ends: Table
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Panels of a constant, whose element (k, n) was at `begin` + depth[k] + columns[n]."""
-
-    room: Array
-    begin: int
-    depth: Table
-    columns: Table
-    panels: Panels
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """First address that was read, and the end."""
-        low, high = (self.begin + int(f(self.depth)) + int(f(self.columns)) for f in (np.min, np.max))
-        return low, high + self.room.itemsize
-
-    def unpack(self, begin: int, into: Array) -> None:
-        """Writes the elements to their places in memory that began at `begin`. `into`: [elements]."""
-        p, item, at = self.panels, self.room.itemsize, 0
-        for i in range(p.parts):
-            width = (p.broad - (i >= p.wide)) * p.lanes
-            columns = self.columns[at : at + width]
-            panel = self.room[at * len(self.depth) :][: width * len(self.depth)].reshape(len(self.depth), width)
-            into[(self.begin - begin + self.depth[:, None] + columns) // item] = panel[:, : len(columns)]
-            at += width
+# -- products ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -404,23 +326,33 @@ class Product:
         work = room.nbytes * (high - low) // len(depth) * (end - first) // p.parts // 8
         return Launch(self.library, pack_kernel(self.c.dtype.name), args, end - first, work)
 
-    def packed(self, b: Array, depth: Table, columns: Table) -> Packed:
-        """Packs b now, into memory of its own. Mapped pages of a file are released piece by piece."""
-        made = Packed(np.empty(len(depth) * self.panels.columns, b.dtype), b.ctypes.data, depth, columns, self.panels)
-        room = made.room
+    def packed(self, b: Array, depth: Table, columns: Table, constants: PackedForms | None) -> Packed:
+        """Packs b now, into memory of its own, or gives the panels that `constants` has of it."""
+
+        def pack() -> Array:
+            room = np.empty(len(depth) * self.panels.columns, b.dtype)
+            self._fill(room, b, depth, columns)
+            return room
+
+        begin = b.ctypes.data
+        key = (self.panels, b.dtype.name, depth.tobytes(), columns.tobytes())
+        room = pack() if constants is None else constants.form(begin, key, pack)
+        return Packed(room, begin, depth, columns, self.panels)
+
+    def _fill(self, room: Array, b: Array, depth: Table, columns: Table) -> None:
+        """Packs b into `room`. Mapped pages of a file are released piece by piece."""
         pieces = -(-b.nbytes // PIECE)
         if pieces == 1:
             self.pack(b, depth, columns, room)()
-            return made
+            return
         if abs(b.strides[-1]) <= abs(b.strides[0]):  # rows are further apart than columns
             for low, high in itertools.pairwise(len(depth) * i // pieces for i in range(pieces + 1)):
                 self.pack(b, depth, columns, room, rows=(low, high))()
                 mmap_file.release()
-            return made
+            return
         for first, end in itertools.pairwise(self.panels.parts * i // pieces for i in range(pieces + 1)):
             self.pack(b, depth, columns, room, panels=(first, end))()
             mmap_file.release()
-        return made
 
     def launch(self, packed: Array) -> Launch:
         """Builds the launch that multiplies with packed panels."""

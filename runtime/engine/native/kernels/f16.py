@@ -51,7 +51,7 @@ def through_f32(kernel: Native) -> Native:
                         before += made
                 if made is None:
                     return None
-        inner = Task(task.params, task.box, fields, task.workspace, task.used)
+        inner = Task(task.params, task.box, fields, task.workspace, task.used, task.packed, task.constants)
         launches = kernel(library, inner, *more)
         return None if launches is None else [*before, *launches, *after]
 

@@ -16,9 +16,10 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES, Table, offsets
+from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Table, offsets
 from populus.runtime.engine.native.kernels.rows import combine, identity
 
 LANES = 16

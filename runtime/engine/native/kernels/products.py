@@ -7,10 +7,11 @@ import math
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product, Slices, Table, offsets
+from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Slices, Table, offsets
 from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
 Launches = list[Launch]
@@ -66,7 +67,7 @@ def _product(
         depth, depth_b = depth[slices.order], depth_b[slices.order]
     product = Product(library, a, rows, depth, out, *steps, n, slices.ends if slices else None)
     if constant:
-        made = product.packed(b, depth_b, columns)
+        made = product.packed(b, depth_b, columns, task.constants)
         task.packed.append(made)
         packed = made.room
     else:
@@ -177,7 +178,7 @@ def _windows(
             if packed is None:
                 depth_w, columns = offsets(kernel, w.strides[2:])[order], offsets((oc,), w.strides[1:2])
                 if constant:
-                    made = product.packed(w[g], depth_w, columns)
+                    made = product.packed(w[g], depth_w, columns, task.constants)
                     task.packed.append(made)
                     packed = made.room
                 else:

@@ -1,12 +1,13 @@
 """Constants of a program while it is loaded. A packed constant's original is released; a file's is copied or packed.
 
 A constant whose elements are all in packed panels is released. A later reader gets it back from the panels, with the
-same hash.
+same hash. Programs that share a constant share its panels: the second one neither packs nor reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
-from populus.runtime.engine.native.kernels.contraction import Packed
+from populus.dialects.support.element_types import dtype_of
+from populus.runtime.engine.native.kernels.panels import Packed
 
 Array = NDArray[Any]
 
@@ -25,13 +27,45 @@ class Constants:
 
     def __init__(self) -> None:
         self._arrays: dict[ConstOp, Array] = {}
+        self._hollow: set[ConstOp] = set()  # whose arrays have addresses, and no content yet
         self._packed: dict[ConstOp, list[Packed]] = {}
 
-    def array(self, storage: ConstOp) -> Array:
-        """Returns a constant's elements: [elements]."""
+    def array(self, storage: ConstOp, hollow: bool = False) -> Array:
+        """Returns a constant's elements: [elements].
+
+        With `hollow`, the caller asks `form` for panels before it reads. A constant that another program has released
+        then stays so: the array is untouched memory until `form` needs its content.
+        """
         if storage not in self._arrays:
-            self._arrays[storage] = storage.array().reshape(-1)
+            value = storage.value
+            if hollow and isinstance(value, StoredAttr) and value.data.is_released:
+                self._arrays[storage] = np.empty(math.prod(storage.type.shape), dtype_of(storage.type.element))
+                self._hollow.add(storage)
+            else:
+                self._arrays[storage] = storage.array().reshape(-1)
+        if not hollow:
+            self._fill(storage)
         return self._arrays[storage]
+
+    def form(self, begin: int, key: Hashable, pack: Callable[[], Array]) -> Array:
+        """Gives the form `key` of the elements at the address `begin`, which `pack` makes unless a program has it."""
+        storage = next((s for s, a in self._arrays.items() if a.ctypes.data <= begin < a.ctypes.data + a.nbytes), None)
+        if storage is None or not isinstance(storage.value, StoredAttr):
+            return pack()
+        forms, place = storage.value.data.packed, (begin - self._arrays[storage].ctypes.data, key)
+        found = forms.get(place)
+        if found is None:
+            self._fill(storage)
+            found = forms[place] = pack()
+        return found
+
+    def _fill(self, storage: ConstOp) -> None:
+        """Gives a hollow array its content."""
+        if storage in self._hollow:
+            self._hollow.discard(storage)
+            self._arrays[storage][:] = storage.array().reshape(-1)
+            assert isinstance(storage.value, StoredAttr), storage
+            storage.value.data.bytes = self._arrays[storage].view(np.uint8)
 
     def note(self, panels: Iterable[object]) -> None:
         """Records the constants that panels were packed from."""
@@ -44,6 +78,7 @@ class Constants:
     def release(self, storage: ConstOp) -> None:
         """Releases a constant if its panels hold all of it. Nothing else may refer to its memory."""
         array = self._arrays.pop(storage, None)
+        self._hollow.discard(storage)
         packed = self._packed.pop(storage, [])
         value = storage.value
         if array is None or not isinstance(value, StoredAttr) or not _covers(packed, array):
@@ -55,6 +90,7 @@ class Constants:
         for storage in list(self._arrays):
             if storage in in_use:
                 del self._arrays[storage]
+                self._hollow.discard(storage)
             else:
                 self.release(storage)
 

@@ -15,7 +15,7 @@ from populus.dialects.poplar.memory import StorageOp, storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access
 from populus.dialects.poplar.types import TensorType
-from populus.runtime.engine.native.kernels.contraction import Slices
+from populus.runtime.engine.native.kernels.panels import Slices
 from populus.runtime.views import params_of
 
 

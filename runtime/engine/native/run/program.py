@@ -14,9 +14,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
+from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, type_of, view_of
 from populus.dialects.poplar.program import FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
+from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.native.codegen.jit import library
@@ -83,11 +84,11 @@ class NativeProgram(NumpyProgram):
         if native is None:
             return None
         params = params_of(family.params)
-        fields = [(field, self.glance(value), self.is_constant(value)) for field, value in family.connections()]
+        fields = [(field, self.glance(family, value), self.is_constant(value)) for field, value in family.connections()]
         launches: list[Launch] = []
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
-            task = Task(params, box, pieces, self.workspace)
+            task = Task(params, box, pieces, self.workspace, constants=self.constants)
             bound = native(self.library, task)
             if bound is None:
                 return None
@@ -105,9 +106,9 @@ class NativeProgram(NumpyProgram):
             self._shown[parameter] = value
             self._constants.add(parameter)
 
-    def stored(self, value: SSAValue) -> tuple[ConstOp, Array] | None:
+    def stored(self, value: SSAValue, hollow: bool = True) -> tuple[ConstOp, Array] | None:
         """Finds the large constant under a view or an argument. Returns it and its elements from the start of the
-        storage.
+        storage; with `hollow`, as `Constants.array` does.
 
         Returns None if a step is known to read the constant in its original form.
         """
@@ -116,12 +117,12 @@ class NativeProgram(NumpyProgram):
             return None
         if storage in self._shown:
             source = self._shown[storage]
-            constant = self.stored(source)
+            constant = self.stored(source, hollow)
             return None if constant is None else (constant[0], constant[1][view_of(source).offset :])
         assert isinstance(storage, ConstOp), storage
         if not isinstance(storage.value, StoredAttr) or view_of(value).repeats:
             return None
-        return storage, self.constants.array(storage)
+        return storage, self.constants.array(storage, hollow)
 
     def memory(self, value: SSAValue) -> Array:
         storage = storage_of(value)
@@ -130,12 +131,14 @@ class NativeProgram(NumpyProgram):
         source = self._shown[storage]
         return self.memory(source)[view_of(source).offset :]
 
-    def glance(self, value: SSAValue) -> Array:
-        """Returns a view's memory while steps are bound.
+    def glance(self, family: FamilyOp, value: SSAValue) -> Array:
+        """Returns a view's memory while the steps of a family are bound.
 
-        A constant may be packed, so its memory is retained only if `settled` finds a launch that reads it.
+        A constant may be packed, so its memory is retained only if `settled` finds a launch that reads it. Only
+        products of full floats ask for packed forms first; other kernels may read constants while they are bound.
         """
-        constant = self.stored(value)
+        asks = family.declaration.is_product and dtype_of(type_of(value).element).name not in HALVES
+        constant = self.stored(value, hollow=asks)
         return self.array(value) if constant is None else view_array(constant[1], view_of(value))
 
     def settled(self, family: FamilyOp, task: Task, launches: list[Launch]) -> list[Launch]:
@@ -205,13 +208,13 @@ class NativeProgram(NumpyProgram):
             if field is out[0]:
                 pieces[field.name] = Piece(target, tuple(a for a in field.access if not a.part), ((0, 0),) * target.ndim)
                 continue
-            array = self.glance(value)
+            array = self.glance(family, value)
             if np.may_share_memory(array, y) or array.dtype.name in HALVES:
                 return None
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         product = native_form(family.codelet.data)
         assert product is not None, family.codelet.data
-        task = Task(params_of(family.params), box, pieces, self.workspace)
+        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants)
         launches = product(self.library, task, pair.slices())
         if launches is None:
             return None
