@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
@@ -19,10 +19,14 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import unknown
+from populus.dialects.signature import state_names
+from populus.dialects.signature.bounded_dimensions import PREFIX, set_bounds
 from populus.dialects.signature.string_table import KEY
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import tensor
 from populus.lowering.onnx.custom_ops import Customs, overriding
 from populus.lowering.onnx.host_ops import handled, is_text
+from populus.lowering.onnx.valid_sizes import Axes, ValidSizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +43,15 @@ class OpConverter(Protocol):
 
     def operation(self, op: Operation, typed: bool = True) -> None:
         """Converts one op in its block; `typed`: its results have their types already."""
+        ...
+
+    def enter(self, function: FuncOp) -> None:
+        """Begins with a function: the sizes of its arguments are known."""
+        ...
+
+    @property
+    def valid(self) -> ValidSizes:
+        """The valid parts of converted values."""
         ...
 
 
@@ -96,6 +109,35 @@ class ConstantEvaluation:
         block.add_op(end := ReturnOp(*copy.results))
         self.converter(self.customs).operation(copy, typed=False)
         return [v.type for v in end.operands]
+
+    def sized(self, op: OnnxOp, known: Known, valid: ValidSizes) -> tuple[list[Attribute], list[Axes]]:
+        """Infers types and valid parts of an op's results, as `types`, where operands have bounded dimensions.
+
+        `valid`: what is known of the operands. Raises PopulusError if the op cannot be converted.
+        """
+        operands, names = list(dict.fromkeys(op.operands)), list(valid.bounds)
+        function = FuncOp("scratch", ([*(handled(v.type) for v in operands), *[tensor((), i32)] * len(names)], []))
+        block = function.body.block
+        state_names(function, inputs=[*(f"operand_{i}" for i in range(len(operands))), *(f"{PREFIX}{name}" for name in names)])
+        set_bounds(function, valid.bounds)
+        mapper: dict[SSAValue, SSAValue] = dict(zip(operands, block.args))
+        for value in operands:
+            if (array := known(value)) is not None and array.dtype != object:
+                block.add_op(operand := constant(array))
+                mapper[value] = operand.result
+        block.add_op(copy := op.clone(mapper))
+        for result in list(copy.results):
+            Rewriter.replace_value_with_new_type(result, unknown)
+        block.add_op(end := ReturnOp(*copy.results))
+        walk = self.converter(self.customs)
+        walk.enter(function)
+        for value, inner in mapper.items():
+            if value in valid.axes:
+                walk.valid.state(inner, valid.axes[value])
+            if value in valid.symbols:
+                walk.valid.symbols[inner] = valid.symbols[value]
+        walk.operation(copy, typed=False)
+        return [v.type for v in end.operands], [walk.valid.of(v) for v in end.operands]
 
 
 def _function_of_constants(op: OnnxOp, operands: Sequence[NDArray[Any]] | None) -> FuncOp:

@@ -45,6 +45,7 @@ class OnnxFoldConstantsPass(ModulePass):
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 inference = Converter(custom_ops(ctx)).inference
+                inference.enter(function)
                 _fold(function.body.block, inference)
                 erase_unused(function.body.block)
                 function.update_function_type()
@@ -55,7 +56,8 @@ def _fold(block: Block, inference: Inference) -> None:
     for op in list(block.ops):
         if not isinstance(op, OnnxOp):
             continue
-        if any(map(is_marked, (*op.operands, *op.results))):
+        inference.recall(op)
+        if any(map(is_marked, (*op.operands, *op.results))) or inference.valid.concerns(op.operands):
             continue  # only part of it is valid
         try:
             if is_control(op):

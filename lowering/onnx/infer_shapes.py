@@ -12,13 +12,17 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
+from populus.dialects.onnx.dimensions import Dimensions
 from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
-from populus.dialects.signature import input_names, output_names, state_names
+from populus.dialects.signature import input_names, output_names, return_of, state_names
+from populus.dialects.signature.bounded_dimensions import RESULTS, open_dimensions, set_sizes
 from populus.dialects.support.budget import check_shape
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import shape_of
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
 from populus.lowering.onnx.to_popart import Converter
+from populus.lowering.onnx.valid_sizes import texts
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,12 @@ class OnnxInferShapesPass(ModulePass):
             if isinstance(function, FuncOp) and function.body.blocks:
                 bind_dims(function, _sizes(self.dims))
                 inference = Converter(customs, self.write_out).inference
+                inference.enter(function)
                 inference.block(function.body.block)
                 _flatten_results(function, inference)
+                if inference.valid.bounds:
+                    results = return_of(function).operands
+                    set_sizes(function, RESULTS, [texts(inference.valid.of(v)) for v in results])
                 inference.finish()
                 function.update_function_type()
 
@@ -71,25 +79,27 @@ def _flatten_results(function: FuncOp, inference: Inference) -> None:
     state_names(function, outputs=flat)
 
 
-def _sizes(dims: tuple[str, ...]) -> dict[str, int]:
-    """Parses entries `NAME=N`. Raises PopulusError for another form."""
-    sizes: dict[str, int] = {}
+def _sizes(dims: tuple[str, ...]) -> dict[str, int | tuple[int, int]]:
+    """Parses entries `NAME=N` and `NAME=LEAST..GREATEST`. Raises PopulusError for another form."""
+    sizes: dict[str, int | tuple[int, int]] = {}
     for entry in dims:
         name, _, size = entry.rpartition("=")
-        if not name or not size.isdigit():
-            raise PopulusError(f"the dimension '{entry}' is not of the form NAME=N")
-        sizes[name] = int(size)
+        ends = size.split("..")
+        if not name or len(ends) > 2 or not all(e.isdigit() for e in ends):
+            raise PopulusError(f"the dimension '{entry}' is not of the form NAME=N or NAME=LEAST..GREATEST")
+        sizes[name] = (int(ends[0]), int(ends[-1])) if len(ends) == 2 else int(size)
     return sizes
 
 
-def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = None, tensors: bool = True) -> None:
-    """Replaces open dimensions of a function's arguments by `sizes` (elements), and others by `default`.
+def bind_dims(function: FuncOp, sizes: Mapping[str, int | tuple[int, int]], default: int | None = None, tensors: bool = True) -> None:
+    """Replaces open dimensions of a function's arguments by `sizes` (elements, or the least and the greatest), and others by `default`.
 
     `tensors`: requires each argument to be a tensor of stated rank; without it, other arguments stay as they are.
     Raises PopulusError for an argument whose dimension stays open, with the option that binds it.
     """
     names = _texts(function.attributes.pop("dim_names", None))
-    inputs = input_names(function)
+    inputs, given = input_names(function), Dimensions(sizes)
+    stated = [[""] * len(shape_of(a.type)) if as_tensor(a.type) is not None else [] for a in function.body.block.args]
     for i, argument in enumerate(list(function.body.block.args)):
         if not tensors and as_tensor(argument.type) is None:
             continue
@@ -101,11 +111,15 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int], default: int | None = 
         shape = list(type.get_shape())
         for d in [d for d, n in enumerate(shape) if n < 0]:
             dimension = names[i][d] if names else f"{i}.{d}"
-            if dimension not in sizes and default is None:
+            found = given.size(dimension)
+            if found is None and default is None:
                 raise PopulusError(f"{title} is {type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
-            shape[d] = sizes.get(dimension, default or 0)
+            shape[d] = default or 0 if found is None else found.upper(given.bounds)
+            stated[i][d] = str(found) if found is not None and found.constant is None else ""
         check_shape(shape, title)
         set_type(argument, TensorType(type.element_type, shape))
+    if given.bounds:
+        open_dimensions(function, given.bounds, stated)
 
 
 def _texts(attribute: Attribute | None) -> list[list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType, i64
-from xdsl.dialects.func import ReturnOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -18,8 +18,11 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
+from populus.dialects.onnx.sizes import parse, size
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
+from populus.dialects.signature import input_names
+from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, set_sizes, sizes
 from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
@@ -29,8 +32,10 @@ from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
 from populus.lowering.onnx.host_ops import MOVING, host_results
 from populus.lowering.onnx.misjudged import misjudged
 from populus.lowering.onnx.shape_arithmetic import evaluate
+from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
+from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, prefix, texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 WRITE_OUT = 128  # number of ops up to which the iterations of a loop are unrolled
 # ONNX's inference leaves these open: known conditions, an index for each dimension, unsorted axes before opset 10, scalars.
 LEFT_OPEN = ("Compress", "GatherND", "Slice", "Transpose")
+VALID = "valid_sizes"  # the sizes of an op's results, for each axis that is partly valid
 KNOWN_ELEMENTS = 1 << 16  # larger values are weights rather than shapes, and are not tracked
 
 
@@ -85,8 +91,9 @@ class Inference:
     `write_out`: number of ops up to which the iterations of a loop are unrolled.
     """
 
-    def __init__(self, customs: Customs, evaluation: ConstantEvaluation, write_out: int = WRITE_OUT):
+    def __init__(self, customs: Customs, evaluation: ConstantEvaluation, write_out: int = WRITE_OUT, valid: ValidSizes | None = None):
         self.customs = customs
+        self.valid = ValidSizes() if valid is None else valid
         self.evaluation = evaluation
         self.write_out = write_out
         self.values: dict[SSAValue, NDArray[Any]] = {}
@@ -94,6 +101,17 @@ class Inference:
         self.resolved: list[Operation] = []
         self.bounded: dict[SSAValue, Bound] = {}  # values with a run-time valid length
         self.overruled: list[str] = []  # types that the model states and inference contradicts
+
+    def enter(self, function: FuncOp) -> None:
+        """Begins with a function: reads the bounds of its dimensions, and the sizes of its arguments."""
+        self.valid.bounds.update(bounds(function))
+        stated = sizes(function, ARGUMENTS)
+        for i, argument in enumerate(function.body.block.args):
+            if i < len(stated) and any(stated[i]):
+                found = zip(shape_of(argument.type), stated[i], strict=True)
+                self.valid.state(argument, tuple(prefix(n, parse(text) if text else n) for n, text in found))
+            if shape_of(argument.type) == () and (name := input_names(function)[i]).startswith(PREFIX):
+                self.valid.symbols[argument] = symbol(name.removeprefix(PREFIX))
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
         """Gives the array of a value if it is known and small; else None."""
@@ -155,6 +173,12 @@ class Inference:
 
     def operation(self, op: Operation) -> None:
         """Types one op, or resolves it. Raises PopulusError if it has no static shape or is not supported."""
+        if isinstance(op, OnnxOp) and self.valid.concerns(op.operands):
+            self.open_sized(op)
+            return
+        if isinstance(op, CustomOp) and self.valid.concerns(op.operands):
+            names = dimensions(self.valid.axes, op.operands)
+            raise PopulusError(f"{op.op_type.data} reads the bounded dimension {names}; bind it to one size")
         if isinstance(op, OnnxOp | CustomOp) and any(v in self.bounded for v in op.operands):
             self.partly_valid(op)
             return
@@ -189,6 +213,26 @@ class Inference:
                 self.mark(op, {i: Bound(axis, op) for i, axis in enumerate(bound_axes(op)) if axis is not None})
             else:
                 self.assign(op, self.inferred(op))
+
+    def open_sized(self, op: OnnxOp) -> None:
+        """Types an op whose operands have bounded dimensions, or are made of sizes. Raises PopulusError if it is not known how."""
+        if (found := sizes_of(op, self.valid, self.known)) is not None:
+            array, element = found
+            self.assign(op, [tensor(array.shape, element)])
+            (self.values if array.dtype != object else self.valid.symbols)[op.results[0]] = array
+            return
+        types, axes = self.evaluation.sized(op, self.known, self.valid)
+        self.assign(op, types)
+        for result, a in zip(op.results, axes):
+            self.valid.state(result, a)
+        if any(r in self.valid.axes for r in op.results):
+            set_sizes(op, VALID, [texts(a) for a in axes])
+
+    def recall(self, op: Operation) -> None:
+        """Reads the sizes of an op's results that `open_sized` recorded."""
+        for result, stated in zip(op.results, sizes(op, VALID)):
+            found = zip(shape_of(result.type), stated, strict=True)
+            self.valid.state(result, tuple(prefix(n, parse(text) if text else n) for n, text in found))
 
     def overridden(self, op: OnnxOp, own: type[PopartOp]) -> None:
         """Types an op that a user's class replaces, by that class."""
@@ -278,6 +322,15 @@ class Inference:
                     raise PopulusError(line)
                 self.overruled.append(str(placed(op, PopulusError(line))))
             set_type(result, type)
+
+
+def symbol(name: str) -> NDArray[Any]:
+    """Makes the value of a dimension's size: a scalar."""
+    import numpy as np
+
+    array = np.empty((), object)
+    array[()] = size(name)
+    return array
 
 
 def _grows(op: OnnxOp, inputs: Sequence[NDArray[Any] | None]) -> bool:

@@ -13,8 +13,10 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
 
+from populus.dialects.onnx.dimensions import Dimensions, parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto
 from populus.dialects.signature import state_names
+from populus.dialects.signature.bounded_dimensions import open_dimensions
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.build import NodeBuilder, Scope, constant_of, hint, standard
 from populus.lowering.onnx.importer.opened import OpenedModel
@@ -28,14 +30,15 @@ if TYPE_CHECKING:
 def import_onnx(
     model: str | os.PathLike[str] | ModelProto | OpenedModel,
     *,
-    dims: Mapping[str, int] = {},
+    dims: Mapping[str, int | tuple[int, int]] = {},
     customs: Container[tuple[str, str]] = (),
     values: Mapping[str, NDArray[Any]] = {},
 ) -> ModuleOp:
     """Imports a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes.
 
-    `dims` binds symbolic dimensions by name; one without a name is `INPUT.AXIS`. Dimensions that stay open are dynamic,
-    and `onnx-infer-shapes` asks for them. `customs` has the (domain, op type) of every custom op that is defined.
+    `dims` binds symbolic dimensions by name, to one size or to a least and a greatest; one without a name is `INPUT.AXIS`.
+    A name such as `past + cur` follows from the others. Dimensions that stay open are dynamic, and `onnx-infer-shapes` asks
+    for them. `customs` has the (domain, op type) of every custom op that is defined.
     `values` turns inputs that decide shapes or axes into constants; the function has no argument for them.
     A value whose type the model does not state is `!onnx.unknown`. Initializers without uses are dropped.
     The modules of one `OpenedModel` share their constants.
@@ -50,20 +53,21 @@ def import_onnx(
 
 def _module(
     opened: OpenedModel,
-    dims: Mapping[str, int],
+    dims: Mapping[str, int | tuple[int, int]],
     customs: Container[tuple[str, str]],
     values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
     """Imports the graph of a model; see `import_onnx`."""
     model = opened.proto
     graph = model.graph
+    bound = Dimensions(dims)
     if not graph.output:
         raise PopulusError("the model has no outputs, so there is nothing to compute; name one at least in graph.output")
     used: set[str] = set()
 
     def dimension(name: str) -> int:
         used.add(name)
-        return dims.get(name, -1)
+        return bound.stated(name)
 
     opsets = {standard(o.domain): o.version for o in model.opset_import}
     if not opsets and model.ir_version < 3:
@@ -75,8 +79,9 @@ def _module(
         raise PopulusError(f"there is no input '{strange[0]}' to make a constant; the inputs are {', '.join(i.name for i in graph.input)}")
     initializers.update({name: (lambda array=array: constant_of(array)) for name, array in values.items()})
     inputs = [i for i in graph.input if i.name not in initializers]
-    types = [_input_type(i, dims, used) for i in inputs]
+    types, sizes = zip(*(_input_type(i, bound, used) for i in inputs)) if inputs else ((), ())
     builder.types = {i.name: from_proto(i.type, dimension) for i in (*graph.value_info, *graph.output)}
+    used.update(*(parts(name) for name in used))
     if missing := [name for name in dims if name not in used]:
         raise PopulusError(f"there is no dimension '{missing[0]}' to bind; the model has {', '.join(sorted(used)) or 'none'}")
 
@@ -94,6 +99,8 @@ def _module(
     open_names = [[_name(i, d) if n < 0 else "" for d, n in enumerate(_shape(t))] for i, t in zip(inputs, types)]
     if any(any(names) for names in open_names):
         function.attributes["dim_names"] = ArrayAttr([ArrayAttr([StringAttr(n) for n in names]) for names in open_names])
+    if bound.bounds:
+        open_dimensions(function, bound.bounds, sizes)
     return ModuleOp([function])
 
 
@@ -107,14 +114,21 @@ def _name(value: ValueInfoProto, d: int) -> str:
     return dimension_name(value.type.tensor_type.shape.dim[d]) or f"{value.name}.{d}"
 
 
-def _input_type(value: ValueInfoProto, dims: Mapping[str, int], used: set[str]) -> Attribute:
-    """Gives the type of a graph input with `dims` bound. Adds the names of its open dimensions to `used`."""
+def _input_type(value: ValueInfoProto, dims: Dimensions, used: set[str]) -> tuple[Attribute, tuple[str, ...]]:
+    """Gives the type of a graph input at the greatest sizes of `dims`, and the text of each bounded size.
+
+    Adds the names of its open dimensions to `used`. Raises PopulusError for a size that is negative at all sizes of its parts.
+    """
     type = from_proto(value.type)
-    if (ranked := as_tensor(type)) is not None:
-        shape = list(ranked.get_shape())
-        for d, n in enumerate(shape):
-            if n < 0:
-                used.add(_name(value, d))
-                shape[d] = dims.get(_name(value, d), DYNAMIC_INDEX)
-        return TensorType(ranked.element_type, shape)
-    return type
+    if (ranked := as_tensor(type)) is None:
+        return type, ()
+    shape, texts = list(ranked.get_shape()), [""] * len(ranked.get_shape())
+    for d, n in enumerate(shape):
+        if n < 0:
+            used.add(name := _name(value, d))
+            found = dims.size(name)
+            shape[d] = DYNAMIC_INDEX if found is None else found.upper(dims.bounds)
+            texts[d] = "" if found is None or found.constant is not None else str(found)
+            if found is not None and shape[d] < 0:
+                raise PopulusError(f"input '{value.name}': its dimension '{name}' is negative for all sizes")
+    return TensorType(ranked.element_type, shape), tuple(texts)

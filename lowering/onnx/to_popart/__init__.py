@@ -23,13 +23,15 @@ from populus.dialects.onnx.protos import function_attributes, function_body, new
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
-from populus.dialects.support.diagnostics import PopulusError, place
+from populus.dialects.signature.bounded_dimensions import RESULTS, set_sizes
+from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.support.element_types import is_known
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
 from populus.lowering.onnx.dynamic_sizes import MEASURES, Bound, passed_on
 from populus.lowering.onnx.importer.build import NodeBuilder, Scope, standard
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, erase_unused, placed
+from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.structure import is_control
 from populus.lowering.onnx.to_popart import (
     bounded,
@@ -39,9 +41,13 @@ from populus.lowering.onnx.to_popart import (
     einsum,
     fourier,
     lookup,
+    masked_ops,
+    masked_windows,
     math,
     ml,
     nn,
+    open_shapes,
+    open_sizes,
     quantization,
     random,
     reduction,
@@ -54,6 +60,8 @@ from populus.lowering.onnx.to_popart import (
     trees,
 )
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule
+from populus.lowering.onnx.to_popart.masks import Ending, Masks, by_class
+from populus.lowering.onnx.valid_sizes import ValidSizes, texts
 
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
@@ -97,7 +105,9 @@ class Converter:
 
     def __init__(self, customs: Customs, write_out: int = WRITE_OUT):
         self.customs = customs
-        self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out)
+        self.valid = ValidSizes()
+        self.masks = Masks(self.valid, by_class({**masked_ops.RULES, **masked_windows.RULES}))
+        self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out, self.valid)
         self.converted: list[Operation] = []
         self.bounds: dict[SSAValue, Bound] = {}  # of values with a valid length
 
@@ -113,12 +123,29 @@ class Converter:
                 strings = type is not None and type.element_type == string
                 reason = "strings are handles here (onnx-host-calls)" if strings else "tiles cannot hold it yet"
                 raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {argument.type}; {reason}")
+        self.enter(function)
         for op in list(block.ops):
             self.operation(op)
+        self.leave(function)
         bounded.give_counts(function, self.bounds)
         self.finish()
         erase_unused(block)
         function.update_function_type()
+
+    def enter(self, function: FuncOp) -> None:
+        """Begins with a function: the sizes of its arguments are known."""
+        self.inference.enter(function)
+        self.masks.enter(function)
+
+    def leave(self, function: FuncOp) -> None:
+        """Ends a function with bounded dimensions: moves valid elements of its results to the front, and records their sizes."""
+        last = function.body.block.last_op
+        if not self.valid.bounds or last is None:
+            return
+        end = Ending(last, self.masks)
+        values = [open_shapes.compacted(end, v) for v in last.operands]
+        last.operands = values
+        set_sizes(function, RESULTS, [texts(self.valid.of(v)) for v in values])
 
     def finish(self) -> None:
         """Erases the converted ops."""
@@ -165,12 +192,43 @@ class Converter:
 
     def outputs(self, op: OnnxOp) -> list[Output]:
         """Gives the replacements of an op's outputs: constants, the result of its rule, or of its function."""
+        if self.valid.concerns(op.operands):
+            return self.open_sized(op)
         c = Conversion(op, Builder(InsertPoint.before(op)), self.bounds)
         bounds = {i: self.bounds[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounds}
         if bounds:
             return self.partly_valid(c, bounds)
         outputs = self.converted_to(c)
         self.bounds.update({v: c.counts[i] for i, v in enumerate(outputs) if v is not None and i in c.counts})
+        return outputs
+
+    def open_sized(self, op: OnnxOp) -> list[Output]:
+        """Converts an op whose operands have bounded dimensions, or are made of sizes. Raises PopulusError if it is not known how."""
+        c = Conversion(op, Builder(InsertPoint.before(op)), self.bounds, self.masks)
+        if (found := sizes_of(op, self.valid, constant_value)) is not None:
+            array, kind = found
+            if array.dtype != object:
+                return [self.masks.plain(c, constant(array))]
+            return [self.masks.materialised(c, array, kind)]
+        if overriding(op, self.customs) is not None or is_control(op) or any(v in self.bounds for v in op.operands):
+            raise open_shapes.refused(c)
+        before = op.prev_op
+        rule, prepare = (None, None) if op.DOMAIN else (open_shapes.RULES.get(op.OP_TYPE), open_sizes.UNIFORM.get(op.OP_TYPE))
+        if rule is not None:
+            outputs = rule(c)
+            outputs = outputs if isinstance(outputs, list) else [outputs]
+        elif prepare is not None:
+            prepare(c)
+            outputs = self.converted_to(c)
+            if op.OP_TYPE in open_sizes.KEEPING:
+                outputs = [None if v is None else self.masks.state(v, self.valid.of(c.input(0))) for v in outputs]
+        elif function_body(op) is not None and (op.OP_TYPE not in RULES or op.DOMAIN):
+            outputs = self.expanded(op)
+        else:
+            raise open_shapes.refused(c)
+        for made in between(op.parent, before, op):
+            if any(v in self.valid.axes for v in made.operands) and made not in self.masks.handled and made not in self.converted:
+                raise open_shapes.refused(c)
         return outputs
 
     def partly_valid(self, c: Conversion, bounds: Mapping[int, Bound]) -> list[Output]:

@@ -42,7 +42,7 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
         return [c.insert(popart.WhereOp(condition, a, b)) for a, b in zip(*yielded)]
     axes = [_axis(c, i, values) for i, values in enumerate(zip(*yielded))]
     for block, values in zip(blocks, yielded):
-        inner = Conversion(c.op, Builder(InsertPoint.at_end(block)))
+        inner = c.at(Builder(InsertPoint.at_end(block)))
         wide = [v if a is None else _widened(inner, v, shape_of(o.type)) for v, a, o in zip(values, axes, _outputs(c))]
         counts = [_count(inner, c.bounds.get(v), v, a) for v, a in zip(values, axes) if a is not None]
         _end(c, block, [*wide, *counts])
@@ -119,7 +119,7 @@ class _LoopBody:
         self.old = c.op.region("body").block
         self.block = Block(arg_types=[INDEX, *(v.type for v in states), *rows])
         self.region = Region(self.block)
-        self.c = Conversion(c.op, Builder(InsertPoint.at_end(self.block)))
+        self.c = c.at(Builder(InsertPoint.at_end(self.block)))
         self.index, *self.values = self.block.args
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import constant, constant_value
@@ -27,6 +27,8 @@ from populus.lowering.onnx.dynamic_sizes import Bound
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.lowering.onnx.to_popart.masks import Masks
+
 Output: TypeAlias = "SSAValue | None"
 Rule: TypeAlias = "Callable[[Conversion], Output | list[Output]]"
 Rules: TypeAlias = Mapping[str, Rule]
@@ -35,13 +37,23 @@ Rules: TypeAlias = Mapping[str, Rule]
 class Conversion:
     """The node `op`, whose operands are converted already, and the insertion point of its replacement."""
 
-    def __init__(self, op: OnnxOp, builder: Builder, bounds: Mapping[SSAValue, Bound] | None = None):
+    def __init__(self, op: OnnxOp, builder: Builder, bounds: Mapping[SSAValue, Bound] | None = None, masks: Masks | None = None):
         self.op = op
+        self.masks = masks  # None: no operand is partly valid
         self.bounds: Mapping[SSAValue, Bound] = {} if bounds is None else bounds  # of values with a valid length
         self.counts: dict[int, Bound] = {}  # of this node's outputs
         self.builder = builder
         self.inputs = op.inputs
         self.version = op.VERSION
+
+    def at(self, builder: Builder) -> Conversion:
+        """Makes the same conversion with another insertion point."""
+        return Conversion(self.op, builder, self.bounds, self.masks)
+
+    @property
+    def block(self) -> Block:
+        """The block that ops are inserted into."""
+        return self.builder.insertion_point.block
 
     def has(self, i: int) -> bool:
         """Tells whether input `i` is present."""
@@ -112,6 +124,8 @@ class Conversion:
 
     def insert(self, op: Operation) -> SSAValue:
         """Inserts an op with the node's location, and gives its first result."""
+        if self.masks is not None:
+            return self.masks.insert(self, op)
         op.location = self.op.location
         return self.builder.insert(op).results[0]
 

@@ -23,7 +23,7 @@ def loop(c: Conversion, carried: Sequence[SSAValue], trips: int, body: Body) -> 
     present values.
     """
     block = Block(arg_types=[INDEX, *(v.type for v in carried)])
-    inner = Conversion(c.op, Builder(InsertPoint.at_end(block)))
+    inner = c.at(Builder(InsertPoint.at_end(block)))
     index, *states = block.args
     end = popart.YieldOp(*body(inner, index, list(states)))
     end.location = c.op.location

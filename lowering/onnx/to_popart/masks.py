@@ -1,0 +1,281 @@
+"""Masks of partly valid tensors: each `popart` op that a conversion inserts is right on the valid part of its result.
+
+    %in = popart.less %positions, %size.seq          # [512], i1
+    %z  = popart.where %in, %x, -inf                  # what softmax reads beyond the valid part
+
+Sizes and masks stand at the start of the function, once for each size. `RULES` has a rule for each op class that may read a
+partly valid operand; an op without one is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import i1, i32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects import popart
+from populus.dialects.data import constant
+from populus.dialects.onnx.sizes import Atom, Size, as_size
+from populus.dialects.signature import input_names
+from populus.dialects.signature.bounded_dimensions import PREFIX, require_equal
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.element_types import dtype_of, is_float
+from populus.lowering.onnx.to_popart.conversion import Conversion, element, shape
+from populus.lowering.onnx.valid_sizes import Axes, Axis, ValidSizes, bound_of, is_whole, prefix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Rule: TypeAlias = "Callable[[Masks, Conversion, Any], SSAValue]"
+Fill: TypeAlias = "str | SSAValue"
+
+
+class Masks:
+    """The sizes of a function at run time, masks of valid parts, and the insertion of ops that read such parts.
+
+    `rules`: gives the rule of an op, or None. `sizes`: the i32 scalar of each dimension, an argument of the function.
+    """
+
+    def __init__(self, valid: ValidSizes, rules: Callable[[Operation], Rule | None]):
+        self.valid = valid
+        self.rules = rules
+        self.sizes: dict[str, SSAValue] = {}
+        self.handled: set[Operation] = set()
+        self._start: Builder | None = None
+        self._function: FuncOp | None = None
+        self._numbers: dict[Size, SSAValue] = {}
+        self._masks: dict[Axis, SSAValue] = {}
+        self._filled: dict[SSAValue, dict[int, str]] = {}  # what stands beyond the valid part, by axis
+        self._fills: dict[tuple[SSAValue, tuple[int, ...], str], tuple[Block | None, SSAValue]] = {}
+
+    def enter(self, function: FuncOp) -> None:
+        """Begins with a function: sizes are its arguments `size.NAME`, and masks go before its first op."""
+        self._function, block = function, function.body.block
+        for name, argument in zip(input_names(function), block.args):
+            if name.startswith(PREFIX):
+                self.sizes[name.removeprefix(PREFIX)] = argument
+        if block.first_op is not None:
+            self._start = Builder(InsertPoint.before(block.first_op))
+
+    def _early(self, op: Operation) -> SSAValue:
+        """Inserts an op at the start of the function."""
+        assert self._start is not None
+        op.location = named("sizes")
+        return self._start.insert(op).results[0]
+
+    def number(self, size: Size) -> SSAValue:
+        """Gives a size at run time: an i32 scalar. Raises PopulusError for a dimension that has no argument."""
+        import numpy as np
+
+        if (found := self._numbers.get(size)) is not None:
+            return found
+        total: SSAValue | None = None
+        for product, factor in size.terms:
+            part = None if abs(factor) == 1 and product else self._early(constant(np.array(abs(factor), np.int32)))
+            for atom in product:
+                value = self._atom(atom)
+                part = value if part is None else self._early(popart.MulOp(part, value))
+            assert part is not None
+            if total is None:
+                total = part if factor > 0 else self._early(popart.NegOp(part))
+            else:
+                total = self._early((popart.AddOp if factor > 0 else popart.SubOp)(total, part))
+        if total is None:
+            total = self._early(constant(np.array(0, np.int32)))
+        self._numbers[size] = total
+        return total
+
+    def _atom(self, atom: Atom) -> SSAValue:
+        """Gives an atom at run time. Raises PopulusError for a dimension that has no argument."""
+        if not atom.arguments:
+            if atom.name not in self.sizes:
+                raise PopulusError(f"the size '{atom.name}' is known only further down in the model; tiles need it here")
+            return self.sizes[atom.name]
+        values = [self.number(a) for a in atom.arguments]
+        if atom.name != "floordiv":
+            result = values[0]
+            for v in values[1:]:
+                result = self._early((popart.MinOp if atom.name == "min" else popart.MaxOp)(result, v))
+            return result
+        dividend, divisor = values
+        if atom.arguments[0].lower(self.valid.bounds) >= 0:
+            return self._early(popart.DivOp(dividend, divisor))
+        # Division rounds towards zero; of a negative number the floor is the negative of the ceiling.
+        one = self.number(as_size(1))
+        up = self._early(popart.SubOp(self._early(popart.SubOp(divisor, dividend)), one))
+        below = self._early(popart.NegOp(self._early(popart.DivOp(up, divisor))))
+        negative = self._early(popart.LessOp(dividend, self.number(as_size(0))))
+        return self._early(popart.WhereOp(negative, below, self._early(popart.DivOp(dividend, divisor))))
+
+    def mask(self, axis: Axis) -> SSAValue:
+        """Gives the mask of the valid positions of an axis: [n], i1."""
+        import numpy as np
+
+        if (found := self._masks.get(axis)) is not None:
+            return found
+        lengths = [f.bound for f in axis]
+        result: SSAValue | None = None
+        for k, f in enumerate(axis):
+            if f.static:
+                continue
+            form = [n if i == k else 1 for i, n in enumerate(lengths)]
+            positions = self._early(constant(np.arange(f.bound, dtype=np.int32).reshape(form)))
+            inside = self._early(popart.LessOp(positions, self.number(f.size)))
+            result = inside if result is None else self._early(popart.AndOp(result, inside))
+        assert result is not None, axis
+        if shape(result) != tuple(lengths):
+            result = self._early(popart.ExpandOp(result, shape=lengths))
+        if len(lengths) > 1:
+            result = self._early(popart.ReshapeOp(result, shape=(math.prod(lengths),)))
+        self._masks[axis] = result
+        return result
+
+    def masked(self, c: Conversion, axes: Axes, dims: Sequence[int]) -> SSAValue:
+        """Gives the mask of the positions that are valid along `dims`; it broadcasts to the shape of `axes`."""
+        result: SSAValue | None = None
+        for d in dims:
+            form = [bound_of(a) if d == e else 1 for e, a in enumerate(axes)]
+            while form and form[0] == 1 and len(form) > 1:
+                form.pop(0)
+            inside = self.plain(c, popart.ReshapeOp(self.mask(axes[d]), shape=form)) if len(form) > 1 else self.mask(axes[d])
+            result = inside if result is None else self.plain(c, popart.AndOp(result, inside))
+        assert result is not None, (axes, dims)
+        return result
+
+    def filled(self, c: Conversion, x: SSAValue, dims: Sequence[int] | None, fill: Fill) -> SSAValue:
+        """Replaces what stands beyond the valid part of `x` along `dims` (None: all axes).
+
+        `fill`: `zero`, `one`, `lowest` or `highest` of the element type, or a scalar.
+        """
+        axes = self.valid.of(x)
+        known = self._filled.get(x, {})
+        dims = tuple(d for d in range(len(axes)) if (dims is None or d in dims) and not is_whole(axes[d]))
+        dims = tuple(d for d in dims if not isinstance(fill, str) or known.get(d) != fill)
+        if not dims:
+            return x
+        block = c.block
+        if isinstance(fill, str):
+            before, value = self._fills.get((x, dims, fill), (None, x))
+            if before is not None and before is block:
+                return value
+        other = self.plain(c, constant(filler(fill, element(x)))) if isinstance(fill, str) else fill
+        result = self.plain(c, popart.WhereOp(self.masked(c, axes, dims), x, other))
+        self.valid.state(result, axes)
+        if isinstance(fill, str):
+            self._fills[(x, dims, fill)] = (block, result)
+            self._filled[result] = {**({} if known and set(known.values()) != {fill} else known), **dict.fromkeys(dims, fill)}
+        return result
+
+    def plain(self, c: Conversion, op: Operation) -> SSAValue:
+        """Inserts an op that reads its operands as they are, and gives its first result."""
+        op.location = c.op.location
+        self.handled.add(op)
+        return c.builder.insert(op).results[0]
+
+    def insert(self, c: Conversion, op: Operation) -> SSAValue:
+        """Inserts an op by its rule. Raises PopulusError for an op that has none, and reads a partly valid operand."""
+        if not any(v in self.valid.axes for v in op.operands):
+            return self.plain(c, op)
+        rule = self.rules(op)
+        if rule is None:
+            raise PopulusError(f"{op.name} has no rule for operands with a bounded dimension; bind the dimension to one size")
+        result = rule(self, c, op)
+        if op.parent is None:  # others took its place
+            op.erase()
+        return result
+
+    def known(self, value: SSAValue, fills: Mapping[int, str]) -> None:
+        """Records what stands beyond the valid part of a value, for each axis where that is known."""
+        self._filled[value] = dict(fills)
+
+    def known_of(self, value: SSAValue) -> Mapping[int, str]:
+        """Gives what `known` recorded."""
+        return self._filled.get(value, {})
+
+    def iota(self, c: Conversion, n: int) -> SSAValue:
+        """Gives the numbers from 0: [n], i32."""
+        import numpy as np
+
+        return self.plain(c, constant(np.arange(n, dtype=np.int32)))
+
+    def state(self, value: SSAValue, axes: Axes) -> SSAValue:
+        """Records the axes of a value, and gives the value."""
+        self.valid.state(value, axes)
+        return value
+
+    def axis(self, size: Size) -> Axis:
+        """Makes an axis whose first `size` elements are valid, of the upper bound of that."""
+        return prefix(max(size.upper(self.valid.bounds), 0), size)
+
+    def require(self, first: str, second: str) -> None:
+        """Records on the function that two sizes have to be equal in each run."""
+        if self._function is not None:
+            require_equal(self._function, first, second)
+
+    def count(self, c: Conversion, axes: Axes, dims: Sequence[int], to: Attribute) -> SSAValue:
+        """Counts the valid elements along `dims`: a scalar of the element type `to`."""
+        total = as_size(1)
+        for d in dims:
+            for f in axes[d]:
+                total = total * f.size
+        return self.scalar(c, total, to)
+
+    def scalar(self, c: Conversion, size: Size, to: Attribute = i32) -> SSAValue:
+        """Gives a size at run time as a scalar of the element type `to`."""
+        import numpy as np
+
+        if (n := size.constant) is not None:
+            return self.plain(c, constant(np.array(n, dtype_of(to))))
+        number = self.number(size)
+        return number if to == i32 else self.plain(c, popart.CastOp(number, to=to))
+
+    def materialised(self, c: Conversion, array: NDArray[Any], to: Attribute) -> SSAValue:
+        """Computes a tensor of sizes at run time, and records that it is one.
+
+        array: of `Size` and numbers. Result: its shape, of the element type `to`.
+        """
+        parts = [self.scalar(c, as_size(v), to) for v in array.reshape(-1)]
+        ones = [self.plain(c, popart.ReshapeOp(p, shape=(1,))) for p in parts]
+        row = ones[0] if len(ones) == 1 else self.plain(c, popart.ConcatOp(*ones, axis=0))
+        result = row if array.shape == (len(ones),) else self.plain(c, popart.ReshapeOp(row, shape=array.shape))
+        self.valid.symbols[result] = array
+        return result
+
+
+class Ending(Conversion):
+    """The insertion point in front of a function's terminator."""
+
+    def __init__(self, end: Operation, masks: Masks):
+        self.op = end  # pyright: ignore[reportAttributeAccessIssue], only its location is read
+        self.builder = Builder(InsertPoint.before(end))
+        self.masks = masks
+
+
+def filler(fill: str, kind: Attribute) -> NDArray[Any]:
+    """Gives the scalar for `zero`, `one`, `lowest` or `highest` of an element type."""
+    import numpy as np
+
+    dtype = dtype_of(kind)
+    if fill in ("zero", "one"):
+        return np.array(int(fill == "one")).astype(dtype)
+    if kind == i1:
+        return np.array(fill == "highest")
+    if is_float(kind):
+        return np.array(-np.inf if fill == "lowest" else np.inf).astype(dtype)
+    info = np.iinfo(dtype)
+    return np.array(info.min if fill == "lowest" else info.max, dtype)
+
+
+def by_class(rules: Mapping[type[Operation], Rule]) -> Callable[[Operation], Rule | None]:
+    """Makes the function that finds the rule of an op by its class, or the nearest class that it derives from."""
+
+    def rule(op: Operation) -> Rule | None:
+        return next((rules[kind] for kind in type(op).__mro__ if kind in rules), None)
+
+    return rule

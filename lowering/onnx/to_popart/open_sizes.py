@@ -1,0 +1,124 @@
+"""Conversions of ONNX's ops whose operands have bounded dimensions, or are made of sizes.
+
+An op of `UNIFORM` is converted as at its bounds: the ops that its rule inserts mask what they mix (`masked_ops.py`). An op of
+`RULES` asks for sizes, offsets or counts. An op that ONNX defines by other ops is those. Any other is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.dynamic_sizes import ELEMENTWISE
+from populus.lowering.onnx.to_popart.conversion import Conversion, shape
+from populus.lowering.onnx.to_popart.open_shapes import agreed, aligned, compacted, masks_of
+from populus.lowering.onnx.valid_sizes import dimensions, is_whole
+
+Prepare: TypeAlias = "Callable[[Conversion], None]"
+
+
+def broadcasting(c: Conversion) -> None:
+    """Makes the inputs of an element-wise op alike."""
+    present = [v for v in c.op.operands if v is not None]
+    c.op.operands = aligned(c, present)
+    c.inputs = c.op.inputs
+
+
+def matrices(c: Conversion) -> None:
+    """Makes the inputs of a MatMul alike: batch axes that broadcast, and the axis that is summed over."""
+    a, b = c.input(0), c.input(1)
+    m, n = len(shape(a)), len(shape(b))
+    groups: list[list[int | None]] = [[m - 1, max(n - 2, 0)]]
+    for d in range(3, max(m, n) + 1):
+        groups.append([m - d if d <= m else None, n - d if d <= n else None])
+    c.op.operands = agreed(c, [a, b], groups)
+    c.inputs = c.op.inputs
+
+
+def gemm(c: Conversion) -> None:
+    """Makes the inputs of a Gemm alike."""
+    a, b = c.input(0), c.input(1)
+    inner, summed = (0 if c.get("transA") else 1), (1 if c.get("transB") else 0)
+    rest = list(c.op.operands[2:])
+    rows = [1 - inner, None, *(len(shape(v)) - 2 if len(shape(v)) == 2 else None for v in rest)]
+    columns = [None, 1 - summed, *(len(shape(v)) - 1 if shape(v) else None for v in rest)]
+    c.op.operands = agreed(c, [a, b, *rest], [[inner, summed, *[None] * len(rest)], rows, columns])
+    c.inputs = c.op.inputs
+
+
+def prefixes(c: Conversion) -> None:
+    """Moves the valid elements of all inputs to the front of their axes."""
+    c.op.operands = [compacted(c, v) for v in c.op.operands]
+    c.inputs = c.op.inputs
+
+
+def same_pads(c: Conversion) -> None:
+    """Refuses pads that depend on the size, as `auto_pad` makes them for strides."""
+    prefixes(c)
+    x = masks_of(c).valid.of(c.input(0))
+    strides = c.get("strides") or [1] * (len(x) - 2)
+    same = (c.get("auto_pad") or "NOTSET").startswith("SAME") and c.op.OP_TYPE != "ConvTranspose"
+    if same and any(s != 1 and not is_whole(a) for s, a in zip(strides, x[2:])):
+        raise PopulusError(f"auto_pad {c.get('auto_pad')} with strides pads by amounts that depend on the size of {_named(c)}")
+    if c.op.OP_TYPE == "ConvTranspose" and c.get("output_shape") and not all(map(is_whole, x[2:])):
+        raise PopulusError(f"output_shape is stated for one size of {_named(c)}")
+    if len(c.op.outputs) > 1 and c.used(1):
+        raise PopulusError(f"positions of the largest elements depend on the size of {_named(c)}")
+
+
+def _named(c: Conversion) -> str:
+    """Names the bounded dimensions of the inputs."""
+    return dimensions(masks_of(c).valid.axes, c.op.operands)
+
+
+def nothing(c: Conversion) -> None:
+    """Leaves the inputs as they are."""
+
+
+KEEPING = ("Dropout", "Hardmax")
+"""Ops whose results have the axes of input 0, also where only constants say so."""
+
+UNIFORM: Mapping[str, Prepare] = {
+    **dict.fromkeys(ELEMENTWISE, broadcasting),
+    "ArgMax": prefixes,
+    "ArgMin": prefixes,
+    "AveragePool": same_pads,
+    "BatchNormalization": nothing,
+    "Conv": same_pads,
+    "ConvTranspose": same_pads,
+    "CumProd": prefixes,
+    "CumSum": prefixes,
+    "DepthToSpace": prefixes,
+    "Dropout": nothing,
+    "Flatten": nothing,
+    "Gemm": gemm,
+    "GlobalAveragePool": nothing,
+    "GlobalLpPool": nothing,
+    "GlobalMaxPool": nothing,
+    "GroupNormalization": nothing,
+    "Hardmax": prefixes,
+    "InstanceNormalization": nothing,
+    "LRN": nothing,
+    "LayerNormalization": nothing,
+    "LogSoftmax": nothing,
+    "LpNormalization": nothing,
+    "MatMul": matrices,
+    "MaxPool": same_pads,
+    "OneHot": nothing,
+    "ReduceL1": nothing,
+    "ReduceL2": nothing,
+    "ReduceLogSum": nothing,
+    "ReduceLogSumExp": nothing,
+    "ReduceMax": nothing,
+    "ReduceMean": nothing,
+    "ReduceMin": nothing,
+    "ReduceProd": nothing,
+    "ReduceSum": nothing,
+    "ReduceSumSquare": nothing,
+    "Softmax": nothing,
+    "SpaceToDepth": prefixes,
+    "Transpose": nothing,
+    "Trilu": prefixes,
+}
+"""Ops that are converted as at their bounds, and what is done to their inputs first."""
