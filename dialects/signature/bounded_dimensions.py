@@ -12,7 +12,7 @@ The input `size.seq`, an i32 scalar, is the size at run time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, StringAttr, i32, i64
 from xdsl.dialects.func import FuncOp
@@ -64,7 +64,7 @@ def bounds(op: Operation) -> dict[str, tuple[int, int]]:
     result: dict[str, tuple[int, int]] = {}
     for name, pair in found.data.items() if isinstance(found, DictionaryAttr) else ():
         assert isinstance(pair, DenseArrayBase), pair
-        low, high = ints(pair)
+        low, high = ints(cast("DenseArrayBase[Any]", pair))
         result[name] = (low, high)
     return result
 

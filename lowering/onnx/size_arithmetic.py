@@ -140,16 +140,6 @@ def _whole(value: Any) -> Size | None:
     return as_size(int(value)) if value == int(value) else None
 
 
-def _exact(f: Callable[[Size, Size], Size | None]) -> Callable[..., Array | None]:
-    """Makes the rule of a function of two sizes."""
-
-    def element(a: Any, b: Any) -> Size | None:
-        x, y = _whole(a), _whole(b)
-        return None if x is None or y is None else f(x, y)
-
-    return lambda op, arrays, bounds: _each(element, arrays)
-
-
 def _multiplied(op: OnnxOp, arrays: Sequence[Array], bounds: Bounds) -> Array | None:
     """Computes Mul. A factor such as 0.5 divides, if that leaves no rest."""
 
@@ -247,7 +237,11 @@ def _not_below(low: int, high: int) -> bool | None:
 
 def _where(op: OnnxOp, arrays: Sequence[Array], bounds: Bounds) -> Array | None:
     """Computes Where with a known condition."""
-    return _each(lambda condition, a, b: None if isinstance(condition, Size) else a if condition else b, arrays)
+
+    def element(condition: Any, a: Any, b: Any) -> Any:
+        return None if isinstance(condition, Size) else a if condition else b
+
+    return _each(element, arrays)
 
 
 def _cast(op: OnnxOp, arrays: Sequence[Array], bounds: Bounds) -> Array | None:

@@ -212,6 +212,7 @@ class Converter:
             return [self.masks.materialised(c, array, kind)]
         if overriding(op, self.customs) is not None or is_control(op) or any(v in self.bounds for v in op.operands):
             raise open_shapes.refused(c)
+        assert op.parent is not None
         before = op.prev_op
         rule, prepare = (None, None) if op.DOMAIN else (open_shapes.RULES.get(op.OP_TYPE), open_sizes.UNIFORM.get(op.OP_TYPE))
         if rule is not None:

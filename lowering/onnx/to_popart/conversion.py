@@ -125,7 +125,7 @@ class Conversion:
     def insert(self, op: Operation) -> SSAValue:
         """Inserts an op with the node's location, and gives its first result."""
         if self.masks is not None:
-            return self.masks.insert(self, op)
+            return self.masks.insert(self, op)  # pyright: ignore[reportArgumentType], the file under its other name
         op.location = self.op.location
         return self.builder.insert(op).results[0]
 

@@ -293,7 +293,10 @@ def window(c: Conversion, x: SSAValue, d: int, begin: Size, size: Size, step: in
     axes, n = m.valid.of(x), shape(x)
     at = begin.constant
     bound = max(size.upper(m.valid.bounds), 0)
-    final = lambda length: (*axes[:d], prefix(length, size), *axes[d + 1 :])  # noqa: E731
+
+    def final(length: int) -> Axes:
+        return (*axes[:d], prefix(length, size), *axes[d + 1 :])
+
     if at is not None and step > 0 and at <= n[d]:
         bound = min(bound, -(-(n[d] - at) // step))
         begins, ends = [0] * len(n), list(n)

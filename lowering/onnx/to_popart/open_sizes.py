@@ -20,8 +20,7 @@ Prepare: TypeAlias = "Callable[[Conversion], None]"
 
 def broadcasting(c: Conversion) -> None:
     """Makes the inputs of an element-wise op alike."""
-    present = [v for v in c.op.operands if v is not None]
-    c.op.operands = aligned(c, present)
+    c.op.operands = aligned(c, list(c.op.operands))
     c.inputs = c.op.inputs
 
 
