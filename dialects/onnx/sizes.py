@@ -71,7 +71,7 @@ class Size:
 
     @property
     def simple(self) -> bool:
-        """Whether the text form is one word, which needs no brackets."""
+        """Tells whether the text form is one word, which needs no brackets."""
         if (n := self.constant) is not None:
             return n >= 0
         ((product, factor), *others) = self.terms

@@ -2,7 +2,7 @@
 
     Shape -> Gather -> Unsqueeze -> Concat        # [batch, seq * 2, 64]
 
-Floats that exporters compute sizes in are exact here. What depends on how sizes compare is decided by their bounds, or not at all.
+Floats that exporters compute sizes in are exact here. A result that depends on how sizes compare is decided by their bounds, or not known.
 """
 
 from __future__ import annotations

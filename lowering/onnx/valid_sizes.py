@@ -32,7 +32,7 @@ class Factor:
 
     @property
     def static(self) -> bool:
-        """Whether all positions are valid."""
+        """Tells whether all positions are valid."""
         return self.size.constant == self.bound
 
 
@@ -42,7 +42,7 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 @dataclass
 class ValidSizes:
-    """What is known in a walk over a function: bounds of dimensions, valid parts of values, and values that are sizes.
+    """The knowledge of a walk over a function: bounds of dimensions, valid parts of values, and values that are sizes.
 
     `axes` has the values that are not valid as a whole. `symbols` has integer tensors made of sizes, as arrays of `Size`.
     """

@@ -1,4 +1,4 @@
-"""What each `popart` op does with partly valid operands: what it reads beyond the valid part, and what of its result is valid.
+"""Rules of `popart` ops for partly valid operands: what each reads beyond the valid part, and the valid part of its result.
 
 An element-wise op and a permutation read each element for itself. An op that mixes elements along a padded axis reads its neutral
 element there. A count, such as the divisor of a mean, is the number of valid elements.
@@ -54,7 +54,7 @@ def put(m: Masks, c: Conversion, op: Operation, axes: Axes) -> SSAValue:
 
 
 def elementwise(m: Masks, c: Conversion, op: ElementwiseOp) -> SSAValue:
-    """Each element is for itself. Integers are not divided by what stands beyond the valid part."""
+    """Inserts an element-wise op. Integers are not divided by what stands beyond the valid part."""
     axes = broadcast([m.valid.of(v) for v in op.operands])
     if isinstance(op, popart.DivOp | popart.ModOp) and not is_float(element(op.operands[1])):
         refilled(op, {1: m.filled(c, op.operands[1], None, "one")})
@@ -75,7 +75,7 @@ NEUTRAL: Mapping[type[ReduceOp], str] = {
 
 
 def reduction(m: Masks, c: Conversion, op: ReduceOp) -> SSAValue:
-    """The neutral element is reduced beyond the valid part; a mean divides by the number of valid elements."""
+    """Reduces the neutral element beyond the valid part; a mean divides by the number of valid elements."""
     axes, dims = m.valid.of(op.x), op.dims()
     kept = tuple(() if d in dims else a for d, a in enumerate(axes) if op.keep or d not in dims)
     if all(is_whole(axes[d]) for d in dims):
@@ -98,7 +98,7 @@ def mean(m: Masks, c: Conversion, x: SSAValue, dims: Sequence[int], keep: bool) 
 
 
 def rows(m: Masks, c: Conversion, op: popart.SoftmaxOp | popart.LogSoftmaxOp) -> SSAValue:
-    """Softmax reads minus infinity beyond the valid part of its axis."""
+    """Fills the axis of a softmax with minus infinity."""
     axes = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, (op.axis,), "lowest")})
     result = put(m, c, op, axes)
@@ -108,7 +108,7 @@ def rows(m: Masks, c: Conversion, op: popart.SoftmaxOp | popart.LogSoftmaxOp) ->
 
 
 def matmul(m: Masks, c: Conversion, op: popart.MatMulOp) -> SSAValue:
-    """The summed axis is zero in both operands: zero times what is no number is no number."""
+    """Fills the summed axis of both operands with zeros: zero times NaN is NaN."""
     a, b = m.valid.of(op.a), m.valid.of(op.b)
     inner = (len(a) - 1, max(len(b) - 2, 0))
     if not is_whole(a[inner[0]]) or not is_whole(b[inner[1]]):
@@ -122,7 +122,7 @@ def matmul(m: Masks, c: Conversion, op: popart.MatMulOp) -> SSAValue:
 
 
 def gemm(m: Masks, c: Conversion, op: popart.GemmOp) -> SSAValue:
-    """As `matmul`; c is added element by element."""
+    """Fills as `matmul`; c is added element by element."""
     a, b = m.valid.of(op.a), m.valid.of(op.b)
     outer, inner = (1, 0) if op.trans_a else (0, 1)
     right, summed = (0, 1) if op.trans_b else (1, 0)
@@ -134,7 +134,7 @@ def gemm(m: Masks, c: Conversion, op: popart.GemmOp) -> SSAValue:
 
 
 def transpose(m: Masks, c: Conversion, op: popart.TransposeOp) -> SSAValue:
-    """Axes move with their valid parts, and with what is known to stand behind those."""
+    """Moves axes with their valid parts, and with what is known to stand beyond those."""
     axes, order = m.valid.of(op.x), ints(op.permutation)
     result = put(m, c, op, tuple(axes[d] for d in order))
     m.known(result, {order.index(d): fill for d, fill in m.known_of(op.x).items()})
@@ -142,7 +142,7 @@ def transpose(m: Masks, c: Conversion, op: popart.TransposeOp) -> SSAValue:
 
 
 def reshape(m: Masks, c: Conversion, op: popart.ReshapeOp) -> SSAValue:
-    """Merged axes keep their factors; a split axis has to be one of those."""
+    """Reshapes axes: merged axes keep their factors; a split axis has to be one of those."""
     x, to = m.valid.of(op.x), shape(op.y)
     axes = reshaped(x, to)
     if axes is None:
@@ -151,12 +151,12 @@ def reshape(m: Masks, c: Conversion, op: popart.ReshapeOp) -> SSAValue:
 
 
 def expand(m: Masks, c: Conversion, op: popart.ExpandOp) -> SSAValue:
-    """Dimensions that stretch are valid as a whole."""
+    """Broadcasts: dimensions that stretch are valid as a whole."""
     return put(m, c, op, broadcast([m.valid.of(op.x), whole(ints(op.shape))]))
 
 
 def concat(m: Masks, c: Conversion, op: popart.ConcatOp) -> SSAValue:
-    """Parts follow each other at run-time offsets if one in front is not valid as a whole."""
+    """Joins parts, at run-time offsets if one in front is not valid as a whole."""
     parts, d = list(op.operands), op.axis
     axes = [m.valid.of(p) for p in parts]
     others = broadcast([(*a[:d], (), *a[d + 1 :]) for a in axes])
@@ -187,7 +187,7 @@ def picked(m: Masks, c: Conversion, x: SSAValue, indices: SSAValue, d: int) -> S
 
 
 def slices(m: Masks, c: Conversion, op: popart.SliceOp) -> SSAValue:
-    """A prefix is cut forwards only."""
+    """Slices a prefix, forwards only."""
     axes: list[Axis] = []
     for a, n, size, (begin, _, step) in zip(m.valid.of(op.x), shape(op.x), shape(op.y), op.bounds()):
         if is_whole(a):
@@ -203,7 +203,7 @@ def slices(m: Masks, c: Conversion, op: popart.SliceOp) -> SSAValue:
 
 
 def pad(m: Masks, c: Conversion, op: popart.PadOp) -> SSAValue:
-    """What is added behind the valid part stands there already: x is filled with the value."""
+    """Pads: x is filled with the value, so that it stands beyond the valid part already."""
     x, lower, upper = m.valid.of(op.x), ints(op.lower_), ints(op.upper)
     axes: list[Axis] = []
     for a, low, high in zip(x, lower, upper):
@@ -230,7 +230,7 @@ def tile(m: Masks, c: Conversion, op: popart.TileOp) -> SSAValue:
 
 
 def gather(m: Masks, c: Conversion, op: popart.GatherOp) -> SSAValue:
-    """Invalid indices are 0. Negative indices count from the end of the valid part."""
+    """Gathers: invalid indices are 0, and negative indices count from the end of the valid part."""
     import numpy as np
 
     x, d = m.valid.of(op.x), op.axis
@@ -247,7 +247,7 @@ def gather(m: Masks, c: Conversion, op: popart.GatherOp) -> SSAValue:
 
 
 def scatter(m: Masks, c: Conversion, op: popart.ScatterOp) -> SSAValue:
-    """Invalid updates go to a row of their own behind x, which is then cut off."""
+    """Scatters: invalid updates go to a row of their own after x, which is then cut off."""
     import numpy as np
 
     axes, n = m.valid.of(op.x), shape(op.x)[0]
@@ -266,7 +266,7 @@ def scatter(m: Masks, c: Conversion, op: popart.ScatterOp) -> SSAValue:
 
 
 def top_k(m: Masks, c: Conversion, op: popart.TopKOp) -> SSAValue:
-    """The least that there is stands beyond the valid part: of equals, the first is chosen."""
+    """Fills the sorted axis with the least number: of equals, the first is chosen."""
     x = m.valid.of(op.x)
     if not is_whole(x[-1]):
         if not is_prefix(x[-1]):
@@ -317,7 +317,7 @@ def normalised(m: Masks, c: Conversion, op: Any, x: SSAValue, dims: Sequence[int
 
 
 def batch_norm(m: Masks, c: Conversion, op: popart.BatchNormOp) -> SSAValue:
-    """Statistics are given; each element is for itself."""
+    """Normalises by given statistics."""
     x = m.valid.of(op.x)
     if not is_whole(x[1]):
         raise refuse(m, op, "the channels of a batch norm are of a bounded dimension")
@@ -325,7 +325,7 @@ def batch_norm(m: Masks, c: Conversion, op: popart.BatchNormOp) -> SSAValue:
 
 
 def lrn(m: Masks, c: Conversion, op: popart.LrnOp) -> SSAValue:
-    """Windows are over channels."""
+    """Normalises over windows of channels."""
     x = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, (1,), "zero")})
     return put(m, c, op, x)

@@ -1,4 +1,4 @@
-"""Convolutions and pools of images whose size is bounded: what windows read behind the valid part."""
+"""Convolutions and pools of images whose size is bounded: what windows read beyond the valid part."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def op_kernel(op: Any) -> tuple[int, ...]:
 
 
 def overhanging(op: Any, rank: int, ceil: bool = False) -> list[int]:
-    """Lists the axes of x behind whose end windows reach."""
+    """Lists the axes of x beyond whose end windows reach."""
     after = ints(op.pads)[rank - 2 :]
     return [d + 2 for d, p in enumerate(after) if p > 0 or ceil]
 
 
 def conv(m: Masks, c: Conversion, op: popart.ConvOp) -> SSAValue:
-    """Windows that reach behind the valid part read zeros there, as in padding."""
+    """Convolves: windows that reach beyond the valid part read zeros there, as in padding."""
     x = m.valid.of(op.x)
     if m.valid.sized(op.w) or (op.bias is not None and m.valid.sized(op.bias)) or not is_whole(x[1]):
         raise refuse(m, op, "the channels or the kernel of a convolution are of a bounded dimension")
@@ -61,7 +61,7 @@ def conv(m: Masks, c: Conversion, op: popart.ConvOp) -> SSAValue:
 
 
 def conv_transpose(m: Masks, c: Conversion, op: popart.ConvTransposeOp) -> SSAValue:
-    """Elements beyond the valid part add nothing."""
+    """Fills x with zeros, which add nothing."""
     x, n = m.valid.of(op.x), len(m.valid.of(op.x)) - 2
     if m.valid.sized(op.w) or (op.bias is not None and m.valid.sized(op.bias)) or not is_whole(x[1]):
         raise refuse(m, op, "the channels or the kernel of a convolution are of a bounded dimension")
@@ -76,7 +76,7 @@ def conv_transpose(m: Masks, c: Conversion, op: popart.ConvTransposeOp) -> SSAVa
 
 
 def max_pool(m: Masks, c: Conversion, op: popart.MaxPoolOp) -> SSAValue:
-    """Windows that reach behind the valid part read the least number there, as in padding."""
+    """Takes the largest: windows that reach beyond the valid part read the least number there, as in padding."""
     x = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, overhanging(op, len(x), op.ceil), "lowest")})
     return put(m, c, op, (*x[:2], *spatial_sizes(m, op, x, shape(op.y)[2:], op.ceil)))
