@@ -44,7 +44,7 @@ class Overrun(TimeoutError):
 if "POPART_TESTS_LOG" in os.environ:  # as a plugin, before any conftest imports popart
     import populus.popart
 
-    sys.modules["popart"] = populus.popart
+    sys.modules["popart"] = sys.modules["popart_core"] = populus.popart
 
 
 def pytest_runtest_setup(item: Any) -> None:

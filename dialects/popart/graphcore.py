@@ -7,19 +7,24 @@ from typing import ClassVar
 from xdsl.irdl import irdl_op_definition
 
 from populus.dialects import expr
-from populus.dialects.expr import Expr, call
+from populus.dialects.expr import Expr, call, equal, select
 from populus.dialects.popart.base import BinaryOp, UnaryOp
 
 
 @irdl_op_definition
 class Atan2Op(BinaryOp):
-    """`y = atan2(a, b)`, the angle of the point (b, a) within -pi and pi. Source: PopART Atan2-1."""
+    """`y = atan2(a, b)`, the angle of the point (b, a) within -pi and pi; its gradient at the origin is 0. Source: PopART Atan2-1."""
 
     name = "popart.atan2"
     ONNX: ClassVar = ("ai.graphcore", "Atan2", 1)
 
     def forward(self, a: Expr, b: Expr) -> Expr:
         return call("atan2", a, b)
+
+    def backward(self, g: Expr, a: Expr, b: Expr, y: Expr) -> list[Expr | None]:
+        square = a * a + b * b
+        each = select(0, g / square, equal(square, 0))
+        return [each * b, -(each * a)]
 
 
 @irdl_op_definition

@@ -309,10 +309,12 @@ class Builder:
 
     def addNodeAttribute(self, attributeName: str, attributeValue: Any, nodeOutputNames: Any) -> None:
         """Gives the node of these outputs an attribute. Raises PopulusError if there is no such node."""
+        from onnx import AttributeProto
         from onnx.helper import make_attribute
 
         value = attribute("", attributeName, attributeValue)
-        self._node_of(nodeOutputNames).attribute.append(make_attribute(attributeName, value))
+        made = AttributeProto(name=attributeName, type=AttributeProto.INTS) if value is None else make_attribute(attributeName, value)
+        self._node_of(nodeOutputNames).attribute.append(made)
 
     def nodeHasAttribute(self, attributeName: str, nodeOutputNames: Any) -> bool:
         """Tells whether the node of these outputs has an attribute."""

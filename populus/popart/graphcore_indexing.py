@@ -116,31 +116,57 @@ def grouped_gather(b: Body, x: str, indices: str) -> str:
     return b.reshape(moved, [groups, *before, *wanted[1:], *after])
 
 
+def _scattered(b: Body, axis: int) -> tuple[list[int], bool]:
+    """Gives the shape in which indices are given, of x's rank, and whether they are broadcast to x.
+
+    Raises PopulusError for indices that do not fit.
+    """
+    shape, given = b.shape(), list(b.shape(1))
+    if given == list(shape):
+        return given, False
+    if len(given) > len(shape):
+        raise PopulusError(f"Invalid rank for indices input. They are {given}, x is {list(shape)}")
+    grouped = b.attr("group_size", 1) > 1
+    if len(given) == 1 + grouped and len(shape) > len(given):  # a row of indices along the axis
+        wide = [given[-1] if d == axis else given[0] if grouped and d == 0 else 1 for d in range(len(shape))]
+    else:
+        wide = [*given, *(1,) * (len(shape) - len(given))]
+    if not b.attr("enable_index_broadcast", 1):
+        return wide, False
+    if any(n not in (1, m) for n, m in zip(wide, shape)):
+        raise PopulusError(f"Failed to expand 'indices' shape {given} to x, {list(shape)}, along axis {axis}")
+    if [d for d, n in enumerate(wide) if n != 1 and not (grouped and d == 0)] != [axis]:
+        raise PopulusError(f"Partial broadcasting of indices is not currently supported: they are {given}, x is {list(shape)}")
+    return wide, True
+
+
 def scatter_reduce(b: Body, x: str, indices: str, initial: str | None = None) -> str:
     """Combines `x[i, j]` into `y[indices[i, j], j]` by `reduction`; `axis_size` rows. Rows that no index names are 0, or 1 of a product.
 
-    Indices of fewer dimensions are for all others of x. Raises PopulusError for shapes that do not fit.
+    Indices along the axis alone are for all of x. With `enable_index_broadcast` 0, only the part of x of their shape is combined.
+    Raises PopulusError for an axis or shapes that do not fit.
     """
     import numpy as np
 
-    shape, size = b.shape(), b.attr("axis_size")
-    axis = b.attr("axis", -1) % len(shape)
+    shape, size, axis = b.shape(), b.attr("axis_size"), b.attr("axis", -1)
+    if not -len(shape) <= axis < len(shape):
+        raise PopulusError(f"axis = {axis} is outside the acceptable range [{-len(shape)}, {len(shape) - 1}]")
+    if size < 1:
+        raise PopulusError(f"axis_size = {size} is not valid; 1 or more is expected")
+    axis %= len(shape)
     reduction = _ADDED[b.attr("reduction", "Sum")]
-    wide = list(b.shape(1))
-    at = b.cast(indices, np.int64)
+    wide, spread = _scattered(b, axis)
+    at = b.reshape(b.cast(indices, np.int64), wide)
+    if spread:
+        at, wide = b("Expand", at, b.ints(shape)), list(shape)
     if wide != list(shape):
-        grouped = b.attr("group_size", 1) > 1
-        if len(wide) == 1 + grouped and len(shape) > len(wide):  # a row of indices along the axis
-            if wide[-1] != shape[axis]:
-                raise PopulusError(f"its indices are {wide}, for {shape[axis]} elements along axis {axis}")
-            wide = [n if d == axis or (grouped and d == 0) else 1 for d, n in enumerate(shape)]
-        at = b("Expand", b.reshape(at, [*wide, *(1,) * (len(shape) - len(wide))]), b.ints(shape))
-    out = [size if d == axis else n for d, n in enumerate(shape)]
+        x = b("Slice", x, b.ints([0] * len(shape)), b.ints(wide))
+    out = [size if d == axis else n for d, n in enumerate(wide)]
     if initial is None and reduction in ("max", "min"):
         info = np.finfo(b.dtype()) if b.dtype().kind == "f" else np.iinfo(b.dtype())
         lowest = b("Expand", b.like(info.min if reduction == "max" else info.max), b.ints(out))
         found = b("ScatterElements", lowest, at, x, axis=axis, reduction=reduction)
-        ones = b("Expand", b.const(1, np.int32), b.ints(shape))
+        ones = b("Expand", b.const(1, np.int32), b.ints(wide))
         named = b("ScatterElements", b("Expand", b.const(0, np.int32), b.ints(out)), at, ones, axis=axis)
         return b("Where", b("Greater", named, b.const(0, np.int32)), found, b.like(0))
     base = initial or b("Expand", b.like(_EMPTY[reduction]), b.ints(out))

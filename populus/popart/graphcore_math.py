@@ -9,6 +9,7 @@ from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.enums import DataType
+from populus.popart.stated import StatedError
 from populus.popart.tensor_info import dtype_of_number
 from populus.popart.translation import Body
 
@@ -74,7 +75,7 @@ def reverse(b: Body, x: str) -> str:
     if len(set(dims)) != len(dims):
         raise PopulusError(f"dimensions = {dims}; each is named once")
     if strange := [d for d in dims if not 0 <= d < rank]:
-        raise PopulusError(f"dimension {strange[0]} is invalid for a tensor of rank {rank}")
+        raise PopulusError(f"invalid dimension '{strange[0]}'. Only positive dimensions are supported, below the rank {rank}")
     if not dims:
         return b("Identity", x)
     return b("Slice", x, b.ints([-1] * len(dims)), b.ints([-(2**62)] * len(dims)), b.ints(dims), b.ints([-1] * len(dims)))
@@ -88,10 +89,8 @@ def slice_(b: Body, x: str) -> str:
 
 
 def subsample(b: Body, x: str) -> str:
-    """Computes every n-th element along each dimension. Raises PopulusError for a stride of 0."""
+    """Computes every n-th element along each dimension."""
     strides = b.attr("strides")
-    if 0 in strides:
-        raise PopulusError("a stride is 0; strides are at least 1")
     rank = len(strides)
     return b("Slice", x, b.ints([0] * rank), b.ints([2**62] * rank), b.ints(range(rank)), b.ints(strides))
 
@@ -115,10 +114,13 @@ def depth_to_space(b: Body, x: str) -> str:
 
 
 def median(b: Body, x: str) -> Sequence[str]:
-    """Computes the lower median over axes, and its position among what is reduced."""
+    """Computes the lower median over axes, and its position among what is reduced. Raises PopulusError for an axis that there is not."""
     shape = b.shape()
     rank = len(shape)
     axes = b.attr("axes")
+    for axis in axes or ():
+        if not -rank <= axis < rank:
+            raise StatedError(f"Axis {axis} is out of acceptable range [{-rank}, {rank - 1}]")
     dims = sorted({a % max(rank, 1) for a in (range(rank) if axes is None else axes)})
     if not dims:
         return [b("Identity", x), b.cast(b("Sub", x, x), "int32")]

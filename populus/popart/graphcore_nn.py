@@ -85,13 +85,17 @@ def group_norm(b: Body, x: str, scale: str, bias: str) -> Sequence[str]:
     return [y, *(b.cast(b.reshape(v, [shape[0] * groups]), b.dtype(1)) for v in (mean, inverse))]
 
 
+def _ratio(ratio: float) -> None:
+    if not 0 <= ratio < 1:
+        raise PopulusError(f"its ratio value {ratio} is not valid. Please use a value in the interval [0,1)")
+
+
 def shaped_dropout(b: Body, x: str) -> str:
     """Computes dropout whose mask has `shape`, broadcast against x; without effect when inferring."""
     import numpy as np
 
     ratio, shape = b.attr("ratio", 0.5), b.attr("shape")
-    if len(shape) > len(b.shape()) or any(n not in (1, m) for n, m in zip(shape[::-1], b.shape()[::-1])):
-        raise PopulusError(f"its mask has shape {shape}, which does not broadcast to {list(b.shape())}")
+    _ratio(ratio)
     if not b.translation.training:
         return b("Identity", x)
     drawn = b("RandomUniform", shape=shape, dtype=1, low=0.0, high=1.0)
@@ -192,8 +196,7 @@ def dropout(b: Body, x: str) -> Sequence[str]:
     if not b.translation.training or b.attr("is_test", 0):
         return [b("Identity", x), kept]
     ratio = b.attr("ratio", 0.5)
-    if not 0 <= ratio < 1:
-        raise PopulusError(f"its ratio is {ratio}; at least 0 and less than 1 is expected")
+    _ratio(ratio)
     return b("Dropout", x, b.const(ratio, np.float32), b.const(True), outputs=2)
 
 

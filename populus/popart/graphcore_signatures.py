@@ -11,7 +11,7 @@ class Signature:
     """The call of an op. The first `required` attributes must be given; `counted`: `num_outputs` comes first, and a list is returned.
 
     `kinds`: ONNX's types of attributes. `inputs`: whether it takes tensors. `after`: attributes after `debugContext`.
-    `texts`: attributes that are texts.
+    `texts`: attributes that are texts. `named`: attributes that are only given by name.
     """
 
     op: str
@@ -25,6 +25,7 @@ class Signature:
     )
     kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: bool = True
+    named: tuple[str, ...] = ()
 
 
 def _of(op: str, attributes: str = "", required: int = 0, counted: bool = False, outputs: int = 1, after: str = "") -> Signature:

@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.popart.graphcore_nn import batch_norm, dropout
+from populus.popart.graphcore_nn import dropout
+from populus.popart.stated import StatedError, listed
+from populus.popart.tensor_info import SPELLING
 from populus.popart.translation import Body, Rule, Translation, rule
 
 if TYPE_CHECKING:
@@ -66,8 +68,9 @@ def mixed(b: Body, x: str, y: str, *, op: str) -> str:
         if kinds[i] == np.float32 and np.prod(b.shape(i), dtype=int) == 1:
             half = b.cast(value, np.float16)
             return b(op, half, other) if i == 0 else b(op, other, half)
+    names = [SPELLING[b.known(i).number] for i in range(2)]
     raise PopulusError(
-        f"its inputs are of {kinds[0]} and {kinds[1]}, of shapes {list(b.shape(0))} and {list(b.shape(1))}; one type is expected"
+        f"its inputs have incompatible types {names[0]} and {names[1]} (shapes {listed(b.shape(0))} and {listed(b.shape(1))})"
     )
 
 
@@ -131,9 +134,28 @@ def recurrent(translation: Translation, node: NodeProto) -> None:
 
     made = NodeProto()
     made.CopyFrom(node)
+    hidden = translation.type_of(node.input[2]).shape[2]
     if not any(a.name == "hidden_size" for a in node.attribute):
-        made.attribute.append(helper.make_attribute("hidden_size", translation.type_of(node.input[2]).shape[2]))
+        made.attribute.append(helper.make_attribute("hidden_size", hidden))
+    if node.op_type == "LSTM" and len(node.input) > 3 and node.input[3]:
+        made.input[3] = _one_bias(translation, node.input[3], 4 * hidden)
     translation.nodes.append(made)
+
+
+def _one_bias(translation: Translation, bias: str, size: int) -> str:
+    """Adds the two biases of each gate, as PopART does before the first step: both LSTMs then agree to the bit."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    mark = f"{bias}/{next(translation.numbers)}"
+    first, second, total, none, both = (f"{mark}/{n}" for n in ("W", "R", "sum", "none", "both"))
+    shape = (translation.type_of(bias).shape[0], size)
+    dtype = translation.type_of(bias).dtype
+    translation.feed(helper.make_node("Split", [bias], [first, second], axis=1, split=[size, size]))
+    translation.feed(helper.make_node("Add", [first, second], [total]))
+    translation.nodes.append(helper.make_node("Constant", [], [none], value=numpy_helper.from_array(np.zeros(shape, dtype))))
+    translation.feed(helper.make_node("Concat", [total, none], [both], axis=1))
+    return both
 
 
 def reduction(translation: Translation, node: NodeProto) -> None:
@@ -146,7 +168,7 @@ def reduction(translation: Translation, node: NodeProto) -> None:
     rank = len(translation.type_of(node.input[0]).shape)
     for axis in axes or ():
         if not -rank <= axis < rank:
-            raise PopulusError(f"axis {axis} is out of acceptable range [{-rank}, {rank - 1}]")
+            raise StatedError(f"Axis {axis} is out of acceptable range [{-rank}, {rank - 1}]")
     if axes != []:
         made = NodeProto()
         made.CopyFrom(node)
@@ -169,7 +191,6 @@ _UNREDUCED: Mapping[str, Callable[[Body, str], str]] = {
 FUNCTIONS: Mapping[str, Callable[..., str | Sequence[str]]] = {
     "ArgMax": partial(arg_index, op="ArgMax"),
     "ArgMin": partial(arg_index, op="ArgMin"),
-    "BatchNormalization": batch_norm,
     "ConstantOfShape": constant_of_shape,
     "CumSum": cumsum,
     "Dropout": dropout,

@@ -45,7 +45,14 @@ def _signature(schema: Any) -> Signature:
     attributes = (*graphs, *required, *(a for a in names if a not in required))
     of_attributes = {n: str(a.type).rpartition(".")[2] for n, a in schema.attributes.items()}
     return Signature(
-        schema.name, attributes, len(required) + len(graphs), counted, len(schema.outputs), kinds=of_attributes, inputs=bool(schema.inputs)
+        schema.name,
+        attributes,
+        len(required) + len(graphs),
+        counted,
+        len(schema.outputs),
+        kinds=of_attributes,
+        inputs=bool(schema.inputs),
+        named=tuple(n for n in ("auto_pad",) if n in schema.attributes),
     )
 
 
@@ -101,7 +108,7 @@ class Opset:
         if twice := [n for n in named if n in given]:
             raise TypeError(f"{of.op}: '{twice[0]}' is given twice")
         given.update(named)
-        if strange := [n for n in given if n not in order]:
+        if strange := [n for n in given if n not in order and n not in of.named]:
             raise TypeError(f"{of.op} has no attribute '{strange[0]}'{did_you_mean(strange[0], order)}")
         if missing := [n for n in of.attributes[: of.required] if n not in given]:
             raise TypeError(f"{of.op} needs the attribute '{missing[0]}'")
@@ -112,6 +119,8 @@ class Opset:
             count = 1
         args = [args] if isinstance(args, str) else args
         attributes = {n: v for n, v in ((n, typed(of, n, v)) for n, v in given.items()) if v is not None}
+        if len(pads := attributes.get("pads", ())) % 2:
+            raise PopulusError(f"Padding vector (length {len(pads)}) does not have a begin and an end for each dimension: {of.op}")
         outputs = self.builder.node(of.op, self.domain, self.version, list(args), int(count or of.outputs), attributes, context)
         several = of.counted or of.outputs > 1
         return outputs if several else outputs[0]

@@ -9,13 +9,14 @@ from populus.popart.translation import Rule, rule
 
 @cache
 def _rules() -> dict[tuple[str, str], Rule]:
-    from populus.popart import graphcore_indexing, graphcore_math, graphcore_nn, graphs, onnx_differences
+    from populus.popart import graphcore_indexing, graphcore_math, graphcore_nn, graphs, onnx_differences, onnx_layers
 
     found: dict[tuple[str, str], Rule] = {}
     for module in (graphcore_math, graphcore_indexing, graphcore_nn):
         found.update({("ai.graphcore", op): rule(function) for op, function in module.OPS.items()})
-    found.update({("", op): rule(function) for op, function in onnx_differences.FUNCTIONS.items()})
-    found.update(onnx_differences.RULES)
+    for module in (onnx_differences, onnx_layers):
+        found.update({("", op): rule(function) for op, function in module.FUNCTIONS.items()})
+        found.update(module.RULES)
     found.update(graphs.RULES)
     return found
 

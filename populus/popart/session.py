@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.onnx.importer.read import read_model
 from populus.lowering.popart.seed import PopartSeedPass
 from populus.lowering.popart.training_names import SEED
 from populus.popart.dataflow import DataFlow, PyStepIO, PyStepIOCallback, PyWeightsIO
 from populus.popart.devices import DeviceInfo
+from populus.popart.limits import check_rewrites
 from populus.popart.reserved import GRADIENT
+from populus.popart.serialized import as_json, check_format
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.tensor_info import TensorInfo
 from populus.popart.translation import Known, Translation
@@ -54,17 +57,27 @@ class InferenceSession:
         self._translation = Translation.of(self._model, training=self.TRAINS)
         self._translation.infer()
         self._weights: Arrays = {}
+        self._variables: Arrays = {n: a for n, a in self._initial().items() if n in self._translation.assigned}
         self._seed, self._runs = 0, 0
         self.fetched_bytes = 0
         """The bytes that the host has fetched, in all steps: fewer where anchors are fetched less often."""
         self._program: Program | None = None
+        self._patterns = patterns or Patterns()
         for anchor in dataFlow.anchors:
             self._check_anchor(anchor)
+        if not self.TRAINS:
+            check_rewrites(self._model.graph.node, None, self._patterns.isPatternEnabled)
 
     def _read(self, given: bytes | str) -> ModelProto:
         from onnx import ModelProto
 
         return ModelProto.FromString(given) if isinstance(given, bytes) else read_model(given)
+
+    def _initial(self) -> Arrays:
+        """Gives the weights of the model."""
+        from onnx import numpy_helper
+
+        return {t.name: numpy_helper.to_array(t).copy() for t in self._model.graph.initializer}
 
     def _check_anchor(self, anchor: str) -> None:
         if anchor.startswith(GRADIENT):
@@ -91,7 +104,7 @@ class InferenceSession:
 
     def _compiled(self) -> Program:
         weights = list(self._model.graph.initializer)
-        return self._build(list(self.dataFlow.anchors), weights, [])
+        return self._build([*self.dataFlow.anchors, *self._translation.assigned.values()], weights, [])
 
     def _build(self, outputs: Sequence[str], weights: Sequence[TensorProto], passes: Sequence[ModulePass]) -> Program:
         """Compiles a program of the translated nodes with these outputs."""
@@ -120,7 +133,8 @@ class InferenceSession:
         return {}
 
     def _with(self, pipeline: Pipeline) -> Pipeline:
-        return pipeline
+        names = (*self._weights, *self._variables)
+        return Pipeline((OnnxExposeWeightsPass(names), *pipeline.passes)) if names else pipeline
 
     @property
     def program(self) -> Program:
@@ -161,24 +175,30 @@ class InferenceSession:
         sums: Arrays = {}
         for batch in range(batches):
             for part in range(parts):
-                outputs = self._batch({n: a[batch * parts + part] for n, a in inputs.items()})
+                outputs = self._part({n: a[batch * parts + part] for n, a in inputs.items()}, part == parts - 1)
                 self._fill(stepio.outputs, outputs, sums, batch, part)
+
+    def _part(self, inputs: Arrays, last: bool) -> Arrays:
+        """Runs a part of a batch, after the last of which weights are updated; gives its anchors, weights as they are then."""
+        outputs = self._batch(inputs)
+        if last:
             self._updated()
+        return {a: self._weights[a] if a in self._weights else self._variables.get(a, found) for a, found in outputs.items()}
 
     def _run_callback(self, stepio: PyStepIOCallback) -> None:
         import numpy as np
 
         names = [i.name for i in self._model.graph.input]
         for batch in range(self.dataFlow.batches):
-            for _ in range(self._options.accumulation):
-                outputs = self._batch({n: np.asarray(stepio.input_callback(n, False)) for n in names})
+            for part in range(self._options.accumulation):
+                last = part == self._options.accumulation - 1
+                outputs = self._part({n: np.asarray(stepio.input_callback(n, False)) for n in names}, last)
                 for n in names:
                     stepio.input_complete_callback(n)
                 for anchor, of in self.dataFlow.anchors.items():
                     if of.fetches(batch, self.dataFlow.batches):
                         np.copyto(stepio.output_callback(anchor), outputs[anchor])
                         stepio.output_complete_callback(anchor)
-            self._updated()
 
     def _batched(self, name: str, given: Any) -> NDArray[Any]:
         """Reshapes an input to one row for each batch and part of it."""
@@ -216,8 +236,14 @@ class InferenceSession:
 
     def _batch(self, inputs: Arrays) -> Arrays:
         """Runs one batch, or a part of one; gives its anchors."""
-        found = self.program.run(self._seeded(inputs))
+        found = self.program.run(self._seeded({**inputs, **self._variables}))
+        self._assign(found)
         return {a: found[self._fetched.get(a, a)] for a in self.dataFlow.anchors}
+
+    def _assign(self, found: Arrays) -> None:
+        """Takes what a batch leaves in variables."""
+        for variable, value in self._translation.assigned.items():
+            self._variables[variable] = found[self._fetched.get(value, value)]
 
     def _seeded(self, inputs: Arrays) -> Arrays:
         import numpy as np
@@ -241,8 +267,9 @@ class InferenceSession:
     def _weight(self, name: str) -> NDArray[Any]:
         from onnx import numpy_helper
 
-        if name in self._weights:
-            return self._weights[name]
+        for held in (self._weights, self._variables):
+            if name in held:
+                return held[name]
         for tensor in self._model.graph.initializer:
             if tensor.name == name:
                 return numpy_helper.to_array(tensor)
@@ -272,9 +299,15 @@ class InferenceSession:
         model = ModelProto()
         model.CopyFrom(self._model)
         for tensor in model.graph.initializer:
-            if tensor.name in self._weights:
-                tensor.CopyFrom(numpy_helper.from_array(self._weights[tensor.name], tensor.name))
+            for held in (self._weights, self._variables):
+                if tensor.name in held:
+                    tensor.CopyFrom(numpy_helper.from_array(held[tensor.name], tensor.name))
         return model
+
+    def _serializeIr(self, format: object) -> str:
+        """Gives the graphs of the session as text. Raises PopulusError for another format than JSON."""
+        check_format(format)
+        return as_json(self._translation)
 
     def replicationFactor(self) -> int:
         """Counts the replicas that run: one."""

@@ -235,11 +235,16 @@ class SessionOptions(Settings):
 
 
 class Patterns:
-    """The rewrites that run. Populus has its own, so a name is remembered and changes nothing; results are the same with and without."""
+    """The rewrites that run. Populus has its own, so results are the same with and without; what PopART refuses without one is refused.
+
+    `patterns`: a level, or the names of those that are on.
+    """
 
     def __init__(self, patterns: Enum | Iterable[str] | None = None):
+        leveled = patterns is None or isinstance(patterns, Enum)
         names: Iterable[str] = [] if patterns is None or isinstance(patterns, Enum) else patterns
         self._enabled: dict[str, bool] = {str(name): True for name in names}
+        self._others = leveled and getattr(patterns, "name", "Default") != "NoPatterns"
 
     def enablePattern(self, name: str, on: bool = True) -> Patterns:
         """Switches a rewrite by its name."""
@@ -247,8 +252,8 @@ class Patterns:
         return self
 
     def isPatternEnabled(self, name: str) -> bool:
-        """Tells whether a rewrite was switched on."""
-        return self._enabled.get(name, False)
+        """Tells whether a rewrite is on: switched so, or by the level."""
+        return self._enabled.get(name, self._others)
 
     def enableRuntimeAsserts(self, on: bool) -> Patterns:
         """Accepts what switches PopART's check for mandatory rewrites; there are none here."""
@@ -257,7 +262,7 @@ class Patterns:
     def __getattr__(self, name: str) -> bool:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._enabled.get(name, True)
+        return self.isPatternEnabled(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.driver.pipeline import Pipeline
-from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.training_names import gradient_name
 from populus.popart.dataflow import DataFlow, PyWeightsIO
 from populus.popart.devices import DeviceInfo
+from populus.popart.limits import check_rewrites
 from populus.popart.optimizers import Optimizer
 from populus.popart.reserved import GRADIENT
 from populus.popart.session import InferenceSession
@@ -22,6 +22,8 @@ from populus.popart.updates import NEW, hyperparameters, states_of, update_model
 from populus.program import Program
 
 if TYPE_CHECKING:
+    from onnx import NodeProto
+
     from populus.source import Arrays
 
 ZERO = "zero/"  # what is added to a tensor inside, so that its gradient can be asked for
@@ -47,23 +49,25 @@ class TrainingSession(InferenceSession):
         userOptions: SessionOptions | None = None,
         name: str = "",
     ):
-        from onnx import numpy_helper
-
         self._loss, self._optimizer = loss, optimizer
         super().__init__(fnModel, dataFlow, deviceInfo, inputShapeInfo, patterns, userOptions, name)
         if self._known(loss).dtype.kind != "f":
             raise PopulusError(f"the loss '{loss}' is {self._known(loss).dtype}; floats are expected")
+        if math.prod(self._known(loss).shape) != 1:
+            raise PopulusError(f"the loss '{loss}' is {list(self._known(loss).shape)}; it must be a scalar tensor")
         read = {i for n in self._translation.nodes for i in reads(n)}
-        every = {t.name: numpy_helper.to_array(t) for t in self._model.graph.initializer}
         reached = reaching(self._translation, loss)
-        self._weights = {n: a.copy() for n, a in every.items() if n in reached}
+        self._weights = {n: a for n, a in self._initial().items() if n in reached and n not in self._variables}
         self._state: Arrays = {}
         self._sums: Arrays = {}
         self._update: Program | None = None
         for anchor in dataFlow.anchors:
             if anchor.startswith(GRADIENT) and anchor.removeprefix(GRADIENT) not in reached:
-                raise PopulusError(f"'{anchor}': no gradient flows from the loss '{loss}' to '{anchor.removeprefix(GRADIENT)}'")
+                missing = f"no gradient flows from the loss '{loss}' to '{anchor.removeprefix(GRADIENT)}'"
+                raise PopulusError(f"Anchor tensor `{anchor}' not in Ir Tensors. Here {missing}")
         self._asked = {a.removeprefix(GRADIENT): a for a in dataFlow.anchors if a.startswith(GRADIENT)}
+        moved = reached & led_by(self._model.graph.node, {*self._weights, *self._asked})
+        check_rewrites(self._model.graph.node, moved, self._patterns.isPatternEnabled)
         self._inside = self._split([n for n in self._asked if n not in self._weights])
         self._given = {n for n in self._asked if n not in self._inside and n in read}
         self._prepare_state()
@@ -71,7 +75,7 @@ class TrainingSession(InferenceSession):
     def _check_anchor(self, anchor: str) -> None:
         known = self._known(anchor.removeprefix(GRADIENT))
         if anchor.startswith(GRADIENT) and known.dtype.kind != "f":
-            raise PopulusError(f"'{anchor}': only floats have gradients")
+            raise PopulusError(f"Anchor tensor `{anchor}' not in Ir Tensors. Only floats have gradients")
 
     def _split(self, names: list[str]) -> dict[str, Known]:
         """Adds zeros to what nodes give, each an input; the types of these inputs by the tensors' names."""
@@ -104,12 +108,9 @@ class TrainingSession(InferenceSession):
     def _more_inputs(self) -> Mapping[str, Known]:
         return {ZERO + n: k for n, k in self._inside.items()}
 
-    def _with(self, pipeline: Pipeline) -> Pipeline:
-        return Pipeline((OnnxExposeWeightsPass(tuple(self._weights)), *pipeline.passes)) if self._weights else pipeline
-
     def _compiled(self) -> Program:
         anchors = [a for a in self.dataFlow.anchors if not a.startswith(GRADIENT)]
-        outputs = list(dict.fromkeys([*anchors, self._loss]))
+        outputs = list(dict.fromkeys([*anchors, *self._translation.assigned.values(), self._loss]))
         wrt = self._wrt()
         passes = [PopartAutodiffPass(wrt, outputs=(self._loss,))] if wrt else []
         program = self._build(outputs, list(self._model.graph.initializer), passes)
@@ -125,10 +126,11 @@ class TrainingSession(InferenceSession):
 
         loss = self._known(self._loss)
         scale = self._optimizer.getLossScalingVal()
-        given = {**inputs, **self._weights, **{ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}}
+        given = {**inputs, **self._weights, **self._variables, **{ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}}
         if self._wrt():
             given[gradient_name(self._loss)] = np.full(loss.shape, scale, loss.dtype)
         found = self.program.run(self._seeded(given))
+        self._assign(found)
         outputs: Arrays = {}
         for anchor in self.dataFlow.anchors:
             name = anchor.removeprefix(GRADIENT)
@@ -169,6 +171,15 @@ class TrainingSession(InferenceSession):
             if array.shape != self._weight(name).shape:
                 raise PopulusError(f"'{name}' is {list(self._weight(name).shape)}; {list(array.shape)} is given")
             self._weights[name] = array.astype(self._weight(name).dtype)
+
+
+def led_by(nodes: Iterable[NodeProto], names: set[str]) -> set[str]:
+    """Finds the tensors that follow from these, and these."""
+    found = set(names)
+    for node in nodes:
+        if found.intersection(reads(node)):
+            found.update(o for o in node.output if o)
+    return found
 
 
 def reaching(translation: Translation, loss: str) -> set[str]:

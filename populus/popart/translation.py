@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.popart.stated import StatedError
 from populus.popart.tensor_info import dtype_of_number
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ class Translation:
         self.functions: list[FunctionProto] = [] if outer is None else outer.functions
         self.numbers = count() if outer is None else outer.numbers
         self.nodes: list[NodeProto] = []
+        self.assigned: dict[str, str] = {} if outer is None else outer.assigned
+        """What a batch leaves in variables: tensors by the variables' names."""
         self._types: dict[str, Known] = {}
         self._values: dict[str, NDArray[Any]] = {}
+        self._variables: set[str] = set()
         self._inferred = 0
 
     @staticmethod
@@ -83,6 +87,7 @@ class Translation:
 
         array = numpy_helper.to_array(tensor)
         self._types[tensor.name] = Known(array.dtype, array.shape)
+        self._variables.add(tensor.name)
         if array.size <= LARGEST_KNOWN:
             self._values[tensor.name] = array
 
@@ -164,11 +169,13 @@ class Translation:
 
     def feed(self, node: NodeProto) -> None:
         """Translates one more node. Raises PopulusError naming it."""
+        from populus.popart.limits import check
         from populus.popart.rules import rule_of
 
         domain = "" if node.domain == "ai.onnx" else node.domain
         rule = rule_of(domain, node.op_type)
         try:
+            check(self, domain, node)
             if rule is not None:
                 rule(self, node)
             elif domain == "ai.graphcore" and node.op_type not in NATIVE:
@@ -177,7 +184,25 @@ class Translation:
                 self.nodes.append(node)
         except PopulusError as error:
             place = next((o for o in node.output if o), node.op_type)
-            raise error if str(error).startswith("'") else PopulusError(f"'{place}': {node.op_type}: {error}") from error
+            named = isinstance(error, StatedError) or str(error).startswith("'")
+            raise error if named else PopulusError(f"'{place}': {node.op_type}: {error}") from error
+
+    def since(self, op: str) -> int:
+        """Gives the version of ONNX's op that the model's opset has."""
+        from onnx.defs import get_schema
+
+        return get_schema(op, self.opsets.get("", 10), "").since_version
+
+    def assign(self, variable: str, value: str) -> None:
+        """States that a batch leaves a tensor in a variable. Raises PopulusError inside a graph of a node, and for one assigned twice."""
+        if self.outer is not None:
+            raise PopulusError(f"the variable '{variable}' is assigned inside a graph of a node; assign it in the main graph")
+        if self.assigned.setdefault(variable, value) != value:
+            raise PopulusError(f"the variable '{variable}' is assigned twice; once is expected")
+
+    def is_variable(self, name: str) -> bool:
+        """Tells whether a tensor of the main graph is a weight."""
+        return name in self._variables
 
     def inner(self, graph: GraphProto, given: Sequence[Known | None]) -> Translation:
         """Gives the translation of a graph inside a node."""

@@ -2,70 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from numpy.typing import NDArray
 
+from helpers.popart_programs import Array, inferred, trained
 from populus import popart
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.graphcore_signatures import SIGNATURES
 from populus.popart.opsets import signatures
 from populus.popart.settings import SessionOptions
 
-Array = NDArray[Any]
 G = np.random.default_rng(3)
-CPU = popart.DeviceManager().createCpuDevice()
-
-
-def inferred(make: Callable[..., Any], *arrays: Array, opset: int = 11) -> list[Array]:
-    """Runs a program that a function builds of the builder and its inputs' names."""
-    builder = popart.Builder(opsets={"ai.onnx": opset, "ai.graphcore": 1})
-    names = [builder.addInputTensor(popart.TensorInfo(a)) for a in arrays]
-    found = make(builder, *names)
-    outputs: list[str] = [found] if isinstance(found, str) else list(found)
-    for name in outputs:
-        builder.addOutputTensor(name)
-    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, outputs), CPU)
-    anchors = session.initAnchorArrays()
-    session.prepareDevice()
-    session.run(popart.PyStepIO(dict(zip(names, arrays)), anchors))
-    return [anchors[name] for name in outputs]
-
-
-def trained(
-    make: Callable[..., tuple[str, Sequence[str]]],
-    inputs: Mapping[str, Array],
-    weights: Mapping[str, Array],
-    optimizer: popart.Optimizer,
-    options: SessionOptions | None = None,
-    batches: int = 1,
-    steps: int = 1,
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Trains; gives the anchors of the last step, and the weights after it."""
-    builder = popart.Builder()
-    parts = batches * (1 if options is None else options.accumulation)
-    for name, array in inputs.items():
-        builder.addInputTensor(popart.TensorInfo(array[0] if parts > 1 else array), name)
-    for name, array in weights.items():
-        builder.addInitializedInputTensor(array, name)
-    loss, anchored = make(builder)
-    flow = popart.DataFlow(batches, list(anchored))
-    session = popart.TrainingSession(builder.getModelProto(), flow, loss, optimizer, CPU, userOptions=options)
-    anchors = session.initAnchorArrays()
-    session.prepareDevice()
-    session.weightsFromHost()
-    for _ in range(steps):
-        session.run(popart.PyStepIO(inputs, anchors))
-    session.weightsToHost()
-    read = {name: np.zeros_like(a) for name, a in weights.items()}
-    session.readWeights(popart.PyWeightsIO(read))
-    return anchors, read
-
-
 X = G.normal(size=(3, 4)).astype(np.float32)
 Y = (G.random((3, 4)) + 0.5).astype(np.float32)
 
@@ -220,7 +171,7 @@ def test_every_op_of_graphcore_runs_or_is_refused_by_name():
 
     absent = {n for n, s in SIGNATURES.items() if rule_of("ai.graphcore", s.op) is None and s.op not in NATIVE}
     assert absent == {
-        "abort", "copyvarupdate", "ctcbeamsearchdecoder", "ctcloss", "packedDataBlock", "replicatedallreduce",
+        "abort", "ctcbeamsearchdecoder", "ctcloss", "packedDataBlock", "replicatedallreduce",
         "replicatedreducescatter", "splinebasis", "splineweighting", "tensorremap",
     }  # fmt: skip
     with pytest.raises(PopulusError, match="PopART's op Ctc is not there yet"):
