@@ -1,4 +1,4 @@
-"""What PopART refuses though an engine could compute it: a program that it refuses is refused here, by the same phrase."""
+"""Limits of PopART that no engine here has: a program that it refuses is refused, by the same phrase."""
 
 from __future__ import annotations
 
