@@ -106,7 +106,7 @@ def piece_of(family: FamilyOp, field: Field, array: Array, box: Box, constant: b
     if field.kind == "in" and part.flags.writeable:
         part = part.view()
         part.flags.writeable = False
-    return Piece(part, field.access, pads, constant)
+    return Piece(part, field.access, pads, constant, array.shape)
 
 
 def collapsed(family: FamilyOp) -> Domain:

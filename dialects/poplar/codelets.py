@@ -1,4 +1,4 @@
-"""Declarations of codelets: the fields of a family, the axes that it sums over, and those that may not be cut.
+"""Declarations of codelets: the fields and form of a family, the axes that it sums over, and those that may not be cut.
 
 This table is for the verifier and the planner. Kernels, cycles and flops are in `runtime/codelets`, in the file that a row names.
 """
@@ -6,8 +6,11 @@ This table is for the verifier and the planner. Kernels, cycles and flops are in
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from populus.dialects.poplar import forms
+from populus.dialects.poplar.forms import Form, Kind
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -20,7 +23,8 @@ class Codelet:
     sums over, as a pattern; where such an axis is cut, the output has one partial result per part. `whole`: axes that a
     vertex needs entire. `padded`: input windows may overhang, and the kernel is told by how much. `inout`: an input may be
     the output too. `file`: the file of `runtime/codelets` with the kernel; by default that of the codelet's name.
-    `code`: the body of a codelet that was written in Python, which has no file.
+    `form`: how its fields belong together. `params`: the kind of each parameter, by name.
+    `code`: the body of a codelet that was written in Python, which has no file and whose own axes are its form.
     """
 
     name: str
@@ -31,6 +35,8 @@ class Codelet:
     padded: bool = False
     inout: bool = False
     file: str = ""
+    form: Form = forms.fill
+    params: Mapping[str, Kind] = field(default_factory=dict[str, Kind])
     code: TileCode | None = None
 
     @property
@@ -55,20 +61,50 @@ class Codelet:
 CODELETS: dict[str, Codelet] = {
     codelet.name: codelet
     for codelet in (
-        Codelet("conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction"),
-        Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True, file="slices"),
-        Codelet("fill", (), "y"),
-        Codelet("iota", (), "y", file="fill"),
-        Codelet("map", ("x*",), "y", inout=True),
-        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction"),
-        Codelet("multi_slice", ("table", "indices"), "y", file="slices"),
-        Codelet("multi_update", ("table", "indices", "updates"), "y", file="indexed"),
-        Codelet("pool", ("x",), "y", contracted=r"k\d", whole=r"k\d", padded=True),
-        Codelet("random", ("seed",), "y", file="fill"),
-        Codelet("reduce", ("x",), "y", contracted=r"r\d*"),
-        Codelet("softmax", ("x",), "y", contracted="r", whole="r", file="rows"),
-        Codelet("top_k", ("x",), "y", whole="k", file="indexed"),
-        Codelet("whiten", ("x",), "y", contracted="r", whole="r", file="rows"),
+        Codelet("conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction", form=forms.conv),
+        Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True, file="slices", form=forms.dynamic_update),
+        Codelet("fill", (), "y", form=forms.fill, params={"value": "number"}),
+        Codelet("iota", (), "y", file="fill", form=forms.iota, params={"start": "number", "step": "number"}),
+        Codelet("map", ("x*",), "y", inout=True, form=forms.map_, params={"expr": "expr"}),
+        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction", form=forms.matmul),
+        Codelet("multi_slice", ("table", "indices"), "y", file="slices", form=forms.multi_slice),
+        Codelet(
+            "multi_update",
+            ("table", "indices", "updates"),
+            "y",
+            file="indexed",
+            form=forms.multi_update,
+            params={"op": ("set", "add", "mul", "min", "max")},
+        ),
+        Codelet(
+            "pool",
+            ("x",),
+            "y",
+            contracted=r"k\d",
+            whole=r"k\d",
+            padded=True,
+            form=forms.pool,
+            params={"kind": ("max", "average", "sum", "square_sum"), "after": "ints", "count_padding": "flag"},
+        ),
+        Codelet(
+            "random",
+            ("seed",),
+            "y",
+            file="fill",
+            form=forms.random,
+            params={"distribution": ("uniform", "normal", "bernoulli"), "a": "number", "b": "number", "stream": "number"},
+        ),
+        Codelet(
+            "reduce",
+            ("x",),
+            "y",
+            contracted=r"r\d*",
+            form=forms.reduce,
+            params={"op": ("add", "and", "max", "min", "mul", "or", "square_add")},
+        ),
+        Codelet("softmax", ("x",), "y", contracted="r", whole="r", file="rows", form=forms.rows, params={"log": "flag"}),
+        Codelet("top_k", ("x",), "y", whole="k", file="indexed", form=forms.top_k, params={"largest": "flag"}),
+        Codelet("whiten", ("x",), "y", contracted="r", whole="r", file="rows", form=forms.rows, params={"epsilon": "number"}),
     )
 }
 
@@ -83,7 +119,15 @@ def register(code: TileCode) -> Codelet:
         other = "is one of the machine's" if known.code is None else f"is defined at {known.code.place} too"
         raise PopulusError(f"{code.place}: codelet {code.name} {other}; give it another name")
     if known is None or known.code is not code:
-        CODELETS[code.name] = Codelet(code.name, code.inputs, code.output, whole="|".join(code.whole), code=code)
+        CODELETS[code.name] = Codelet(
+            code.name,
+            code.inputs,
+            code.output,
+            whole="|".join(code.whole),
+            form=forms.of_axes(code.axes),
+            params=dict.fromkeys(code.scalars, "number"),
+            code=code,
+        )
     return CODELETS[code.name]
 
 

@@ -15,6 +15,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.codelets import CODELETS, Codelet
+from populus.dialects.poplar.forms import Parts, params_problem
 from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import disjoint, image
 from populus.dialects.poplar.partition import Domain, bounds_problem, race
@@ -28,7 +29,7 @@ from populus.dialects.support.shapes import text
 class FamilyOp(IRDLOperation):
     """All vertices of one codelet in a compute set: an iteration space cut into parts, one vertex per part and tile.
 
-        poplar.family @conv {strides = array<i64: 1, 1>} for (b = 1, oc = 64 in 8 by 8, ...) on (oc, oh)
+        poplar.family @conv for (b = 1, oc = 64 in 8 by 8, ...) on (oc, oh)
           in x = %x[b, ic, oh + ky - 1, ow + kx - 1] : !poplar.tensor<1x64x56x56xf32>
           out y = %p[at ic, b, oc, oh, ow] : !poplar.tensor<8x1x64x56x56xf32>
 
@@ -97,6 +98,26 @@ class FamilyOp(IRDLOperation):
         for (field, value), view in zip(self.connections(), views):
             self._verify_access(field, value, view)
         self._verify_written(views)
+        self._verify_form(views)
+
+    def _verify_form(self, views: Sequence[View]) -> None:
+        """Holds the family to its codelet's form, on which kernels rely."""
+        codelet, fields = self.declaration, self.fields.data
+        if why := params_problem(self.params.data, codelet.params):
+            raise VerifyException(f"@{codelet.name}: {why}")
+        parts = Parts(
+            self.space,
+            {f.name: f.access for f in fields},
+            {f.name: v.shape for f, v in zip(fields, views)},
+            {f.name: v.type.element for f, v in zip(fields, self.views) if isinstance(v.type, TensorType)},
+            self.params.data,
+            next(f.name for f in fields if f.kind != "in"),
+            lambda axis: codelet.is_contracted(axis) and not codelet.needs_whole(axis),
+        )
+        codelet.form(parts)
+        named = {axis for f in fields for a in f.access for axis, _ in a.terms}
+        if unused := [a for a, _ in self.space.axes if a not in named]:
+            raise VerifyException(f"no field names axis {unused[0]}")
 
     def _verify_fields(self) -> None:
         codelet = self.declaration

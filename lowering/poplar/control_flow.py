@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xdsl.dialects.builtin import IntegerAttr, UnrealizedConversionCastOp, i1, i32, i64
+from xdsl.dialects.builtin import UnrealizedConversionCastOp, i1, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.base.control_flow import Branch, Loop, Yield
@@ -212,7 +212,7 @@ def _read_row(t: TileBuilder, table: SSAValue, index: SSAValue) -> SSAValue:
     domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
     inner = list(map(along, names))
     fields: list[Connection] = [("in", "table", table, [ALL, *inner]), ("in", "indices", index, []), ("out", "y", y, inner)]
-    t.execute("multi_slice", domain, fields, {"dim": IntegerAttr(0, i64)}, ".row")
+    t.execute("multi_slice", domain, fields, suffix=".row")
     return y
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from xdsl.dialects.builtin import DenseArrayBase, UnrealizedConversionCastOp, i64
+from xdsl.dialects.builtin import UnrealizedConversionCastOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
@@ -50,7 +50,7 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     return [
         contract(
             t, "matmul", splits, ("g", "m", "n"), ("k",), element,
-            [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", {}, resident,
+            [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", resident,
         )
     ]  # fmt: skip
 
@@ -88,15 +88,11 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     splits |= {k: Split(n) for k, n in zip(taps[1:], kernel[1:])}
     window = [along((outs[d], seen.strides[d]), (taps[d], seen.dilations[d]), offset=-seen.before[d]) for d in spatial]
     ordered = {a: splits[a] for a in ("b", *group, "oc", "ic", *outs, *taps)}
-    params: dict[str, Attribute] = {
-        "strides": DenseArrayBase.from_list(i64, list(seen.strides)),
-        "dilations": DenseArrayBase.from_list(i64, list(seen.dilations)),
-    }
     channels = [along(a) for a in group]
     y = contract(
         t, "conv", ordered, ("b", *group, "oc", *outs), ("ic", "k0"), element,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", params, resident,
+        "y", resident,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 
@@ -110,7 +106,6 @@ def contract(
     element: Attribute,
     inputs: Sequence[tuple[str, SSAValue, Sequence[Access]]],
     output: str,
-    params: dict[str, Attribute],
     resident: bool = False,
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
@@ -135,7 +130,7 @@ def contract(
     y = t.var(shape, accumulator(element) if cut else element, grid, ".partials" if cut else "")
     access = [*(at(a) for a in cut), *map(along, outer)]
     fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, y, access)]
-    family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
+    family = t.execute(codelet, domain, fields, None, ".partials" if cut else "")
     weights = root_of(inputs[-1][1]).owner
     if resident and family is not None and isinstance(weights, ConstOp):
         grid = as_accessed(family, family.fields.data[len(inputs) - 1], inputs[-1][1], copies=True)

@@ -38,7 +38,7 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
     y = t.var(shape, x.type.element, grid)
     params: dict[str, Attribute] = {
         "kind": op.kind,
-        **{name: DenseArrayBase.from_list(i64, list(getattr(w, name))) for name in ("strides", "dilations", "sizes", "pads")},
+        "after": DenseArrayBase.from_list(i64, list(w.after)),
         "count_padding": op.properties["count_padding"],
     }
     t.execute(

@@ -188,7 +188,6 @@ def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
             ("in", "indices", indices, list(map(along, index))),
             ("out", "y", y, list(map(along, names))),
         ],
-        {"dim": op.properties["dim"]},
     )
     return [y]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.base.tensor_op import ints
@@ -26,7 +25,6 @@ def random(op: RandomOp, t: TileBuilder) -> Sequence[SSAValue]:
         "a": op.properties["a"],
         "b": op.properties["b"],
         "stream": op.properties["stream"],
-        "sizes": DenseArrayBase.from_list(i64, list(shape)),
     }
     domain = Domain(tuple(zip(names, grid.splits)), tuple(names[d] for d in grid.order))
     t.execute("random", domain, [("in", "seed", t.view(op.seed), [ALL]), ("out", "y", y, list(map(along, names)))], params)

@@ -126,7 +126,8 @@ class _Conv:
         self.constant = w.constant
         spatial = self.x.ndim - 3
         self.pads = x.pads[len(x.pads) - spatial :]
-        self.strides, self.dilations = task.ints("strides"), task.ints("dilations")
+        windows = x.windows("o", "k")
+        self.strides, self.dilations = tuple(w.stride for w in windows), tuple(w.dilation for w in windows)
         self.kernel: tuple[int, ...] = self.w.shape[3:]
         self.out: tuple[int, ...] = self.y.shape[3:]
         self.dtype = arithmetic(self.y.dtype)

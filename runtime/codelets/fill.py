@@ -38,13 +38,13 @@ def iota(task: Task) -> Run:
 
 
 def random(task: Task) -> Run:
-    """Draws numbers of a distribution by an element's position in the whole variable (`sizes`).
+    """Draws numbers of a distribution by an element's position in the whole of y.
 
     See `runtime.poprand`.
     """
     from populus.runtime.poprand import draw
 
-    y, seed, sizes = task["y"], task["seed"], task.ints("sizes")
+    y, seed, sizes = task["y"], task["seed"], task.fields["y"].whole
     if y.size == 0:
         return nothing
     distribution, a, b, stream = task.text("distribution"), float(task.number("a")), float(task.number("b")), int(task.number("stream"))

@@ -27,7 +27,7 @@ def multi_update(task: Task) -> Run:
     if y.size == 0:
         return nothing
     first, end, _ = task.box["d0"]
-    n, op = int(task.number("n")), task.text("op")
+    n, op = task.fields["table"].whole[0], task.text("op")
 
     def run() -> None:
         np.copyto(y, table)

@@ -25,7 +25,7 @@ def pool(task: Task) -> Run:
     if y.size == 0:
         return nothing
     spatial = y.ndim - 2
-    axes = [_Axis(task, d, spatial) for d in range(spatial)]
+    axes = [_Axis(task, d) for d in range(spatial)]
     ufunc = np.maximum if kind == "max" else np.add
     dtype = y.dtype if kind == "max" else arithmetic(y.dtype)
     if x.array.size == 0:  # every window is padding
@@ -61,15 +61,14 @@ def pool(task: Task) -> Run:
 class _Axis:
     """Windows along one spatial dimension of the box."""
 
-    def __init__(self, task: Task, d: int, spatial: int):
+    def __init__(self, task: Task, d: int):
         first, end, _ = task.box[f"o{d}"]
         self.first, self.count = first, end - first
         self.kernel = task.size(f"k{d}")
-        self.stride, self.dilation = task.ints("strides")[d], task.ints("dilations")[d]
-        self.size = task.ints("sizes")[d]
-        pads = task.ints("pads")
-        self.before, self.behind = pads[d], pads[spatial + d]
-        self.overhang = task.fields["x"].pads[2 + d][0]
+        x = task.fields["x"]
+        self.stride, self.dilation, self.before = x.windows("o", "k")[d]
+        self.size, self.overhang = x.whole[2 + d], x.pads[2 + d][0]
+        self.behind = task.ints("after")[d]
         self.count_padding = bool(task.number("count_padding"))
 
     def steps(self, ufunc: np.ufunc, source: Array, target: Array, dim: int) -> list[Run]:

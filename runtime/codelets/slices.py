@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute
 
+from populus.dialects.poplar.partition import ALL
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import size_in_bytes
@@ -16,13 +17,17 @@ from populus.runtime.cycles.contraction import Count, ceil_div
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
+def selected(task: Task) -> int:
+    """Finds the dimension of `table` that indices select from: the one that is accessed whole."""
+    return task.fields["table"].access.index(ALL)
+
+
 def multi_slice(task: Task) -> Run:
-    """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`; the index applies to dimension `dim` of the
-    table.
+    """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`; the index applies to the whole dimension of the table.
 
     Raises PopulusError, when run, for an index outside the table.
     """
-    table, indices, y, dim = task["table"], task["indices"], task["y"], int(task.number("dim"))
+    table, indices, y, dim = task["table"], task["indices"], task["y"], selected(task)
     if y.size == 0:
         return nothing
     n = table.shape[dim]

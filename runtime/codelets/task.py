@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -26,19 +26,38 @@ Run: TypeAlias = Callable[[], object]
 Param: TypeAlias = "bool | int | float | str | Expr | tuple[Param, ...]"
 
 
+class Window(NamedTuple):
+    """The windows along one dimension: element `o stride + k dilation - before`."""
+
+    stride: int
+    dilation: int
+    before: int
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """The part of one field that a task reads or writes.
 
     `array`: the part of the view that the box touches, with the view's number of dimensions; inputs are read-only.
     `access`: the field's access. `pads`: for each dimension the extent of the box beyond the view (before, after),
-    which the array leaves out. `constant`: the elements never change, so binding may convert or pack them.
+    which the array leaves out. `constant`: the elements never change, so binding may convert or pack them. `whole`: the
+    shape of the whole view.
     """
 
     array: Array
     access: tuple[Access, ...]
     pads: tuple[tuple[int, int], ...]
     constant: bool = False
+    whole: tuple[int, ...] = ()
+
+    def windows(self, outs: str, taps: str) -> tuple[Window, ...]:
+        """Lists the windows of the dimensions that axes `outs` and `taps`, each with a number, walk over."""
+        found: list[Window] = []
+        for access in self.access:
+            steps = {axis[0]: c for axis, c in access.terms}
+            if len(access.terms) == 2:
+                found.append(Window(steps[outs], steps[taps], -access.offset))
+        return tuple(found)
 
     def dimension(self, axis: str) -> int:
         """Finds the dimension whose access is exactly `axis`. Raises ValueError if there is none."""

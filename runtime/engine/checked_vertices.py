@@ -212,7 +212,7 @@ def execute_vertex(family: Vertices, vertex: int, read: Callable[[int, tuple[int
             else:
                 array = poisoned(c.array[(*slices, ...)], attempt) if c.field.kind == "out" else inputs[number].copy()
                 results.append(Result(family, vertex, c, slices, array))
-            pieces[c.field.name] = Piece(array, c.field.access, pads, isinstance(c.store.op, ConstOp))
+            pieces[c.field.name] = Piece(array, c.field.access, pads, isinstance(c.store.op, ConstOp), c.view.shape)
         _run(family, vertex, index, pieces)
         outputs = [r for r in results if r.connection.field.kind == "out"]
         found = [poison(r.array, attempt) for r in outputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerAttr, i32, i64
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
@@ -28,7 +28,7 @@ def multi_update(op: MultiUpdateOp, t: TileBuilder) -> Sequence[SSAValue]:
         ("in", "updates", updates, [ALL, *map(along, names[1:])]),
         ("out", "y", y, list(map(along, names))),
     ]
-    t.execute("multi_update", domain, fields, {"op": op.op, "n": IntegerAttr(shape[0], i64)})
+    t.execute("multi_update", domain, fields, {"op": op.op})
     return [y]
 
 

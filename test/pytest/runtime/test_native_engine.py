@@ -359,7 +359,7 @@ VOLUME = """
 poplar.stream_in "x" to %x : !poplar.tensor<1x8x3x4x5xf32>
 poplar.stream_in "w" to %w : !poplar.tensor<6x8x2x3x2xf32>
 poplar.execute "partials" {
-  poplar.family @conv {strides = array<i64: 1, 1, 1>, dilations = array<i64: 1, 1, 1>}
+  poplar.family @conv
     for (b = 1, oc = 6, ic = 8 in 4, o0 = 2, o1 = 2, o2 = 4, k0 = 2, k1 = 3, k2 = 2) on (ic)
     in x = %x[b, ic, o0 + k0, o1 + k1, o2 + k2] : !poplar.tensor<1x8x3x4x5xf32>
     in w = %w[oc, ic, k0, k1, k2] : !poplar.tensor<6x8x2x3x2xf32>

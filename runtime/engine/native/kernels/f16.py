@@ -5,6 +5,7 @@ engine does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -37,10 +38,10 @@ def through_f32(kernel: Native) -> Native:
             if array.dtype.name not in HALVES:
                 fields[name] = piece
             elif piece.constant:
-                fields[name] = Piece(array.astype(F32), piece.access, piece.pads, True)
+                fields[name] = replace(piece, array=array.astype(F32))
             else:
                 wide = task.scratch(array.shape, F32)
-                fields[name] = Piece(wide, piece.access, piece.pads)
+                fields[name] = replace(piece, array=wide)
                 if array.flags.writeable:
                     made = _converted(library, wide, array)
                     if made is not None:

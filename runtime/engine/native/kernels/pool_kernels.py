@@ -200,13 +200,13 @@ def pool(library: Library, task: Task) -> list[Launch] | None:
     x, spatial = field.array, y.ndim - 2
     if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2, 3) or 0 in (x.size, y.size):
         return None
-    strides, dilations = task.ints("strides"), task.ints("dilations")
+    windows = field.windows("o", "k")
     axes = [
-        _Axis(y.shape[2 + d], task.size(f"k{d}"), strides[d], dilations[d], field.pads[2 + d][0], x.shape[2 + d]) for d in range(spatial)
+        _Axis(y.shape[2 + d], task.size(f"k{d}"), w.stride, w.dilation, field.pads[2 + d][0], x.shape[2 + d]) for d, w in enumerate(windows)
     ]
-    counts: NDArray[Any] = _counts(task, 0, spatial)
+    counts: NDArray[Any] = _counts(task, 0)
     for d in range(1, spatial):
-        counts = np.multiply.outer(counts, _counts(task, d, spatial))
+        counts = np.multiply.outer(counts, _counts(task, d))
     if spatial == 1:
         x, y = x[:, :, None], y[:, :, None]
         axes.insert(0, _Axis(1, 1, 1, 1, 0, 1))
@@ -220,12 +220,12 @@ def pool(library: Library, task: Task) -> list[Launch] | None:
     return _launch(library, kind, x, y, counts.astype(y.dtype), tall, axes[-1], 0)
 
 
-def _counts(task: Task, d: int, spatial: int) -> NDArray[np.float64]:
+def _counts(task: Task, d: int) -> NDArray[np.float64]:
     """Counts the elements of each window along dimension d that its mean divides by."""
     first, end, _ = task.box[f"o{d}"]
-    pads, size = task.ints("pads"), task.ints("sizes")[d]
-    before, behind = pads[d], pads[spatial + d]
-    reach = np.arange(task.size(f"k{d}")) * task.ints("dilations")[d]
-    at = (np.arange(first, end) * task.ints("strides")[d] - before)[:, None] + reach
+    field, behind = task.fields["x"], task.ints("after")[d]
+    (stride, dilation, before), size = field.windows("o", "k")[d], field.whole[2 + d]
+    reach = np.arange(task.size(f"k{d}")) * dilation
+    at = (np.arange(first, end) * stride - before)[:, None] + reach
     low, high = (-before, size + behind) if task.number("count_padding") else (0, size)
     return ((low <= at) & (at < high)).sum(1).astype(np.float64)

@@ -112,7 +112,8 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
     spatial = x.ndim - 3
     if spatial not in (1, 2, 3):
         return None
-    strides, dilations = task.ints("strides"), task.ints("dilations")
+    windows = field_x.windows("o", "k")
+    strides, dilations = tuple(w.stride for w in windows), tuple(w.dilation for w in windows)
     pads = field_x.pads[len(field_x.pads) - spatial :]
     if spatial == 1:
         x, w, y = x[..., None, :], w[..., None, :], y[..., None, :]

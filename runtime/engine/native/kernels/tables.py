@@ -60,7 +60,7 @@ def _take(width: int, name: str, machine: Machine) -> str:
 
 def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`. The launch refuses an index outside the table."""
-    table, indices, y, dim = task["table"], task["indices"], task["y"], int(task.number("dim"))
+    table, indices, y, dim = task["table"], task["indices"], task["y"], slices.selected(task)
     inner = table[(0,) * (dim + 1)] if table.size else table
     count = indices.ndim
     if (
@@ -196,7 +196,7 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
     if launches is None:
         return None
     first, end, _ = task.box["d0"]
-    args = [y, indices, updates, indices.size, int(task.number("n")), first, end, y.strides[0], rows.strides[0], elements]
+    args = [y, indices, updates, indices.size, task.fields["table"].whole[0], first, end, y.strides[0], rows.strides[0], elements]
     kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize))
     return [*launches, Launch(library, kernel, args, 1, updates.nbytes // 8, indexed.multi_update(task))]
 

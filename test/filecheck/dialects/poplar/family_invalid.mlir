@@ -165,7 +165,7 @@ poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<8xf32>
   %y = poplar.var "y" : !poplar.tensor<8xf32>
   poplar.execute "e" {
-    poplar.family @fill for (i = 8) out y = %x[i] : !poplar.tensor<8xf32>
+    poplar.family @fill {value = 0.0 : f32} for (i = 8) out y = %x[i] : !poplar.tensor<8xf32>
     poplar.family @map {expr = #expr.fn<_1>} for (i = 8) start 1 in x1 = %x[i] : !poplar.tensor<8xf32> out y = %y[i] : !poplar.tensor<8xf32>
   }
 }

@@ -57,7 +57,7 @@ poplar.graph @main target <host, tiles = 4> {
 // CHECK: a family of 8 vertices on 4 tiles; each tile runs one
 poplar.graph @main target <host, tiles = 4> {
   %x = poplar.var "x" : !poplar.tensor<8xf32>
-  poplar.execute "e" { poplar.family @fill for (i = 8 in 8) on (i) out y = %x[i] : !poplar.tensor<8xf32> }
+  poplar.execute "e" { poplar.family @fill {value = 0.0 : f32} for (i = 8 in 8) on (i) out y = %x[i] : !poplar.tensor<8xf32> }
 }
 
 // -----

@@ -22,9 +22,10 @@ poplar.graph @main target <gc200, tiles = 8> {
       out y = %y[d0, d1] : !poplar.tensor<64x32xf32>
   }
   // Each vertex reads all of "both" here,
+  %column = poplar.reshape %both : !poplar.tensor<8xf32> -> !poplar.tensor<8x1xf32>
   poplar.execute "matrix" {
     poplar.family @map {expr = #expr.fn<_1>} for (i = 8, j = 64 in 8) on (j)
-      in x1 = %both[i] : !poplar.tensor<8xf32>
+      in x1 = %column[i, 0] : !poplar.tensor<8x1xf32>
       out y = %m[i, j] : !poplar.tensor<8x64xf32>
   }
   // and one element of it here.

@@ -48,9 +48,10 @@ poplar.graph @other_cut target <gc200, tiles = 8> {
       inout x1 = %z[i] : !poplar.tensor<64xf32>
   }
   // CHECK: poplar.execute "rows first" {
+  %pairs = poplar.reshape %z : !poplar.tensor<64xf32> -> !poplar.tensor<32x2xf32>
   poplar.execute "rows first" {
     poplar.family @map {expr = #expr.fn<_1>} for (i = 4 in 4, j = 2 in 2) on (i, j)
-      in x1 = %z[i * 2 + j] : !poplar.tensor<64xf32>
+      in x1 = %pairs[i, j] : !poplar.tensor<32x2xf32>
       out y = %m[i, j] : !poplar.tensor<4x2xf32>
   }
   // CHECK: poplar.execute "columns first" {

@@ -34,7 +34,7 @@ func.func @main(%h: tensor<8xf32>, %xs: tensor<5x8xf32>) -> (tensor<8xf32>, tens
 
 // CHECK:      poplar.copy %h to %[[H:\d+]] : !poplar.tensor<8xf32>
 // CHECK:      poplar.repeat 5 {
-// CHECK:        poplar.family @multi_slice {dim = 0 : i64} for (d0 = 8 in 4 by 2) on (d0)
+// CHECK:        poplar.family @multi_slice for (d0 = 8 in 4 by 2) on (d0)
 // CHECK-NEXT:     in table = %xs[*, d0]
 // CHECK-NEXT:     in indices = %[[I:\d+]][]
 // CHECK-NEXT:     out y = %[[X:\d+]][d0]

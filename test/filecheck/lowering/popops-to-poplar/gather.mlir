@@ -6,7 +6,7 @@ func.func @main(%table : tensor<100x8xf32>, %i : tensor<4xi64>) -> tensor<4x8xf3
   func.return %y : tensor<4x8xf32>
 }
 
-// CHECK:      poplar.family @multi_slice {dim = 0 : i64} for (d0 = 4 in 4, d1 = 8 by 2) on (d0)
+// CHECK:      poplar.family @multi_slice for (d0 = 4 in 4, d1 = 8 by 2) on (d0)
 // CHECK-NEXT:   in table = %table[*, d1]
 // CHECK-NEXT:   in indices = %i[d0]
 // CHECK-NEXT:   out y = {{.*}}[d0, d1]
