@@ -43,7 +43,7 @@ def inner(kind: str, path: str) -> int:
         return 0
     import pytest
 
-    return pytest.main(["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "-W", "ignore", path])
+    return pytest.main(["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-W", "ignore", path])
 
 
 def functions(path: Path) -> int:

@@ -211,6 +211,11 @@ _CURRENT: ContextVar[Builder | None] = ContextVar("populus graph", default=None)
 _GRAPHS: WeakKeyDictionary[Block, str] = WeakKeyDictionary()  # block -> name of its graph
 
 
+def innermost() -> Builder | None:
+    """Gives the graph of the innermost `with`, None outside any."""
+    return _CURRENT.get()
+
+
 def current() -> Builder:
     """Gives the graph of the innermost `with`. Raises PopulusError outside any."""
     builder = _CURRENT.get()

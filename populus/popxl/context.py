@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from populus.builder import current
-from populus.dialects.support.diagnostics import PopulusError
-from populus.popxl.errors import WrongType, WrongValue
+from populus.builder import innermost
+from populus.popxl.errors import WrongState, WrongType, WrongValue
 
 if TYPE_CHECKING:
     from populus.popxl.graph import Graph
@@ -28,9 +27,9 @@ def get_current_graph() -> Graph:
     """Gives the graph of the innermost `with`. Raises PopulusError outside of any, and in that of another front end."""
     from populus.popxl.graph import Graph
 
-    found = current()
+    found = innermost()
     if not isinstance(found, Graph):
-        raise PopulusError("this needs a graph of an Ir; call it inside `with ir.main_graph:`")
+        raise WrongState("no graph is being built, or one of another front end; call this inside `with ir.main_graph:`")
     return found
 
 
@@ -51,7 +50,7 @@ gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
 def in_sequence(mode: bool | Literal["pass"] = True) -> Generator[None]:
     """Accepts what asks for an order: ops always happen in the order of their calls. Raises TypeError for None."""
     if mode not in (True, False, "pass"):
-        raise WrongType(f"in_sequence takes True, False or 'pass', not {mode!r}")
+        raise WrongType(f"`{mode}` cannot be passed to in_sequence; it takes True, False or 'pass'")
     yield
 
 
@@ -95,3 +94,9 @@ def io_tiles() -> Generator[None]:
 def placement() -> tuple[int | None, Literal["compute", "io"]]:
     """Gives the chip's number and the kind of tiles that the contexts around name."""
     return _IPU.get(), "io" if _IO_TILES.get() else "compute"
+
+
+@contextmanager
+def _execution_context(execution_context: Any) -> Generator[Any]:
+    """Accepts a part of the program for what is made inside; all of it happens in the order of calls."""
+    yield execution_context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.util
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,11 @@ class dtype:
         name = next((name for name, type in _BY_HELD.items() if type is self), None)
         return self._numpy if name is None else np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
 
+    @property
+    def of_torch(self) -> builtins.bool:
+        """True where PyTorch has the type too."""
+        return self._torch is not None
+
     def as_torch(self) -> Any:
         """Gives PyTorch's type of it. Raises TypeError where it has none, and ModuleNotFoundError without PyTorch."""
         if self._torch is None:
@@ -116,3 +122,14 @@ complex128 = dtype("complex128", "complex128", "c", "complex128")
 half, float, double = float16, float32, float64
 _BY_HELD = {"float8_e4m3fnuz": float8_143, "float8_e5m2fnuz": float8_152}
 _ALIASES = {"half": half, "float": float, "double": double}
+
+_NP_TO_POPXL = {known: found for known, found in _BY_NUMPY.items() if known.names is None}
+
+
+def __getattr__(name: str) -> Any:
+    """Gives `_PT_TO_POPXL`, the types by PyTorch's, which is empty without PyTorch."""
+    if name != "_PT_TO_POPXL":
+        raise AttributeError(name)
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    return {found.as_torch(): found for found in _BY_NAME.values() if found.of_torch}

@@ -13,6 +13,10 @@ class NotAttached(PopulusError, RuntimeError):
     """A session runs outside of its `with`."""
 
 
+class WrongState(PopulusError, RuntimeError):
+    """A call at a place where it has no meaning."""
+
+
 class WrongValue(PopulusError, ValueError):
     """A value that does not fit."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from populus.builder import Builder, call_site
+from populus.builder import Builder, call_site, innermost
 from populus.dialects.base.control_flow import INDEX
 from populus.dialects.base.tensor_op import Plain
 from populus.dialects.popart import IfOp, LoopOp, YieldOp
@@ -18,6 +18,7 @@ from populus.dialects.signature import return_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.context import scoped
 from populus.popxl.dtypes import dtype
+from populus.popxl.errors import WrongState, WrongValue
 from populus.popxl.internals.views import GraphView
 from populus.popxl.names import Names
 from populus.popxl.rows import row_mark, with_rows
@@ -60,6 +61,12 @@ class Graph(Builder):
         self.recorded: list[Op] = []  # the ops that a program called, in order
         self.op_within: Op | None = None  # the op whose call has begun
         self.differentiated_with_callers = True
+
+    def __enter__(self) -> Self:
+        outer = innermost()
+        if isinstance(outer, Graph) and outer.ir is not self.ir:
+            raise WrongState(f"graph '{self.name}' is of another Ir than graph '{outer.name}', inside which it is opened")
+        return super().__enter__()
 
     @property
     def id(self) -> str:
@@ -343,7 +350,7 @@ class Graph(Builder):
                 raise PopulusError(f"graph '{graph.name}' is a branch, which cannot load or store; move '{name}' out of it")
         outputs = [[t.ssa.type for t in g.outputs] for g in graphs]
         if outputs[0] != outputs[1]:
-            raise PopulusError(f"branches '{graphs[0].name}' and '{graphs[1].name}' give outputs of other types")
+            raise WrongValue(f"branches '{graphs[0].name}' and '{graphs[1].name}' give outputs of other types")
         places = [{t: self._place(t, g, ts) for t in g.slots} for g, ts in zip(graphs, inputs)]
         written = list(dict.fromkeys(places[k][t] for k in (0, 1) for t in graphs[k].changed() if t.state or t in graphs[k].by_ref))
         regions: list[Region] = []

@@ -21,15 +21,46 @@ class RemoteBuffer:
     """
 
     def __init__(self, tensor_shape: tuple[int, ...], tensor_dtype: dtypes.dtype, entries: int):
-        if entries < 1:
-            raise WrongValue(f"a remote buffer has at least one entry, not {entries}")
         ir = get_ir()
+        self._ir = ir
+        self.state = State("", (), np.dtype("float32"))
+        self.set_remote_buffer_info(tensor_dtype, tensor_shape, entries)
         ir.buffers.append(self)
         self.remote_buffer_id = len(ir.buffers)
-        self.tensor_shape, self.tensor_dtype, self.entries = tuple(tensor_shape), tensor_dtype, entries
-        shape = (entries, *self.tensor_shape)
-        data = np.zeros(shape, tensor_dtype.held)
-        self.state = State(f"remote buffer {self.remote_buffer_id}", shape, data.dtype, data)
+        self.state.name = f"remote buffer {self.remote_buffer_id}"
+
+    def set_remote_buffer_info(self, tensor_dtype: dtypes.dtype, tensor_shape: tuple[int, ...], entries: int) -> None:
+        """Gives the buffer another shape, type and number of rows, all of zeros. Raises ValueError for no row, and once an op uses it."""
+        if entries < 1:
+            raise WrongValue(f"Entries must be a non-zero, positive integer, not {entries}")
+        if self.state in self._ir.main_graph.states:
+            raise WrongValue(f"{self.state.name} is loaded or stored already; set its shape before")
+        self._shape, self._dtype, self._entries = tuple(tensor_shape), tensor_dtype, entries
+        data = np.zeros((entries, *self._shape), tensor_dtype.held)
+        self.state.shape, self.state.dtype, self.state.data = data.shape, data.dtype, data
+
+    @property
+    def _current_ir(self) -> Any:
+        return self._ir._pb_ir  # pyright: ignore[reportPrivateUsage]
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape of a row."""
+        return self._shape
+
+    @property
+    def tensor_dtype(self) -> dtypes.dtype:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def entries(self) -> int:
+        """The number of rows; setting it makes all of them zeros."""
+        return self._entries
+
+    @entries.setter
+    def entries(self, entries: int) -> None:
+        self.set_remote_buffer_info(self._dtype, self._shape, entries)
 
     @property
     def meta_shape(self) -> tuple[int, ...]:
@@ -40,7 +71,7 @@ class RemoteBuffer:
         """Raises ValueError for a tensor of another shape or type."""
         if (t.shape, t.dtype) != (self.tensor_shape, self.tensor_dtype):
             stated = f"{self.tensor_dtype} {list(self.tensor_shape)}"
-            raise WrongValue(f"the remote buffer is of {stated}; {t.id} is {t.dtype} {list(t.shape)}")
+            raise WrongValue(f"Tensor {t.id} does not match buffer. The buffer is of {stated}; {t.id} is {t.dtype} {list(t.shape)}")
 
 
 def remote_buffer(tensor_shape: tuple[int, ...], tensor_dtype: dtypes.dtype, entries: int = 1) -> RemoteBuffer:

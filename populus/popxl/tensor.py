@@ -46,6 +46,10 @@ class TensorSpec:
         """Gives the fields in order."""
         return self.shape, self.dtype, self.meta_shape
 
+    def keys(self) -> Iterable[str]:
+        """Gives the names of the fields, so that `**spec` passes them on."""
+        return self.to_dict().keys()
+
     def __iter__(self) -> Any:
         return iter(self.to_dict())
 

@@ -14,12 +14,8 @@ from populus.popxl.fp8_utils import host_pow2scale_cast_to_fp8
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NARROWER = {"float64": np.dtype("float32"), "int64": np.dtype("int32"), "uint64": np.dtype("uint32")}
-
-
-def downcast_np_dtypes(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Gives the type of 32 bits for one of 64, or itself."""
-    return NARROWER.get(dtype.name, dtype)
+# The types of 32 bits for those of 64.
+downcast_np_dtypes = {np.dtype(f"{kind}64"): np.dtype(f"{kind}32") for kind in ("int", "uint", "float")}
 
 
 def to_numpy(
@@ -46,7 +42,7 @@ def to_numpy(
         array = array if whole else host_pow2scale_cast_to_fp8(array, dtype, log2_scale or 0, nan_on_overflow is not False)
     elif (option := "log2_scale" if log2_scale is not None else "nan_on_overflow" if nan_on_overflow is not None else None) is not None:
         raise Unsupported(f"{option} is of float8_143 and float8_152 alone, not of {dtype or array.dtype}")
-    wanted = dtype.as_numpy() if dtype is not None else downcast_np_dtypes(array.dtype) if downcast else array.dtype
+    wanted = dtype.as_numpy() if dtype is not None else downcast_np_dtypes.get(array.dtype, array.dtype) if downcast else array.dtype
     return np.array(array, wanted, order="C", ndmin=0) if copy else np.asarray(array, wanted, order="C")
 
 

@@ -84,12 +84,12 @@ def test_gradients_go_through_graphs_with_an_op_of_ones_own(how: str, options: d
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (ops.call, r"inputs of graph 'layer_subgraph\(0\)' are missing: w"),
+        (ops.call, r"Not enough inputs .* has w too"),
         (
             lambda graph, x: ops.call(graph, x, x[:2]),
             r"graph 'layer_subgraph\(0\)' takes tensor<4x4xf32>, tensor<4x4xf32>; it got .*<2x4xf32>",
         ),
-        (lambda graph, x: ops.repeat(graph, -1, x, x), r"graph 'layer_subgraph\(0\)' cannot be repeated: -1 times"),
+        (lambda graph, x: ops.repeat(graph, -1, x, x), r"Repeat count must be >= 0; .* -1 times"),
     ],
 )
 def test_calls_that_do_not_fit(build, message: str):

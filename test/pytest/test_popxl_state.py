@@ -352,9 +352,9 @@ def test_detached_tensors_have_no_gradient():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda x, g: ops.call(g), r"inputs of graph 'add_one_subgraph\(0\)' are missing: x"),
-        (lambda x, g: ops.call(g, x, x), r"graph 'add_one_subgraph\(0\)' has 1 inputs; 2 are given"),
-        (lambda x, g: ops.call(g, x, inputs_dict={g.inputs[0]: x}), r"input 'x' of graph 'add_one_subgraph\(0\)' is given twice"),
+        (lambda x, g: ops.call(g), r"Not enough inputs .* has x too"),
+        (lambda x, g: ops.call(g, x, x), r"Too many inputs .* 'add_one_subgraph\(0\)' has 1; 2 are given"),
+        (lambda x, g: ops.call(g, x, inputs_dict={g.inputs[0]: x}), r"specified twice: 'x' of graph"),
         (lambda x, g: x.reshape((5,)), r"x has 12 elements, so it cannot become \[5\]"),
         (lambda x, g: popxl.graph_input((1,), popxl.float32), "the main graph takes its inputs from streams and variables"),
         (lambda x, g: ops.split(x, 5), r"dimension 0 of x is of size 3; it cannot be split into 5"),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from populus.builder import current
+from populus.builder import innermost
 from populus.popxl.graph import Graph
 from populus.popxl.internals.kinds import CLASSES
 from populus.popxl.internals.op import Op
@@ -33,7 +33,7 @@ def recorded(kind: str) -> Callable[[Callable[Params, Result]], Callable[Params,
 
         @wraps(function)
         def insert(*args: Params.args, **kwargs: Params.kwargs) -> Result:
-            graph = current()
+            graph = innermost()
             if not isinstance(graph, Graph):
                 return function(*args, **kwargs)
             if graph.op_within is not None:
@@ -43,7 +43,7 @@ def recorded(kind: str) -> Callable[[Callable[Params, Result]], Callable[Params,
             bound.apply_defaults()
             with one_op(graph, made, bound.arguments) as op:
                 found = function(*args, **kwargs)
-                op.outputs = list(_tensors(getattr(found, "outputs", found)))
+                op.outputs = [*_tensors(getattr(found, "outputs", found)), *op.outputs]
                 if hasattr(found, "set_parent_input_modified"):
                     cast("Any", found)._op = op
                     op.inputs = list(cast("Any", found).inputs)
@@ -76,8 +76,15 @@ def one_op(graph: Graph, kind: type[Op], arguments: dict[str, Any]) -> Generator
 
 
 def kept(t: Tensor) -> Tensor:
-    """Makes a tensor that an op makes on the way one that the graph shows, and an input of the op unless it is an output."""
+    """Makes a tensor that an op makes on the way one that the graph shows, and an input of the op."""
     t.graph.keep(t)
+    return t
+
+
+def also_given(t: Tensor) -> Tensor:
+    """Makes a tensor that an op makes on the way a further output of it, which the call does not give."""
+    if t.graph.op_within is not None and not t.graph.op_within.depth:
+        t.graph.op_within.outputs.append(t)
     return t
 
 

@@ -97,15 +97,24 @@ class CallSiteInfo:
 
 
 class ConditionalSiteInfo(CallSiteInfo):
-    """Where one of two graphs is called. Positions among the parent's inputs begin with the condition, then those of `then`."""
+    """Where one of two graphs is called. Positions among the parent's inputs begin with the condition, then those of `then`.
+
+    Positions that there are not raise IndexError.
+    """
 
     def __init__(self, condition: Tensor, graphs: tuple[Graph, Graph], inputs: Sequence[Sequence[Tensor]], outputs: Sequence[Tensor]):
         super().__init__(graphs[0], [condition, *inputs[0], *inputs[1]], outputs, {})
         self._graphs, self._each = graphs, [list(i) for i in inputs]
 
+    @property
+    def called_graph(self) -> tuple[Graph, Graph]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The graphs of `then` and `else`."""
+        return self._graphs
+
     def graph_to_parent_input_index(self, idx: int, then_branch: bool = True) -> int:
         """Gives the position among the parent's inputs of a branch's input."""
-        return 1 + idx + (0 if then_branch else len(self._each[0]))
+        first = 0 if then_branch else len(self._each[0])
+        return 1 + first + _within(idx, self._each[0 if then_branch else 1])
 
     def parent_to_graph_input_index(self, idx: int) -> int:
         """Gives the position among its branch's inputs of the parent's input at a position."""
@@ -113,17 +122,17 @@ class ConditionalSiteInfo(CallSiteInfo):
 
     def is_parent_index_in_then_branch(self, idx: int) -> bool:
         """Tells whether the parent's input at a position is one of `then`. Raises ValueError for the condition."""
-        if idx == 0:
+        if _within(idx, self.inputs) == 0:
             raise WrongValue("position 0 is the condition, an input of neither branch")
         return idx <= len(self._each[0])
 
     def graph_to_parent_output_index(self, idx: int, then_branch: bool = True) -> int:
         """Gives the position among the parent's outputs of a branch's output, which is the same."""
-        return idx
+        return _within(idx, self.outputs)
 
     def parent_to_graph_output_index(self, idx: int, then_branch: bool = True) -> int:
         """Gives the position among a branch's outputs of the parent's output, which is the same."""
-        return idx
+        return _within(idx, self.outputs)
 
     def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
         """Gives the parent's tensor for an input or output of a branch. Raises ValueError for another tensor."""
@@ -145,6 +154,13 @@ class ConditionalSiteInfo(CallSiteInfo):
         raise WrongValue("of branches, state by popxl.TensorByRef which inputs they change")
 
 
+def _within(idx: int, tensors: Sequence[Tensor]) -> int:
+    """Gives a position. Raises IndexError for one that tensors do not have."""
+    if not 0 <= idx < len(tensors):
+        raise IndexError(f"there are positions 0 to {len(tensors) - 1}, not {idx}")
+    return idx
+
+
 def _flat(inputs: Iterable[Any] | None) -> list[Any]:
     found = list[Any]()
     for value in inputs or ():
@@ -156,16 +172,16 @@ def _bound(graph: Graph, inputs: Iterable[Any] | None, by_tensor: Inputs) -> lis
     """Gives the tensors of the current graph for all inputs of a graph. Raises ValueError for too many, too few, or one given twice."""
     given, wanted = _flat(inputs), graph.inputs
     if len(given) > len(wanted):
-        raise WrongValue(f"graph '{graph.name}' has {len(wanted)} inputs; {len(given)} are given")
+        raise WrongValue(f"Too many inputs have been provided: graph '{graph.name}' has {len(wanted)}; {len(given)} are given")
     found: dict[Tensor, Any] = dict(zip(wanted, given))
     for slot, value in (by_tensor or {}).items():
         if slot not in wanted:
-            raise WrongValue(f"{slot!r} is no input of graph '{graph.name}'")
+            raise WrongValue(f"{slot!r} is not in the called graph '{graph.name}' as an input")
         if slot in found:
-            raise WrongValue(f"input '{slot.name}' of graph '{graph.name}' is given twice")
+            raise WrongValue(f"Graph input tensor is specified twice: '{slot.name}' of graph '{graph.name}'")
         found[slot] = value
     if missing := [slot.name for slot in wanted if slot not in found]:
-        raise WrongValue(f"inputs of graph '{graph.name}' are missing: {', '.join(missing)}")
+        raise WrongValue(f"Not enough inputs have been provided: graph '{graph.name}' has {', '.join(missing)} too")
     return [_operand(slot, found[slot]) for slot in wanted]
 
 
@@ -191,9 +207,10 @@ def repeat_with_info(graph: Graph, repeat_count: int, *inputs: Any, inputs_dict:
     The other inputs stay. Raises ValueError for a negative number, and PopulusError where the outputs are not of the first inputs' types.
     """
     if repeat_count < 0:
-        raise WrongValue(f"graph '{graph.name}' cannot be repeated: {repeat_count} times")
+        raise WrongValue(f"Repeat count must be >= 0; graph '{graph.name}' cannot be repeated {repeat_count} times")
     if len(graph.outputs) > len(graph.inputs):
-        raise WrongValue(f"graph '{graph.name}' cannot be repeated: it has {len(graph.outputs)} outputs and {len(graph.inputs)} inputs")
+        counts = f"{len(graph.inputs)} < {len(graph.outputs)}"
+        raise WrongValue(f"To repeat the subgraph '{graph.name}', it needs an input for each output: {counts}")
     return _site(graph, repeat_count, _bound(graph, inputs, inputs_dict))
 
 

@@ -114,6 +114,8 @@ def maximum(*ts: Tensor) -> Tensor:
 @recorded("Clip")
 def clip(t: Tensor, min: float = -math.inf, max: float = math.inf) -> Tensor:
     """Computes t within `min` and `max`."""
+    if min == -math.inf and max == math.inf:
+        return emit("reshape", t, shape=t.shape)
     low = t if min == -math.inf else emit("max", t, fixed(min, t))
     return low if max == math.inf else emit("min", low, fixed(max, t))
 

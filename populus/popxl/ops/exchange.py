@@ -35,12 +35,12 @@ def _host_load(place: Tensor, h2d_stream: HostToDeviceStream, name: str | None) 
         value = graph.input(graph.direct(h2d_stream, "load"), h2d_stream.shape, h2d_stream.dtype.held)
         if name and name.isidentifier():
             value.name_hint = name
-        return graph.tensor(value, name or f"{h2d_stream.name}_load")
+        return graph.tensor(value, f"{name or h2d_stream.name}_hostload")
     rows, row = (graph.state(state) for state in graph.ir.table(h2d_stream))
     loaded = reshape(emit("gather", rows, row, axis=0), h2d_stream.shape)
     row.assign(emit("add", row, constant(np.ones(1, np.int32))).ssa)
     graph.transferred(h2d_stream, 1)
-    return graph.tensor(loaded.ssa, name or f"{h2d_stream.name}_load")
+    return graph.tensor(loaded.ssa, f"{name or h2d_stream.name}_hostload")
 
 
 @recorded("HostStore")
@@ -88,18 +88,20 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
 
 
 @recorded("RemoteLoad")
-def _remote_load(place: Tensor | None, remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None) -> Tensor:
-    graph = get_current_graph()
-    rows = graph.state(remote_buffer.state)
-    loaded = reshape(emit("gather", rows, _row(remote_buffer, offset), axis=0), remote_buffer.tensor_shape)
-    return graph.tensor(loaded.ssa, name or "remote_load_out")
+def _remote_load(place: Tensor, remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None) -> Tensor:
+    return get_current_graph().tensor(_read(remote_buffer, offset).ssa, name or "remote_load_out")
+
+
+def _read(remote_buffer: RemoteBuffer, offset: int | Tensor) -> Tensor:
+    rows = get_current_graph().state(remote_buffer.state)
+    return reshape(emit("gather", rows, _row(remote_buffer, offset), axis=0), remote_buffer.tensor_shape)
 
 
 @recorded("RemoteLoadInplace")
 def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> Tensor:
     """Gives t the value of a row of a remote buffer; an alias of t. Raises ValueError for a tensor of another shape or type."""
     remote_buffer.validate_tensor_matches_buffer(t)
-    return set_in_place(t, _remote_load(None, remote_buffer, offset, None), "remote_load_out")
+    return set_in_place(t, _read(remote_buffer, offset), "remote_load_out")
 
 
 @recorded("RemoteStore")

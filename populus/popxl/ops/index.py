@@ -11,7 +11,7 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
-from populus.popxl.internals.recording import recorded
+from populus.popxl.internals.recording import also_given, recorded
 from populus.popxl.ops.common import axes_of, axis_of, cast_to, emit, fixed, in_place
 from populus.popxl.ops.elementwise import add, clip, equal, logical_and, mul, where
 from populus.popxl.ops.shape import reshape, slice, transpose
@@ -205,7 +205,7 @@ def median(t: Tensor, axis: int | Iterable[int] | None = None, keepdims: bool = 
     n = math.prod(t.shape[d] for d in axes)
     lined = reshape(transpose(t, [*rest, *axes]) if t.rank > 1 else t, [*(t.shape[d] for d in rest), n])
     order = _ranked(lined, (n - 1) // 2 + 1, len(rest), largest=False)
-    middle = picked(lined, slice(order, -1, None, None, len(rest)), len(rest))
+    middle = picked(lined, also_given(slice(order, -1, None, None, len(rest))), len(rest))
     return reshape(middle, [1 if d in axes else m for d, m in enumerate(t.shape) if keepdims or d not in axes])
 
 

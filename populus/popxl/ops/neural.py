@@ -10,7 +10,7 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongType, WrongValue
-from populus.popxl.internals.recording import recorded
+from populus.popxl.internals.recording import kept, recorded
 from populus.popxl.ops.common import axis_of, cast_to, emit, fixed, stated, without
 from populus.popxl.ops.elementwise import div, equal, log, mul, negate, sub, where
 from populus.popxl.ops.reduce import sum as total
@@ -29,7 +29,13 @@ def matmul(
     output_type: dtypes.dtype | None = None,
     partials_type: dtypes.dtype | None = None,
 ) -> Tensor:
-    """Computes the matrix product, with batch dimensions broadcast. The planner chooses how, so two of the options are hints only."""
+    """Computes the matrix product, with batch dimensions broadcast. The planner chooses how, so two of the options are hints only.
+
+    Raises ValueError for a session option `partialsTypeMatMuls` that is no type of partial sums.
+    """
+    stated_type = lhs.ir.session_options.partialsTypeMatMuls
+    if partials_type is None and stated_type not in ("", "half", "float"):
+        raise WrongValue(f"session option partialsTypeMatMuls is '', 'half' or 'float', not '{stated_type}'")
     found = emit("matmul", lhs, rhs)
     return found if output_type is None else cast_to(found, output_type)
 
@@ -192,7 +198,7 @@ def nll_loss_with_softmax_grad(
     """Computes `nll_loss` of `probs = softmax(x)`, and the gradient of x: `loss_grad (probs - onehot(label))`, over the labels' number."""
     loss, chosen, counted, number = _loss(probs, labels, ignore_index, reduction, False)
     grad = sub(probs, chosen) if counted is None else mul(sub(probs, chosen), counted)
-    scale = loss_grad if isinstance(loss_grad, Tensor) else fixed(loss_grad, probs, dtypes.float32)
+    scale = loss_grad if isinstance(loss_grad, Tensor) else kept(fixed(loss_grad, probs, dtypes.float32))
     if scale.rank:
         scale = reshape(scale, (*scale.shape, 1)) if reduction == "none" else reshape(scale, ())
     if reduction == "mean":

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
-from populus.popxl.errors import WrongType, WrongValue
+from populus.popxl.errors import UndefinedValue, WrongType, WrongValue
 from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import alias, axis_of, element, emit
 from populus.popxl.tensor import Tensor, View, constant
@@ -23,6 +23,10 @@ Index = int | list[int | None] | tuple[int | None, ...] | None
 def _whole(t: Tensor, shape: Iterable[int]) -> tuple[int, ...]:
     """Gives a shape in which -1 is what is left. Raises ValueError for another number of elements."""
     wanted = tuple(int(n) for n in shape)
+    if any(n < 1 and n != -1 for n in wanted) and t.nelms:
+        raise WrongValue(f"Invalid shape value in reshape of {t.id}: sizes are above 0, or -1, not {wanted}")
+    if wanted.count(-1) > 1:
+        raise WrongValue(f"Reshape shape can contain at most one '-1' value, not {wanted}")
     rest = math.prod(n for n in wanted if n != -1)
     if wanted.count(-1) == 1 and rest and t.nelms % rest == 0:
         wanted = tuple(t.nelms // rest if n == -1 else n for n in wanted)
@@ -67,7 +71,10 @@ def squeeze(t: Tensor, axes: Iterable[int] | None = None) -> Tensor:
 
 
 def _order(t: Tensor, permutation: Iterable[int] | None) -> tuple[int, ...]:
-    order = tuple(reversed(range(t.rank))) if permutation is None else tuple(axis_of(t, a) for a in permutation)
+    given = tuple(reversed(range(t.rank))) if permutation is None else tuple(permutation)
+    if wrong := tuple(a for a in given if a >= t.rank):
+        raise WrongValue(f"Values in permutation must be less than the tensor's rank {t.rank}; {wrong} are not")
+    order = tuple(axis_of(t, a) for a in given)
     if sorted(order) != list(range(t.rank)):
         raise WrongValue(f"{order} is no order of the {t.rank} dimensions of {t.id}")
     return order
@@ -261,7 +268,12 @@ def detach_(t: Tensor) -> Tensor:
 
 @recorded("IpuCopy")
 def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
-    """Gives a copy of t, said to be on another chip. There is one."""
+    """Gives a copy of t, said to be on another chip. There is one. Raises ValueError where the chip of t is not known, nor `source`."""
+    if source is None:
+        try:
+            t.ipu  # noqa: B018
+        except UndefinedValue:
+            raise WrongValue(f"Could not infer the ipu of {t.id}. Please specify `source`") from None
     made = identity(t)
     made._ipu = destination  # pyright: ignore[reportPrivateUsage]
     return made

@@ -11,6 +11,7 @@ from populus.popxl.ops.shape import reshape, transpose
 from populus.popxl.tensor import Tensor
 
 Factor = float | Tensor
+NO_WEIGHT = "Weight decay requires weight to not be None."
 
 
 def _scalar(f: Factor, like: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ def _corrected(m: Tensor, beta: Factor | None, step: Tensor | None, name: str) -
     if step is None:
         return m
     if beta is None:
-        raise WrongValue(f"a time_step asks for {name} too")
+        raise WrongValue(f"Bias correction requires both beta1 and beta2 to not be None. {name} is missing beside time_step")
     return div(m, sub(1, pow(_scalar(beta, m), cast_to(reshape(step, ()), m.dtype))))
 
 
@@ -105,8 +106,13 @@ def _updater(m: Tensor, denominator: Tensor, weight: Tensor | None, decay: Facto
     if decay is None or (not isinstance(decay, Tensor) and decay == 0):
         return found if weight is None else cast_to(found, weight.dtype)
     if weight is None:
-        raise WrongValue("a weight_decay asks for the weight too")
+        raise WrongValue(NO_WEIGHT)
     return add(cast_to(found, weight.dtype), mul(_scalar(decay, weight), weight))
+
+
+def _floats(t: Tensor) -> Tensor:
+    """Gives integers as single-precision numbers."""
+    return cast_to(t, dtypes.float32) if t.dtype.is_int else t
 
 
 def _next(time_step: Tensor | None) -> Tensor | None:
@@ -130,9 +136,11 @@ def adam_updater(
     With a `time_step`, which becomes one more, m is divided by `1 - beta1^step`, and v by `1 - beta2^step`.
     Raises ValueError for a decay without the weight, and a step without the betas.
     """
+    if weight_decay is not None and weight is None:
+        raise WrongValue(NO_WEIGHT)
     step = _next(time_step)
-    m = _corrected(acc_first_order, beta1, step, "beta1")
-    v = sqrt(_corrected(acc_second_order, beta2, step, "beta2"))
+    m = _corrected(_floats(acc_first_order), beta1, step, "beta1")
+    v = sqrt(_corrected(_floats(acc_second_order), beta2, step, "beta2"))
     return _updater(acc_first_order, v, weight, weight_decay, epsilon, m)
 
 
@@ -154,9 +162,9 @@ def adamax_updater(
     Raises ValueError for a decay without the weight, and for no step.
     """
     if time_step is None:
-        raise WrongValue("AdaMax asks for a time_step")
-    m = _corrected(acc_first_order, beta1, _next(time_step), "beta1")
-    return _updater(acc_first_order, acc_second_order, weight, weight_decay, epsilon, m)
+        raise WrongValue("AdaMax requires time_step to not be None.")
+    m = _corrected(_floats(acc_first_order), beta1, _next(time_step), "beta1")
+    return _updater(acc_first_order, _floats(acc_second_order), weight, weight_decay, epsilon, m)
 
 
 @recorded("AdamVarUpdate")
@@ -167,7 +175,7 @@ def adam_var_update(
 
     Without a learning rate it is 1; without a largest norm there is none.
     """
-    weight_norm, norm = sqrt(r1), sqrt(r2)
+    weight_norm, norm = sqrt(_floats(r1)), sqrt(_floats(r2))
     if max_weight_norm is not None:
         weight_norm = emit("min", weight_norm, _scalar(max_weight_norm, weight_norm))
     ones = fixed(1, norm)
