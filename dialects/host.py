@@ -23,6 +23,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+REFUSE = "run.refuse"  # the function of a branch that was not compiled; reaching it ends the run
+
 
 @irdl_op_definition
 class CallOp(IRDLOperation):

@@ -11,7 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute
 
-from populus.dialects.host import CallOp
+from populus.dialects.host import REFUSE, CallOp
 from populus.dialects.poplar.program import HostCallOp
 from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.budget import check_budget
@@ -125,9 +125,13 @@ class Program:
 
     @property
     def host_calls(self) -> list[str]:
-        """Lists the work of the host: `text.split of 'node'` for each call, and the inputs and outputs that are strings."""
+        """Lists the work of the host: `text.split of 'node'` for each call, and the inputs and outputs that are strings.
+
+        Checks and refused branches, which only end a run, do not count.
+        """
         calls = [op for op in self.module(self.level).walk() if isinstance(op, CallOp | HostCallOp)]
-        found = [f"{_text(op.properties['function'])} of {where(op)}" for op in calls if _text(op.properties["function"]) != "check.close"]
+        named = [(_text(op.properties["function"]), op) for op in calls]
+        found = [f"{name} of {where(op)}" for name, op in named if name not in ("check.close", REFUSE)]
         strings = self.signature.texts
         found += [f"strings of input '{name}'" for name in strings.inputs]
         return found + [f"strings of output '{name}'" for name in strings.outputs]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from populus.dialects.host import REFUSE
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.runtime.host import images, text
 from populus.runtime.host.strings import current
@@ -20,9 +21,16 @@ Params: TypeAlias = Mapping[str, Any]
 
 Function: TypeAlias = Callable[[Params, list[Array]], list[Array]]
 
+
+def refuse(params: Params, inputs: list[Array]) -> list[Array]:
+    """Ends the run: a branch is taken that was not compiled. Raises PopulusError with the reason, always."""
+    raise PopulusError(str(params["why"]))
+
+
 # These functions take strings as arrays of objects; `call` converts from handles and back.
 FUNCTIONS: Mapping[str, Function] = {
     "image.decode": images.decode,
+    REFUSE: refuse,
     "text.concat": text.concat,
     "text.from_numbers": text.from_numbers,
     "text.match": text.match,

@@ -20,6 +20,7 @@ from populus.dialects.onnx.types import as_tensor, unknown
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.lowering.onnx.refused_branches import either, refusal
 from populus.lowering.onnx.structure.resolution import OPSET, Resolution, Rules
 
 LONGEST_LOOP = 10_000  # iterations of the longest loop that is unrolled
@@ -38,12 +39,12 @@ def _if(p: Resolution) -> bool:
 
 
 def _kept_if(p: Resolution) -> bool:
-    """Types both branches of an If.
+    """Types both branches of an If. One that cannot be typed is kept as one that refuses the run when it is taken.
 
     Their results have equal types, or sizes that differ along one axis; then the result has the larger size and a valid
-    length. Raises PopulusError otherwise.
+    length. Raises PopulusError otherwise, and if neither branch can be typed.
     """
-    branches = {name: p.typed(p.op.region(name), [], {}) for name in ("then_branch", "else_branch")}
+    branches = _typed_branches(p)
     then, other = (list(_end(region).operands) for region in branches.values())
     if len(then) != len(other):
         raise PopulusError(f"its branches give {len(then)} and {len(other)} results")
@@ -54,7 +55,8 @@ def _kept_if(p: Resolution) -> bool:
         if len(axes) > 1 or -1 in axes:
             raise PopulusError(
                 f"its branches give {a.type} and {b.type}; which one is taken is decided when the model runs, "
-                "so they have to agree but for the size of one dimension"
+                "so they have to agree but for the size of one dimension; or give the values of the inputs that decide it, "
+                "as `values` or with --value NAME=V"
             )
         shape = [max(sizes) for sizes in zip(shape_of(a.type), shape_of(b.type))] if axes else []
         types.append(tensor(shape, element_type_of(a.type)) if axes else a.type)
@@ -62,6 +64,16 @@ def _kept_if(p: Resolution) -> bool:
             bounded[i] = next(iter(axes))
     p.keep(branches, types, bounded)
     return False
+
+
+def _typed_branches(p: Resolution) -> dict[str, Region]:
+    """Types the branches of an If, by name. Raises PopulusError if neither can be typed."""
+    branches, failed = either(lambda name: p.typed(p.op.region(name), [], {}), bool(p.walk.valid.bounds))
+    if failed:
+        (other,) = branches.values()
+        call = refusal(p.op, failed, [v.type for v in _end(other).operands])
+        branches[next(iter(failed))] = Region(Block([call, YieldOp(*call.results)]))
+    return branches
 
 
 def _differing(a: Attribute, b: Attribute) -> set[int]:

@@ -16,6 +16,8 @@ from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import unknown
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.dynamic_sizes import Bound
+from populus.lowering.onnx.refused_branches import emptied
+from populus.lowering.onnx.valid_sizes import ValidSizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +35,7 @@ class TypingWalk(Protocol):
     resolved: list[Operation]
     bounded: dict[SSAValue, Bound]
     write_out: int
+    valid: ValidSizes
 
     def known(self, value: SSAValue) -> NDArray[Any] | None: ...
 
@@ -160,7 +163,13 @@ class Resolution:
         for argument, type in zip(list(copy.block.args), arguments):
             Rewriter.replace_value_with_new_type(argument, type)
         self.walk.values.update({copy.block.args[i]: array for i, array in known.items()})
-        self.walk.block(copy.block)
+        resolved = len(self.walk.resolved)
+        try:
+            self.walk.block(copy.block)
+        except (PopulusError, VerifyException):
+            del self.walk.resolved[resolved:]
+            emptied(copy.block)
+            raise
         return copy
 
     def keep(self, regions: Mapping[str, Region], types: Sequence[Attribute], bounded: Mapping[int, int] | None = None) -> None:

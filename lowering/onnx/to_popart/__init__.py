@@ -301,12 +301,20 @@ class Converter:
         return values
 
     def block(self, block: Block) -> list[SSAValue]:
-        """Converts the ops of a region in place. Erases its terminator, and gives the values that it yielded."""
+        """Converts the ops of a region in place. Erases its terminator, and gives the values that it yielded.
+
+        Raises PopulusError; then the caller may erase the block.
+        """
         end = block.last_op
         assert isinstance(end, YieldOp), end
-        for op in list(block.ops):
-            if op is not end:
-                self.operation(op)
+        converted, resolved = len(self.converted), len(self.inference.resolved)
+        try:
+            for op in list(block.ops):
+                if op is not end:
+                    self.operation(op)
+        except (PopulusError, VerifyException):
+            del self.converted[converted:], self.inference.resolved[resolved:]
+            raise
         values = list(end.operands)
         end.detach()
         end.erase()

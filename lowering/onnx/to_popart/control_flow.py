@@ -17,6 +17,7 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.support import shapes
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.lowering.onnx.dynamic_sizes import Bound
+from populus.lowering.onnx.refused_branches import BRANCHES, either, emptied, has_ranges, is_refusal, refusal
 from populus.lowering.onnx.to_popart.bounded import count_of, counted
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
 from populus.lowering.onnx.to_popart.tensor import sliced
@@ -29,10 +30,10 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
     """Converts If to `popart.if`, or to a selection if neither branch computes anything.
 
     `convert`: converts the ops of a block and gives the values that it yields. A result whose size differs between the
-    branches has the larger size and a valid length.
+    branches has the larger size and a valid length. A branch that cannot be converted refuses the run that takes it.
     """
-    blocks = [c.op.region(name).block for name in ("then_branch", "else_branch")]
-    yielded = [convert(block) for block in blocks]
+    blocks = [c.op.region(name).block for name in BRANCHES]
+    yielded = _yielded(c, convert)
     condition = c.reshape(c.input(0), ())
     plain = [v.type for v in yielded[0]] == [v.type for v in yielded[1]] and not any(v in c.bounds for values in yielded for v in values)
     # Ops of ONNX are converted, and go in the end.
@@ -46,7 +47,7 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
         wide = [v if a is None else _widened(inner, v, shape_of(o.type)) for v, a, o in zip(values, axes, _outputs(c))]
         counts = [_count(inner, c.bounds.get(v), v, a) for v, a in zip(values, axes) if a is not None]
         _end(c, block, [*wide, *counts])
-    made = popart.IfOp(condition, *(_moved(c.op.region(name)) for name in ("then_branch", "else_branch")))
+    made = popart.IfOp(condition, *(_moved(c.op.region(name)) for name in BRANCHES))
     results = _results(c, made)
     counts = results[len(axes) :]
     for i, axis in enumerate(axes):
@@ -55,6 +56,22 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
             assert count is not None
             counted(c, i, axis, count)
     return results[: len(axes)]
+
+
+def _yielded(c: Conversion, convert: Convert) -> list[list[SSAValue]]:
+    """Converts the branches of an If, and gives the values that each yields. Raises PopulusError if neither can be converted."""
+    done, failed = either(lambda name: convert(c.op.region(name).block), has_ranges(c.op))
+    if failed:
+        (other,) = done.values()
+        (name,) = failed
+        if any(is_refusal(v.owner) for v in other):
+            raise failed[name]
+        call = refusal(c.op, failed, [v.type for v in other])
+        block = c.op.region(name).block
+        emptied(block)
+        block.add_op(call)
+        done[name] = list(call.results)
+    return [done[name] for name in BRANCHES]
 
 
 def _outputs(c: Conversion) -> list[SSAValue]:
