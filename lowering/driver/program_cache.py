@@ -2,23 +2,20 @@
 
 A program's key is a hash. It covers the model's content (not its names and locations), the passes with their
 options, and the files that define its ops and passes. It also covers the modules that these files import,
-this package's code, and the versions of its dependencies. A change of any of these compiles anew. Files are
-written under a temporary name and renamed; an incomplete file is ignored. The least recently used programs
-are removed when the folder is full.
+this package's code, and the versions of its dependencies. A change of any of these compiles anew. The folder
+is a `DiskCache`: whole files or none, of this user alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import mkstemp
 from types import ModuleType
 
 from xdsl.context import Context
@@ -30,12 +27,12 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from populus.dialects.data import blobs_of, load_blobs, save_blobs
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.disk_cache import DiskCache, default_folder
 from populus.lowering.driver import sources
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline
 
-VARIABLE = "POPULUS_CACHE"  # environment variable: the folder of all caches
 LIMIT = 4 << 30  # bytes
 MAGIC = b"populus program 1\n"
 BETWEEN = "// -----\n"
@@ -49,79 +46,54 @@ class ProgramCache:
     limit: int = LIMIT
 
     @staticmethod
-    def default() -> ProgramCache:
-        """Returns the cache below POPULUS_CACHE, or else below the user's cache folder."""
-        named = os.environ.get(VARIABLE) or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return ProgramCache(Path(named) / "populus-programs")
+    def default() -> ProgramCache | None:
+        """Returns the cache below POPULUS_CACHE, or else below the user's cache folder; None if POPULUS_CACHE is empty."""
+        folder = default_folder("populus-programs")
+        return None if folder is None else ProgramCache(folder)
+
+    @property
+    def _disk(self) -> DiskCache:
+        return DiskCache(self.folder, MAGIC, self.limit)
 
     def get(self, ctx: Context, key: str) -> tuple[ModuleOp, ModuleOp] | None:
-        """Reads (the program, a module whose `@main` has its signature); None if there is no complete one."""
-        path, weights = self._files(key)
+        """Reads (the program, a module whose `@main` has its signature); None if there is no complete one.
+
+        Programs are verified like any text.
+        """
+        program, weights = _names(key)
+        if (content := self._disk.read(program)) is None:
+            return None
         try:
-            data = path.read_bytes()
-            head = len(MAGIC) + 32
-            if data[: len(MAGIC)] != MAGIC or sha256(data[head:]).digest() != data[len(MAGIC) : head]:
+            size, _, text = content.decode().partition("\n")
+            place = self.folder / weights
+            if int(size) and (place.is_symlink() or place.stat().st_size != int(size)):
                 return None
-            size, _, text = data[head:].decode().partition("\n")
-            if int(size) and weights.stat().st_size != int(size):
-                return None
-            blobs = load_blobs(weights) if int(size) else []
-            signature, program = (parse_text(ctx, part, path.name) for part in text.split(BETWEEN))
+            blobs = load_blobs(place) if int(size) else []
+            signature, made = (parse_text(ctx, part, program) for part in text.split(BETWEEN))
             assert all(blob.key for blob in blobs)  # keeps the blobs alive until here
         except (OSError, ValueError, PopulusError, ParseError, VerifyException):
             return None
-        with contextlib.suppress(OSError):
-            for used in (path, weights):
-                if used.exists():
-                    os.utime(used)
-        return program, signature
+        if int(size):
+            self._disk.used(weights)
+        return made, signature
 
     def put(self, key: str, program: ModuleOp, signature: ModuleOp) -> None:
         """Stores a program. Without space or permission, nothing is stored and nothing is raised."""
-        path, weights = self._files(key)
+        name, weights = _names(key)
         blobs = blobs_of(program)
         with contextlib.suppress(OSError, PopulusError):
-            self.folder.mkdir(parents=True, exist_ok=True)
             size = 0
             if blobs:  # weights first: then a stored program always has its weights
-                with self._written(weights) as partial:
+                with self._disk.written(weights) as partial:
                     save_blobs(blobs, partial)
                     size = partial.stat().st_size
-            text = f"{size}\n{text_of(signature, locations=True)}{BETWEEN}{text_of(program, locations=True)}".encode()
-            with self._written(path) as partial:
-                partial.write_bytes(MAGIC + sha256(text).digest() + text)
-            self._trim()
+            text = f"{size}\n{text_of(signature, locations=True)}{BETWEEN}{text_of(program, locations=True)}"
+            self._disk.write(name, text.encode())
+            self._disk.trim()
 
-    @contextlib.contextmanager
-    def _written(self, path: Path) -> Generator[Path, None, None]:
-        """Yields a temporary file, which replaces `path` when the block succeeds."""
-        handle, name = mkstemp(dir=self.folder, prefix=".partial-", suffix=path.suffix)
-        os.close(handle)
-        partial = Path(name)
-        try:
-            yield partial
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
 
-    def _files(self, key: str) -> tuple[Path, Path]:
-        return self.folder / f"{key}.program", self.folder / f"{key}.safetensors"
-
-    def _trim(self) -> None:
-        """Removes the least recently used programs until the rest is within the limit."""
-        groups: dict[str, tuple[float, int]] = {}
-        for entry in os.scandir(self.folder):
-            stem, _, kind = entry.name.partition(".")
-            if stem and kind in ("program", "safetensors"):
-                stat, (used, size) = entry.stat(), groups.get(stem, (0.0, 0))
-                groups[stem] = max(used, stat.st_mtime), size + stat.st_size
-        total = sum(size for _, size in groups.values())
-        for stem, (_, size) in sorted(groups.items(), key=lambda g: g[1]):
-            if total <= self.limit:
-                return
-            for path in self._files(stem):
-                path.unlink(missing_ok=True)
-            total -= size
+def _names(key: str) -> tuple[str, str]:
+    return f"{key}.program", f"{key}.safetensors"
 
 
 def key_of(module: ModuleOp, pipeline: Pipeline, definitions: Iterable[str]) -> str:

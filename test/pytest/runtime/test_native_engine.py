@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +21,7 @@ from helpers.command import Command
 from helpers.op_cases import Case as OpCase
 from helpers.op_cases import cases as op_cases
 from helpers.wheel_models import LEFT_OUT, Case, cases
+from populus.dialects.support import disk_cache
 from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.support.element_types import dtype_of, element_of
 from populus.dialects.table import context
@@ -248,14 +250,14 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
     assert compiled(tmp_path, monkeypatch) == 1
 
 
-@pytest.mark.parametrize("where", ["fdopen", "replace"])
+@pytest.mark.parametrize("where", [(Path, "write_bytes"), (disk_cache.os, "replace")], ids=["write", "rename"])
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupted"])
 def test_a_full_disk_or_an_interruption_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkeypatch, where, error):
     def fails(*_, **__):
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(object_cache.os, where, fails)
+        patched.setattr(*where, fails)
         if isinstance(error, OSError):
             assert compiled(tmp_path, monkeypatch) == 1
         else:

@@ -1,0 +1,133 @@
+"""Caches on disk: files that are named by a hash of whatever made them, in a folder that only the user can write.
+
+Cached machine code runs, so a folder that others may write is not used, with one warning. Links are not followed. Each file
+begins with the hash of its content, so a truncated or damaged file counts as absent. Writers rename whole files into place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import warnings
+from collections.abc import Generator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkstemp
+
+from platformdirs import user_cache_path
+
+from populus.dialects.support.diagnostics import PopulusWarning
+
+VARIABLE = "POPULUS_CACHE"  # environment variable: the folder of all caches; empty: no caches by default
+_WRITERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def default_folder(name: str) -> Path | None:
+    """Returns the folder of a cache below POPULUS_CACHE or the user's own cache folder; None if POPULUS_CACHE is empty."""
+    named = os.environ.get(VARIABLE)
+    if named == "":
+        return None
+    return (Path(named) if named else user_cache_path()) / name
+
+
+@dataclass(frozen=True)
+class DiskCache:
+    """The files of one cache. `magic`: the first line of each, with the version of its form. `limit`: the most bytes they take."""
+
+    folder: Path
+    magic: bytes
+    limit: int
+
+    def read(self, name: str) -> bytes | None:
+        """Reads a file's content. Returns None if it is absent or damaged, or if the folder is not to be trusted."""
+        if not self.trusted():
+            return None
+        try:
+            with open(os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+                data = file.read()
+        except OSError:
+            return None
+        head = len(self.magic) + 32
+        if data[: len(self.magic)] != self.magic or sha256(data[head:]).digest() != data[len(self.magic) : head]:
+            return None
+        self.used(name)
+        return data[head:]
+
+    def write(self, name: str, content: bytes) -> None:
+        """Stores a file. Without space or permission, nothing is stored and nothing is raised."""
+        with contextlib.suppress(OSError), self.written(name) as partial:
+            partial.write_bytes(self.magic + sha256(content).digest() + content)
+
+    @contextlib.contextmanager
+    def written(self, name: str) -> Generator[Path, None, None]:
+        """Yields a temporary file, which takes its place when the block succeeds. Raises OSError if the folder cannot be used."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.trusted():
+            raise PermissionError(f"{self.folder} is not used")
+        handle, partial = mkstemp(dir=self.folder, prefix=".partial-", suffix=Path(name).suffix)
+        os.close(handle)
+        try:
+            yield Path(partial)
+            os.replace(partial, self.folder / name)
+        finally:  # also after an interruption
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+
+    def used(self, name: str) -> None:
+        """Notes that a file was used now: the least recently used files go first."""
+        with contextlib.suppress(OSError):
+            os.utime(self.folder / name)
+
+    def trim(self, limit: int | None = None) -> None:
+        """Removes the least recently used files until the rest is within the limit. Files with one stem go together."""
+        most = self.limit if limit is None else limit
+        groups: dict[str, tuple[float, int, list[str]]] = {}
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.folder):
+                stem = entry.name.partition(".")[0]
+                if stem and entry.is_file(follow_symlinks=False):
+                    found, (used, size, names) = entry.stat(follow_symlinks=False), groups.get(stem, (0.0, 0, []))
+                    groups[stem] = max(used, found.st_mtime), size + found.st_size, [*names, entry.name]
+        total = sum(size for _, size, _ in groups.values())
+        for _, size, names in sorted(groups.values()):
+            if total <= most:
+                return
+            for name in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(self.folder / name)
+            total -= size
+
+    def trusted(self) -> bool:
+        """Tells whether the folder is there and nobody else can have written it; warns once for a folder of which this is not so."""
+        try:
+            found = os.lstat(self.folder)
+        except OSError:
+            return False
+        why = _fault(found, os.stat(self.folder.parent))
+        if why is None:
+            return stat.S_ISDIR(found.st_mode)
+        if self.folder not in _WARNED:
+            _WARNED.add(self.folder)
+            advice = f"make it yours alone (chmod 700) or name another in {VARIABLE}"
+            warnings.warn(f"cache folder {self.folder} {why}; it is not used: {advice}", PopulusWarning, stacklevel=2)
+        return False
+
+
+_WARNED: set[Path] = set()
+
+
+def _fault(folder: os.stat_result, parent: os.stat_result) -> str | None:
+    """Returns the reason why others may have written a folder; None if they cannot have. Windows has other rights, so no check."""
+    if stat.S_ISLNK(folder.st_mode):
+        return "is a link"
+    if not hasattr(os, "geteuid"):
+        return None
+    if folder.st_uid != os.geteuid():
+        return f"belongs to user {folder.st_uid}, not to {os.geteuid()}"
+    if folder.st_mode & _WRITERS:
+        return f"may be written by others (mode {stat.S_IMODE(folder.st_mode):o})"
+    if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
+        return f"lies in a folder that anybody may write (mode {stat.S_IMODE(parent.st_mode):o})"
+    return None

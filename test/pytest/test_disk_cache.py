@@ -1,0 +1,107 @@
+"""Caches on disk: whole files or none, in a folder that nobody else can write."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from populus.dialects.support import disk_cache
+from populus.dialects.support.diagnostics import PopulusWarning
+from populus.dialects.support.disk_cache import DiskCache, default_folder
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights, which are not checked")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DiskCache:
+    disk_cache._WARNED.clear()
+    return DiskCache(tmp_path / "cache", b"test 1\n", 1 << 20)
+
+
+def test_a_new_folder_is_the_users_alone(cache: DiskCache):
+    assert cache.read("a") is None
+    cache.write("a", b"content")
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+    assert cache.read("a") == b"content"
+    assert not [p for p in cache.folder.iterdir() if p.name != "a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda folder: folder.chmod(0o777), r"may be written by others \(mode 777\)"),
+        (lambda folder: folder.chmod(0o770), r"may be written by others \(mode 770\)"),
+        (lambda folder: folder.parent.chmod(0o777), r"lies in a folder that anybody may write \(mode 777\)"),
+    ],
+)
+def test_a_planted_file_is_not_read_and_nothing_is_written(cache: DiskCache, change, line):
+    cache.write("a", b"planted")
+    change(cache.folder)
+    with pytest.warns(PopulusWarning, match=rf"cache folder \S+ {line}; it is not used: .*chmod 700"):
+        assert cache.read("a") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one warning for a folder
+        cache.write("b", b"new")
+        assert cache.read("a") is None
+    assert [p.name for p in cache.folder.iterdir()] == ["a"]
+
+
+def test_a_folder_of_another_user_is_not_used(cache: DiskCache, monkeypatch: pytest.MonkeyPatch):
+    cache.write("a", b"theirs")
+    monkeypatch.setattr(os, "geteuid", lambda: cache.folder.stat().st_uid + 1)
+    with pytest.warns(PopulusWarning, match="belongs to user"):
+        assert cache.read("a") is None
+
+
+def test_links_are_not_followed(cache: DiskCache, tmp_path: Path):
+    cache.write("a", b"content")
+    (tmp_path / "elsewhere").write_bytes((cache.folder / "a").read_bytes())
+    (cache.folder / "b").symlink_to(tmp_path / "elsewhere")
+    assert cache.read("b") is None
+    other = DiskCache(tmp_path / "link", cache.magic, cache.limit)
+    other.folder.symlink_to(cache.folder)
+    with pytest.warns(PopulusWarning, match="is a link"):
+        assert other.read("a") is None
+
+
+def test_an_empty_name_means_no_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("POPULUS_CACHE", "")
+    assert default_folder("x") is None
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+    assert default_folder("x") == tmp_path / "x"
+    monkeypatch.delenv("POPULUS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert default_folder("x") == tmp_path / "home" / "x"
+
+
+def test_files_with_one_stem_go_together(cache: DiskCache):
+    for i, name in enumerate(("a.program", "a.weights", "b.program", "b.weights")):
+        cache.write(name, bytes(1000))
+        os.utime(cache.folder / name, (i, i))
+    cache.trim(2500)
+    assert sorted(p.name for p in cache.folder.iterdir()) == ["b.program", "b.weights"]
+
+
+def test_machine_code_from_a_shared_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from populus.runtime.engine.native.codegen.cpu import machine
+    from populus.runtime.engine.native.codegen.jit import Library
+    from populus.runtime.engine.native.run.step_loop import WORKER
+
+    disk_cache._WARNED.clear()
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+    library = Library(machine())
+    library.load([WORKER])
+    assert library.compiled == 1
+    folder = tmp_path / "populus-native"
+    [file] = folder.iterdir()
+    folder.chmod(0o777)
+    head, planted = b"populus object 1\n", b"not an object"
+    file.write_bytes(head + sha256(planted).digest() + planted)  # whole by its own hash: LLVM would abort the process on it
+    again = Library(machine())
+    with pytest.warns(PopulusWarning, match="mode 777"):
+        again.load([WORKER])
+    assert again.compiled == 1
