@@ -43,7 +43,18 @@ def inner(kind: str, path: str) -> int:
         return 0
     import pytest
 
-    return pytest.main(["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-W", "ignore", path])
+    device = ["--device-type", device_type(Path(path))]
+    return pytest.main(
+        ["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-W", "ignore", *device, path]
+    )
+
+
+def device_type(path: Path) -> str:
+    """Gives the kind of device that the checkout's build runs a file of tests on: hardware if it names that alone, else a CPU."""
+    build = path.with_name("CMakeLists.txt")
+    text = build.read_text() if build.exists() else ""
+    named = re.search(rf"\b{path.stem}\s+VARIANTS([\w\s]*?)(?:LABELS|PROPERTIES|\))", text)
+    return "Hw" if named and named[1].split() == ["Hw"] else "Cpu"
 
 
 def functions(path: Path) -> int:

@@ -67,6 +67,16 @@ class Builder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         _CURRENT.reset(self._tokens.pop())
 
+    @property
+    def block(self) -> Block:
+        """The ops so far."""
+        return self._block
+
+    @property
+    def inputs_in_order(self) -> list[str]:
+        """The names of the block's arguments."""
+        return list(self._inputs)
+
     # -- values
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike = "float32") -> SSAValue:

@@ -9,7 +9,7 @@ class UndefinedValue(PopulusError):
     """A tensor has no such property."""
 
 
-class NotAttached(PopulusError, RuntimeError):
+class NotAttached(PopulusError, RuntimeError, ValueError):
     """A session runs outside of its `with`."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
@@ -11,6 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from populus.popart.settings import SessionOptions
+from populus.popxl import dot
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
 from populus.popxl.internals.options import IrView
@@ -117,6 +119,17 @@ class Ir:
             for t in _outputs(fn(*bound.args, **bound.kwargs)):
                 graph_output(t)
         return made
+
+    def dot_checkpoint(self, check: str, save_dir: str | os.PathLike[str] | None = None) -> None:
+        """Draws the graphs as they are now, as `check.dot`, if the session options' `dotChecks` or `POPART_DOT_CHECKS` name the check.
+
+        If neither names any, all are drawn from now on. `save_dir` becomes the options' `logDir`. A session draws the check `FINAL`.
+        """
+        if save_dir is not None:
+            self.session_options.logDir = os.fspath(save_dir)
+        if "POPART_DOT_CHECKS" not in os.environ and not self.session_options.dotChecks:
+            self.session_options.dotChecks = {dot.ALL}
+        dot.checkpoint(self, check)
 
     def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
         """Gives the streams that a run wants arrays for."""

@@ -115,6 +115,7 @@ def remote_variable(
         raise WrongValue(f"the remote buffer is of {stated}; the data is {array.dtype} {list(array.shape)}")
     made = get_ir().main_graph.remote(RemoteVariable, name or "t", remote_buffer.state)
     made.buffer, made.row = remote_buffer, offset
+    made.mapped = data if isinstance(data, np.memmap) else None
     assert remote_buffer.state.data is not None
     remote_buffer.state.data[offset] = held(array)
     return made

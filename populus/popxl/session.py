@@ -2,50 +2,98 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from populus.api import compile
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
+from populus.popart.devices import DeviceInfo
+from populus.popart.logger import getLogger
+from populus.popxl.dot import FINAL, checkpoint
 from populus.popxl.errors import NotAttached, WrongType, WrongValue
 from populus.popxl.ir import Ir
 from populus.popxl.remote_buffer import RemoteVariable
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 from populus.popxl.tensor import Constant, State, Variable
-from populus.popxl.utils import held, seen
+from populus.popxl.utils import _to_device_info, held, seen  # pyright: ignore[reportPrivateUsage]
+from populus.program import Program
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-DEVICES = {"cpu": "host", "ipu_model": "gc200", "ipu_hw": "gc200"}
+_LOG = getLogger("session")
+# Kinds of devices that a program of one kind runs on. Source: Graphcore, PopXL, `Session`.
+RUNS_ON = {"Cpu": ("Cpu",), "IpuModel": ("IpuModel", "Sim", "Cpu"), "Sim": ("IpuModel", "Sim", "Cpu")}
 
 
 class Session:
-    """An Ir, compiled. `device_desc`: `ipu_model` and `ipu_hw`, a model of a GC200, or `cpu`, a machine without limits.
+    """An Ir, compiled.
 
-    `tiles`: how many tiles of it. The device's variables begin as the Ir's, and keep what each run makes of them. The host has a copy,
-    read and written by `get_tensor_data` and `write_variable_data`; `weights_to_host_on_exit` False leaves it as it is at the end of a
-    `with`. Raises PopulusError for another device, and for what cannot be compiled.
+    `device_desc`: `ipu_model` and `ipu_hw`, a model of a GC200, or `cpu`, a machine without limits; or a `popart.DeviceInfo`. `tiles`: how
+    many tiles of it. The device's variables begin as the Ir's, and keep what each run makes of them. The host has a copy, read and written
+    by `get_tensor_data` and `write_variable_data`; `weights_to_host_on_exit` False leaves it as it is at the end of a `with`. The session
+    options' `enableEngineCaching` keeps compiled programs in `cachePath`.
+    Raises ValueError for another device, and PopulusError for what cannot be compiled.
     """
 
     def __init__(
-        self, ir: Ir, device_desc: str = "cpu", weights_to_host_on_exit: bool = True, *, tiles: int | None = None, engine: str = "auto"
+        self,
+        ir: Ir,
+        device_desc: str | DeviceInfo = "cpu",
+        weights_to_host_on_exit: bool = True,
+        *,
+        tiles: int | None = None,
+        engine: str = "auto",
     ):
-        if device_desc not in DEVICES:
-            raise PopulusError(f"no device '{device_desc}'{did_you_mean(device_desc, DEVICES)}")
-        self.ir, self.device, self.weights_to_host_on_exit = ir, device_desc, weights_to_host_on_exit
+        self.ir, self.weights_to_host_on_exit = ir, weights_to_host_on_exit
+        self._compiled_for = device_desc if isinstance(device_desc, DeviceInfo) else _to_device_info(device_desc)
+        self._device_info = self._compiled_for
+        checkpoint(ir, FINAL)
         self._changed = set(ir.main_graph.finals())  # states that a run changes
-        self.program = compile(ir.module(), target=DEVICES[device_desc], tiles=tiles, engine=engine)
+        self.program = self._compile(tiles or self._compiled_for.tiles, engine)
         self._attached = 0  # by how many threads that are inside a `with`
         self._counting = Guard()
         tables = {state for pair in ir.tables().values() for state in pair}
         self._host = {s: np.array(s.data) for s in ir.main_graph.states if s not in tables and s.data is not None}
         self._device = dict(self._host)
         self._stale = False  # whether the device's variables are newer than the host's
+
+    def _compile(self, tiles: int | None, engine: str) -> Program:
+        """Compiles the Ir, or loads it from the folder that the session options name."""
+        options, folder = self.ir.session_options, None
+        if options.enableEngineCaching:
+            key = sha256(json.dumps(sorted(options.engineOptions.items())).encode()).hexdigest()[:16]
+            folder = Path(options.cachePath) / (key if options.engineOptions else "")
+        made = compile(self.ir.module(), target=self._compiled_for.target, tiles=tiles, engine=engine, cache=folder or False)
+        _LOG.debug("Starting compilation" if made.timings or folder is None else f"Loading serialized PopART executable from {folder}")
+        return made
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The machine that the session attaches to."""
+        return self._device_info
+
+    @device.setter
+    def device(self, device: DeviceInfo) -> None:
+        self._device_info = device
+
+    def _set_device(self, device: DeviceInfo) -> None:  # pyright: ignore[reportUnusedFunction]
+        """Makes the session attach to another machine from its next `with` on."""
+        self.device = device
+
+    def _attach(self) -> None:
+        """Attaches to the machine. Raises ValueError for one that the program was not compiled for."""
+        compiled, found = self._compiled_for, self._device_info
+        if found.numIpus != compiled.numIpus or found.type.name not in RUNS_ON.get(compiled.type.name, ("Ipu", "OfflineIpu")):
+            wanted, given = (f"{d.numIpus} of {d.type.name}" for d in (compiled, found))
+            raise WrongValue(f"the session was compiled for {wanted}; it cannot be attached to {given}")
+        found.attach()
 
     @property
     def is_attached(self) -> bool:
@@ -55,15 +103,18 @@ class Session:
     def __enter__(self) -> Self:
         with self._counting.lock:
             if not self._attached:
-                self.weights_from_host()
+                self._attach()
+                self._from_host()
             self._attached += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._counting.lock:
             self._attached -= 1
-            if not self._attached and self.weights_to_host_on_exit and error is None:
-                self.weights_to_host()
+            if not self._attached:
+                if self.weights_to_host_on_exit and error is None:
+                    self._to_host()
+                self._device_info.detach()
 
     def expected_inputs(self) -> list[HostToDeviceStream]:
         """Gives the streams that a run wants arrays for."""
@@ -73,6 +124,10 @@ class Session:
         """Gives an array for each stream to the host, for `run_with_outputs`; of several transfers, with their number before its shape."""
         return {s: np.empty((*self._extra(), *s.shape), s.dtype.as_numpy()) for s in self.ir.main_graph.stores}
 
+    def _check_attached(self) -> None:
+        if not self.is_attached:
+            raise NotAttached("the session is not attached to its device; run it inside `with session:`")
+
     def run(
         self, inputs: Mapping[HostToDeviceStream, ArrayLike] | None = None, downcast_inputs: bool = True
     ) -> dict[DeviceToHostStream, NDArray[Any]]:
@@ -81,8 +136,7 @@ class Session:
         With `ir.num_host_transfers` above 1, each has that many rows. Several threads may run one session that changes no variable.
         Raises PopulusError outside of a `with` of the session, and for inputs that are missing, unknown or of another shape.
         """
-        if not self.is_attached:
-            raise NotAttached("the session is not attached to its device; run it inside `with session:`")
+        self._check_attached()
         given: dict[str, NDArray[Any]] = {}
         for stream, data in (inputs or {}).items():
             self._feed(given, stream, data, downcast_inputs)
@@ -122,24 +176,54 @@ class Session:
     # -- variables
 
     def weights_to_host(self) -> None:
-        """Makes the host's copies of variables those of the device."""
+        """Makes the host's copies of variables those of the device, if a run changed them; mapped files too.
+
+        Raises ValueError outside of a `with` of the session, and for a file that is mapped to be read only; the other variables are on the
+        host then.
+        """
+        self._check_attached()
+        self._to_host()
+
+    def _to_host(self) -> None:
+        if not self._stale:
+            return
         self._host, self._stale = {s: np.array(array) for s, array in self._device.items()}, False
+        for variable in self.ir.main_graph.variables:
+            self._map(variable)
+        _LOG.debug("Writing weights to host complete.")
 
     def weights_from_host(self) -> None:
-        """Makes the device's variables the host's copies."""
+        """Makes the device's variables the host's copies. Raises ValueError outside of a `with` of the session."""
+        self._check_attached()
+        self._from_host()
+
+    def _from_host(self) -> None:
         self._device, self._stale = {s: np.array(array) for s, array in self._host.items()}, False
+        _LOG.debug(f"Writing weights from host, {len(self._device)} of them.")
+
+    def _map(self, variable: Variable) -> None:
+        """Writes the host's copy of a variable into the file that is mapped to it, if there is one."""
+        if variable.mapped is not None:
+            variable.mapped[...] = self._value(variable)
+            variable.mapped.flush()
+
+    def _value(self, variable: Variable) -> NDArray[Any]:
+        """Gives the host's copy."""
+        array = self._host[self._state(variable)]
+        return seen(array[variable.row] if isinstance(variable, RemoteVariable) else array)
 
     def get_tensor_data(self, tensor: Variable | Constant) -> NDArray[Any]:
         """Gives the value of a variable on the device, or on the host if the session is not attached, or of a constant.
 
+        Of a variable that was made of a mapped file, it is the mapping itself.
         Raises TypeError for a tensor of another kind, and ValueError for a variable of another Ir.
         """
         if isinstance(tensor, Constant):
             return tensor.data
-        state = self._state(tensor)
-        if self.is_attached and self._stale:
-            self.weights_to_host()
-        return seen(self._host[state][tensor.row] if isinstance(tensor, RemoteVariable) else self._host[state])
+        self._state(tensor, "Constant or Variable")
+        if self.is_attached:
+            self._to_host()
+        return self._value(tensor) if tensor.mapped is None else tensor.mapped
 
     def get_tensors_data(self, tensors: Iterable[Variable | Constant]) -> dict[Variable | Constant, NDArray[Any]]:
         """Calls `get_tensor_data` of several."""
@@ -163,20 +247,21 @@ class Session:
             if array.shape != tensor.shape:
                 raise WrongValue(f"{tensor.id} is {list(tensor.shape)}; the data is {list(array.shape)}")
             arrays[tensor] = held(array)
-        if self.is_attached and self._stale:
-            self.weights_to_host()
+        if self.is_attached:
+            self._to_host()
         for tensor, array in arrays.items():
             state = self._state(tensor)
             if isinstance(tensor, RemoteVariable):
                 self._host[state][tensor.row] = array
             else:
                 self._host[state] = np.array(array)
+            self._map(tensor)
         if self.is_attached:
-            self.weights_from_host()
+            self._from_host()
 
-    def _state(self, tensor: Any) -> State:
+    def _state(self, tensor: Any, kinds: str = "Variable") -> State:
         if not isinstance(tensor, Variable) or tensor.state is None:
-            raise WrongType(f"{tensor!r} is no variable; a session knows the values of variables and constants alone")
+            raise WrongType(f"Tensor {getattr(tensor, 'id', tensor)} is not of type {kinds}; a session knows no other values")
         if tensor.ir is not self.ir:
             raise WrongValue(f"{tensor.id} is a variable of another Ir")
         # A buffer that no op reads has no place on the device; the host's copy is all there is.
@@ -196,7 +281,7 @@ class Session:
     def _feed(self, given: dict[str, NDArray[Any]], stream: HostToDeviceStream, data: Any, downcast: bool) -> None:
         """Gives the inputs of the program for a stream's array."""
         graph, wanted = self.ir.main_graph, stream.dtype.as_numpy()
-        array = np.asarray(data.numpy() if hasattr(data, "detach") else data)
+        array = np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
         # PopXL converts what NumPy makes of Python's numbers; a narrower type than the stream's never loses anything.
         array = array.astype(wanted) if downcast and not wanted.names and np.can_cast(array.dtype, wanted, "same_kind") else array
         if stream not in graph.loads:

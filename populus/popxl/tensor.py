@@ -252,7 +252,12 @@ class Handle(Tensor):
 
 
 class Variable(Tensor):
-    """A tensor of the main graph that keeps its value from run to run; a `Session` reads and writes it."""
+    """A tensor of the main graph that keeps its value from run to run; a `Session` reads and writes it.
+
+    `mapped`: the mapped file that it was made of.
+    """
+
+    mapped: np.memmap[Any, Any] | None = None
 
     pb_type: ClassVar[str] = "Variable"
 
@@ -311,7 +316,9 @@ def variable(
     graph = get_current_graph()
     if graph is not graph.ir.main_graph:
         raise WrongValue(f"graph '{graph.name}' cannot have a variable; make it in the main graph and pass it in by popxl.graph_input")
-    return graph.variable(_checked(data, dtype, downcast, log2_scale, nan_on_overflow), name or "t")
+    made = graph.variable(_checked(data, dtype, downcast, log2_scale, nan_on_overflow), name or "t")
+    made.mapped = data if isinstance(data, np.memmap) else None
+    return made
 
 
 def constant(
@@ -333,6 +340,8 @@ def _checked(data: Any, dtype: dtypes.dtype | None, downcast: bool, log2_scale: 
     try:
         return to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
     except (TypeError, ValueError) as error:
+        if isinstance(error, WrongType | WrongValue):
+            raise
         raise WrongType(f"{type(data).__name__} is no data of a tensor: {error}") from None
 
 

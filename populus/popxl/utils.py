@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from populus.dialects.support.diagnostics import did_you_mean
+from populus.popart.devices import DeviceInfo
+from populus.popart.enums import ENUMS
 from populus.popxl import dtypes
-from populus.popxl.errors import Unsupported, WrongType
+from populus.popxl.errors import Unsupported, WrongType, WrongValue
 from populus.popxl.fp8_utils import host_pow2scale_cast_to_fp8
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+DEVICES = {"cpu": ("host", "Cpu"), "ipu_model": ("gc200", "IpuModel"), "ipu_hw": ("gc200", "OfflineIpu")}
 # The types of 32 bits for those of 64.
 downcast_np_dtypes = {np.dtype(f"{kind}64"): np.dtype(f"{kind}32") for kind in ("int", "uint", "float")}
+
+
+def _to_device_info(device_type: str, num_ipus: int = 1, use_popdist: bool = False) -> DeviceInfo:  # pyright: ignore[reportUnusedFunction]
+    """Gives the machine of a name: `ipu_hw` and `ipu_model`, a model of so many GC200s, or `cpu`.
+
+    Raises ValueError for another name, and for several of `cpu`.
+    """
+    if device_type not in DEVICES:
+        raise WrongValue(f"no device '{device_type}'{did_you_mean(device_type, DEVICES)}")
+    if device_type == "cpu" and num_ipus != 1:
+        raise WrongValue(f"a cpu device is one machine, not {num_ipus}")
+    target, kind = DEVICES[device_type]
+    return DeviceInfo(target, None, ENUMS["DeviceType"].__members__[kind], numIpus=num_ipus)
 
 
 def to_numpy(
@@ -32,6 +49,8 @@ def to_numpy(
     The last two are of 8-bit floats, as in `fp8_utils.host_pow2scale_cast_to_fp8`; an array of their bytes stays as it is.
     Raises RuntimeError where they are given for another type, and TypeError for data of an 8-bit float that are no floats.
     """
+    if isinstance(mapped := cast("object", x), np.memmap):
+        _check_mapped(cast("np.memmap[Any, Any]", mapped), dtype)
     if hasattr(x, "detach") and hasattr(x, "numpy"):
         x = x.detach().cpu().numpy()
     array = np.asarray(x)
@@ -44,6 +63,17 @@ def to_numpy(
         raise Unsupported(f"{option} is of float8_143 and float8_152 alone, not of {dtype or array.dtype}")
     wanted = dtype.as_numpy() if dtype is not None else downcast_np_dtypes.get(array.dtype, array.dtype) if downcast else array.dtype
     return np.array(array, wanted, order="C", ndmin=0) if copy else np.asarray(array, wanted, order="C")
+
+
+def _check_mapped(x: np.memmap[Any, Any], dtype: dtypes.dtype | None) -> None:
+    """Raises ValueError for a mapped file that cannot be a variable's memory as it is."""
+    subject = "When passing a memory-mapped NumPy array, "
+    if dtype is not None and dtype.as_numpy() != x.dtype:
+        raise WrongValue(f"{subject}the `dtype` parameter is {x.dtype} too, or absent; it is {dtype}")
+    if not (x.flags.c_contiguous and x.flags.aligned):
+        raise WrongValue(f"{subject}it must already be in C-ordered and aligned form")
+    if x.dtype in downcast_np_dtypes:
+        raise WrongValue(f"{subject}the dtype {dtype} is not supported, as it requires downcasting to {downcast_np_dtypes[x.dtype]}")
 
 
 def held(array: NDArray[Any]) -> NDArray[Any]:

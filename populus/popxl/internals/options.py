@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from populus.dialects.support.diagnostics import PopulusError
@@ -24,13 +24,19 @@ BEGINNING = {
 }
 
 
+class IrOptions(SessionOptions):
+    """The options of an Ir's sessions: these keep compiled programs and draw graphs, too."""
+
+    HONOURED: ClassVar[frozenset[str]] = SessionOptions.HONOURED | {"cachePath", "dotChecks", "enableEngineCaching", "engineOptions"}
+
+
 class IrView:
     """An Ir: its graphs, its number and the options of its sessions."""
 
     def __init__(self, ir: Ir):
         self._ir, self._number = ref(ir), ir.id
-        self._options = SessionOptions()
-        folder = os.environ.get("POPXL_CACHE_DIR")
+        self._options = IrOptions()
+        folder = os.environ.get("POPXL_CACHE_DIR") or os.environ.get("POPART_CACHE_DIR")
         cached = {} if folder is None else {"enableEngineCaching": True, "cachePath": folder}
         self._options.__dict__.update({**BEGINNING, **cached})
 
