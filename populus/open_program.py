@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from populus.dialects.onnx.types import dimension_name, is_open
+from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, is_open
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
 from populus.options import CompileOptions
 from populus.program import Program
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
+    from onnx import ValueInfoProto
+    from xdsl.dialects.builtin import ModuleOp, TensorType
+    from xdsl.ir import Attribute
 
     from populus.lowering.driver.pipeline import Pipeline
     from populus.signature import Signature
@@ -145,6 +147,16 @@ class OpenProgram(Program):
     def signature(self) -> Signature:
         """Raises PopulusError, naming the dimension to bind."""
         return self._unbound().signature
+
+    def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
+        assert self.source.opened is not None, self.source
+        graph, dims = self.source.opened.proto.graph, self.source.dims
+
+        def type_of(value: ValueInfoProto) -> Attribute:
+            return from_proto(value.type, lambda name: dims.get(name, -1))
+
+        inputs = {i.name: t for i in graph.input if i.name in self.names and (t := as_tensor(type_of(i))) is not None}
+        return inputs, {o.name: type_of(o) for o in graph.output}
 
     def _unbound(self) -> Program:
         """Compiles without sizes, which fails with the place and the name of the first missing one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.context import Context
@@ -35,10 +36,16 @@ if TYPE_CHECKING:
     from populus.runtime.profile import Profile
     from populus.runtime.session import Session
     from populus.source import Arrays
+    from populus.state import Stateful
 
 
 class Program:
-    """A compiled model: `run` computes, `module` gives a level's IR, `profile` estimates costs."""
+    """A compiled model: `run` computes, `module` gives a level's IR, `profile` estimates costs.
+
+    `names`: the open dimensions of each input, in order, by position; none in a program of one size.
+    """
+
+    names: Mapping[str, Mapping[int, str]] = MappingProxyType({})
 
     def __init__(self, source: Source, pipeline: Pipeline, options: CompileOptions, cache: ProgramCache | None = None):
         self.source = source
@@ -111,17 +118,28 @@ class Program:
         """
         if level not in self.levels:
             raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
-        arrays = self.signature.checked(inputs)
-        if (watching := watch()) is not None and level == "poplar":
-            watching.count(self)
         if level == "onnx":
-            return run_level(self, level, arrays)
-        with self.signature.handled(arrays) as (strings, given):
-            found = trimmed(run_level(self, level, given), self.signature.bounded)
-            outputs = {name: strings.decode(a) if name in self.signature.texts.outputs else a for name, a in found.items()}
-        for entry in self.signature.maps:
-            outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps
-        return outputs
+            return run_level(self, level, self.signature.checked(inputs))
+
+        def run(given: Arrays) -> Arrays:
+            if (watching := watch()) is not None and level == "poplar":
+                watching.count(self)
+            return run_level(self, level, given)
+
+        return computed(self.signature, inputs, run)
+
+    def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
+        """Gives the types of inputs and outputs by name, as far as they are known; open dimensions are -1."""
+        return self.signature.inputs, dict(self.signature.outputs)
+
+    def stateful(self, pairs: Mapping[str, str]) -> Stateful:
+        """Gives a program that keeps inputs from run to run: each is replaced by an output, `{"past": "present"}`.
+
+        Raises PopulusError for unknown names, and for a pair of unlike types.
+        """
+        from populus.state import Stateful
+
+        return Stateful(self, pairs)
 
     @property
     def host_calls(self) -> list[str]:
@@ -219,6 +237,20 @@ class Program:
         if cache is not None and signature is not None:
             cache[0].put(cache[1], module, signature)
         return module
+
+
+def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arrays], Arrays]) -> Arrays:
+    """Runs on inputs as the user has them, and gives the outputs likewise: strings, valid parts and maps.
+
+    Raises PopulusError for inputs that do not match the signature.
+    """
+    arrays = signature.checked(inputs)
+    with signature.handled(arrays) as (strings, given):
+        found = trimmed(run(given), signature.bounded)
+        outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
+    for entry in signature.maps:
+        outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps
+    return outputs
 
 
 def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
@@ -65,6 +65,26 @@ class Signature:
     def state(self, module: ModuleOp) -> None:
         """Writes the names onto `@main`: the streams of the levels below have them."""
         state_names(_main(module), inputs=self.inputs, outputs=self.outputs)
+
+    def without(self, states: Mapping[str, str]) -> Signature:
+        """Gives the signature of a program that keeps these states: pairs of an input and the output that replaces it.
+
+        Raises PopulusError for an input that decides shapes, and for an output whose size the data decide.
+        """
+        names = list(self.inputs)
+        for entry in self.required:
+            if names[entry.input] in states:
+                raise PopulusError(f"input '{names[entry.input]}' decides shapes, so it cannot be a state")
+        for entry in self.bounded:
+            if entry.output in states.values():
+                raise PopulusError(f"the data decide the size of output '{entry.output}', so it cannot become a state")
+        left = [name for name in names if name not in states]
+        return replace(
+            self,
+            inputs={name: self.inputs[name] for name in left},
+            outputs={name: type for name, type in self.outputs.items() if name not in states.values()},
+            required=tuple(replace(entry, input=left.index(names[entry.input])) for entry in self.required),
+        )
 
     def checked(self, inputs: Mapping[str, Any]) -> Arrays:
         """Checks the inputs and gives their arrays, in order.

@@ -14,7 +14,8 @@ from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
 from populus.runtime.engine.choice import ENGINES, Options
-from populus.runtime.engine.program import Observer
+from populus.runtime.engine.program import Observer, converted
+from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
     from populus.runtime.profile import Profile
@@ -33,10 +34,13 @@ class Session:
     - `seed`: determines the order of vertices on `strict`, and the sample.
     - `threads`: number of threads of the native engine. The default is POPULUS_THREADS, else the number of CPUs of this
       process. Results do not depend on it.
+    - `states`: inputs that the program keeps, each with the output that replaces it after a run, by name. They begin as
+      zeros. `run` neither takes nor returns them; `state` and `set_state` do.
     - `views`: outputs are views of the program's memory, which the next run overwrites, instead of new arrays (not on
       `strict`). Only one thread may use such a session.
 
-    The engine's modules are imported at construction. Raises PopulusError for an unknown engine or op.
+    The engine's modules are imported at construction. Raises PopulusError for an unknown engine or op, and for a pair of
+    states of unlike types.
     """
 
     def __init__(
@@ -47,11 +51,18 @@ class Session:
         seed: int = 0,
         threads: int | None = None,
         views: bool = False,
+        states: Mapping[str, str] = {},
     ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)
-        self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views))
+        self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views, dict(states)))
+        check_states(states, _texts(self._program.inputs), _texts(self._program.outputs))
+        self._states = dict(states)
+        self._inputs = {name: type for name, type in self._program.inputs.items() if name not in states}
+        self._held: dict[str, Array] = {}  # of states, if the engine keeps none
+        if not self._program.states.pairs:
+            self._held = {name: np.zeros(*self._program.inputs[name]) for name in states}
         self._running = Guard()
         self._views = views
         self._owner: Thread | None = None  # the thread that reads its views
@@ -64,12 +75,12 @@ class Session:
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each input by name."""
-        return self._program.inputs
+        return self._inputs
 
     @property
     def outputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each output by name."""
-        return self._program.outputs
+        return {name: type for name, type in self._program.outputs.items() if name not in self._states.values()}
 
     @property
     def fallbacks(self) -> dict[str, int]:
@@ -93,7 +104,31 @@ class Session:
         with self._running.lock:
             if self._views:
                 self._claim()
-            return self._program.run(arrays, observe)
+            results = self._program.run({**arrays, **self._held}, observe)
+            for name in self._held:
+                self._held[name] = results.pop(self._states[name])
+            return results
+
+    def state(self, name: str) -> Array:
+        """Gives a copy of a state. Raises PopulusError for another name."""
+        with self._running.lock:
+            return self._state(name).astype(self._program.inputs[name][1])
+
+    def set_state(self, name: str, value: Array) -> None:
+        """Replaces a state, for the next run. Raises PopulusError for another name, shape or dtype."""
+        target = self._state(name)
+        shape, dtype = self._program.inputs[name]
+        array = np.asarray(value)
+        if array.shape != shape or array.dtype != dtype:
+            raise PopulusError(f"state '{name}' is {dtype} {list(shape)}; given is {array.dtype} {list(array.shape)}")
+        with self._running.lock:
+            np.copyto(target, converted(array, target.dtype, name))
+
+    def _state(self, name: str) -> Array:
+        if name not in self._states:
+            known = ", ".join(self._states) or "none"
+            raise PopulusError(f"there is no state '{name}'{did_you_mean(name, self._states)}; there are {known}")
+        return self._held[name] if name in self._held else self._program.states.now[name]
 
     def _claim(self) -> None:
         """Raises PopulusError if another thread has views of this memory."""
@@ -124,6 +159,11 @@ class Session:
         if array.shape != shape or array.dtype != dtype:
             raise PopulusError(f"input '{name}' is {array.dtype} {list(array.shape)}, expected {dtype} {list(shape)}")
         return array
+
+
+def _texts(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, str]:
+    """Describes the types of streams."""
+    return {name: f"{dtype} {list(shape)}" for name, (shape, dtype) in streams.items()}
 
 
 def _graph_of(module: ModuleOp | GraphOp) -> GraphOp:

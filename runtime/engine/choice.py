@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation
@@ -61,6 +61,7 @@ class Options:
     seed: int = 0
     threads: int | None = None
     views: bool = False
+    states: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def _numpy(graph: GraphOp, options: Options) -> LoadedProgram:
@@ -70,7 +71,7 @@ def _numpy(graph: GraphOp, options: Options) -> LoadedProgram:
         return SampledProgram(graph, options.sample, options.seed)
     from populus.runtime.engine.numpy import NumpyProgram
 
-    return NumpyProgram(graph, options.views)
+    return NumpyProgram(graph, options.views, options.states)
 
 
 def _strict(graph: GraphOp, options: Options) -> LoadedProgram:
@@ -86,7 +87,7 @@ def _native(graph: GraphOp, options: Options) -> LoadedProgram:
         raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
     from populus.runtime.engine.native.run.program import NativeProgram
 
-    return NativeProgram(graph, threads=options.threads, views=options.views)
+    return NativeProgram(graph, threads=options.threads, views=options.views, states=options.states)
 
 
 def _auto(graph: GraphOp, options: Options) -> LoadedProgram:

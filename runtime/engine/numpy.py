@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,13 @@ from xdsl.ir import Operation, SSAValue
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
-from populus.dialects.poplar.program import GraphOp, StreamOutOp
+from populus.dialects.poplar.program import GraphOp, HostCallOp, StreamInOp, StreamOutOp
 from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import assign_offsets, memory
 from populus.runtime.engine.program import LoadedProgram, StepNode
+from populus.runtime.engine.states import States
 from populus.runtime.liveness import Span, liveness
 from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
@@ -30,9 +31,10 @@ class NumpyProgram(LoadedProgram):
 
     name = "numpy"
 
-    def __init__(self, graph: GraphOp, views: bool = False):
+    def __init__(self, graph: GraphOp, views: bool = False, states: Mapping[str, str] = {}):
         super().__init__(graph)
         self.views = views
+        self.states = States(states)
         self.workspace = Workspace()
         spans = self.spans()
         sizes = {var: bytes_of(var.type.shape, var.type.element) for var in spans}
@@ -49,9 +51,15 @@ class NumpyProgram(LoadedProgram):
     # -- memory
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
-        """Gives the live range of each variable, in steps. Outputs that are returned as views live to the end."""
+        """Gives the live range of each variable, in steps.
+
+        Outputs that are returned as views, and next values of states, live to the end; states live throughout.
+        """
         live = liveness(self.graph, shared=True)
         spans = {op: spans for op, spans in live.spans.items() if isinstance(op, VarOp)}
+        kept, read = self.states.variables(self.graph)
+        spans |= {var: ((spans[var][0][0], len(live.steps)),) for var in read}
+        spans |= {var: ((0, len(live.steps)),) for var in kept}
         if self.views:
             for step in live.steps:
                 if isinstance(step, StreamOutOp) and isinstance(storage := storage_of(step.src), VarOp):
@@ -89,6 +97,15 @@ class NumpyProgram(LoadedProgram):
         return storage.array()
 
     # -- steps
+
+    def host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
+        if isinstance(op, StreamInOp) and self.states.holds(op):
+            self.states.now[op.stream.data] = self.array(op.dst)
+            return StepNode(op, [])
+        if isinstance(op, StreamOutOp) and self.states.replaces(op):
+            self.states.next[op.stream.data] = self.array(op.src)
+            return StepNode(op, [])
+        return super().host(op)
 
     def execute(self, op: ExecuteOp) -> StepNode:
         # In program order: a family may read results of an earlier family of the execute.

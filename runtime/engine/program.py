@@ -36,6 +36,7 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Run
+from populus.runtime.engine.states import States
 from populus.runtime.host import call as host_call
 from populus.runtime.host import function_named
 from populus.runtime.interpreter.check import host_check_close
@@ -227,6 +228,7 @@ class LoadedProgram(ABC):
                 _declare(self.inputs, op, op.stream.data, op.dst, op.host_element)
             elif isinstance(op, StreamOutOp):
                 _declare(self.outputs, op, op.stream.data, op.src, op.host_element)
+        self.states = States({})
         self.fallbacks: dict[str, int] = {}  # number of families, by codelet, that run on another engine's kernel
         self._run_inputs: Arrays = {}
         self._run_results: Arrays = {}
@@ -248,6 +250,7 @@ class LoadedProgram(ABC):
                     self.walk()
                 else:
                     self.body.observed(observe)
+                self.states.commit()
             return self._run_results
         finally:
             self._run_inputs, self._run_results = {}, {}
@@ -298,7 +301,7 @@ class LoadedProgram(ABC):
             case SequenceOp():
                 yield self._block(op.body.block)
             case StreamInOp() | StreamOutOp() | HostCallOp():
-                yield self._host(op)
+                yield self.host(op)
             case RepeatOp():
                 yield RepeatNode(op.count.value.data, self._block(op.body.block))
             case WhileOp():
@@ -324,12 +327,13 @@ class LoadedProgram(ABC):
             self._functions[name] = self._block(op.target().body.block)
         return CallNode(self._functions[name])
 
-    def _host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
+    def host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
+        """Binds a stream or a call of the host."""
         if isinstance(op, StreamInOp):
             stream, write, dtype = op.stream.data, self.write(op, op.dst), dtype_of(element_of(op.dst))
 
             def put() -> None:
-                write(_converted(self._run_inputs[stream], dtype, stream))
+                write(converted(self._run_inputs[stream], dtype, stream))
 
             return StepNode(op, [put], [(op.dst, self.array(op.dst))])
         if isinstance(op, StreamOutOp):
@@ -376,7 +380,7 @@ def _host_function(op: HostCallOp) -> Callable[[list[Array]], Sequence[Array]]:
     return lambda arrays: host_call(name, params, types, arrays)
 
 
-def _converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
+def converted(array: Array, dtype: np.dtype[Any], stream: str) -> Array:
     """Converts the host's data to the tiles' element type.
 
     Raises PopulusError for an integer that the type cannot represent, and for a finite number that overflows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -47,7 +47,14 @@ class NativeProgram(NumpyProgram):
 
     name = "native"
 
-    def __init__(self, graph: GraphOp, cpu: str | None = None, threads: int | None = None, views: bool = False):
+    def __init__(
+        self,
+        graph: GraphOp,
+        cpu: str | None = None,
+        threads: int | None = None,
+        views: bool = False,
+        states: Mapping[str, str] = {},
+    ):
         try:
             self.library = library(cpu)
             self.team = team(self.library, threads_of(threads))
@@ -59,7 +66,7 @@ class NativeProgram(NumpyProgram):
         self._shown: dict[StorageOp, SSAValue] = {}  # arguments bound to a stored constant
         self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
         self.constants = Constants()
-        super().__init__(graph, views)
+        super().__init__(graph, views, states)
 
     def load(self) -> None:
         super().load()

@@ -1,0 +1,137 @@
+"""Programs that keep some of their inputs from run to run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+import populus
+from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.session import Session
+
+RNG = np.random.default_rng(0)
+HIDDEN = 5
+
+
+def value(name, shape, element=T.FLOAT):
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def model(nodes, inputs, outputs, weights=()):
+    initial = [numpy_helper.from_array(np.asarray(a, np.float32), n) for n, a in weights]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, initial), opset_imports=[helper.make_opsetid("", 20)])
+
+
+def recurrent(batch):
+    """An LSTM over three steps, whose state the caller brings back."""
+    weights = [("w", RNG.standard_normal((1, 4 * HIDDEN, 4))), ("r", RNG.standard_normal((1, 4 * HIDDEN, HIDDEN)))]
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "h", "c"], ["y", "h_next", "c_next"], "lstm", hidden_size=HIDDEN)
+    states = [value(n, [1, batch, HIDDEN]) for n in ("h", "c", "h_next", "c_next")]
+    return model([node], [value("x", [3, batch, 4]), *states[:2]], [value("y", [3, 1, batch, HIDDEN]), *states[2:]], weights)
+
+
+STATES = {"h": "h_next", "c": "c_next"}
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+@pytest.mark.parametrize("batch", [2, "batch"])
+def test_the_state_of_an_lstm_stays_in_the_program(engine, batch):
+    made = recurrent(batch)
+    cell, plain = populus.compile(made, tiles=4, engine=engine).stateful(STATES), populus.compile(made, tiles=4, engine=engine)
+    xs = [RNG.standard_normal((3, 2, 4)).astype(np.float32) for _ in range(3)]
+    state = {n: np.zeros((1, 2, HIDDEN), np.float32) for n in STATES}
+    for x in xs:
+        expected = plain.run({"x": x, **state})
+        found = cell.run({"x": x})
+        assert list(found) == ["y"]
+        np.testing.assert_array_equal(found["y"], expected["y"])
+        state = {n: expected[o] for n, o in STATES.items()}
+        np.testing.assert_array_equal(cell.get("c"), state["c"])
+    again = RNG.standard_normal((1, 2, HIDDEN)).astype(np.float32)
+    cell.set("h", again)
+    np.testing.assert_array_equal(cell.run({"x": xs[0]})["y"], plain.run({"x": xs[0], **state, "h": again})["y"])
+    cell.reset()
+    zero = {n: np.zeros((1, 2, HIDDEN), np.float32) for n in STATES}
+    np.testing.assert_array_equal(cell.run({"x": xs[0]})["y"], plain.run({"x": xs[0], **zero})["y"])
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_states_that_trade_places_and_states_that_nothing_changes(engine):
+    nodes = [helper.make_node("Identity", [a], [b], b) for a, b in (("a", "to_b"), ("b", "to_a"), ("c", "to_c"))]
+    nodes.append(helper.make_node("Sum", ["a", "b", "c"], ["y"], "y"))
+    made = model(nodes, [value(n, [3]) for n in "abc"], [value(n, [3]) for n in ("to_a", "to_b", "to_c", "y")])
+    program = populus.compile(made, tiles=4, engine=engine).stateful({"a": "to_a", "b": "to_b", "c": "to_c"})
+    for n, x in (("a", 1), ("b", 10), ("c", 100)):
+        program.set(n, np.full(3, x, np.float32))
+    for a, b in ((10, 1), (1, 10)):
+        np.testing.assert_array_equal(program.run({})["y"], [111] * 3)
+        assert (program.get("a")[0], program.get("b")[0], program.get("c")[0]) == (a, b, 100)
+
+
+def test_a_run_copies_neither_state_in_nor_out(monkeypatch):
+    program = populus.compile(recurrent(2), tiles=4, engine="native").stateful(STATES)
+    session = program._session
+    assert isinstance(session, Session)
+    assert (list(session.inputs), list(session.outputs)) == (["x"], ["y"])
+    before = {n: a.ctypes.data for n, a in session._program.states.now.items()}
+    program.run({"x": np.ones((3, 2, 4), np.float32)})
+    assert {n: a.ctypes.data for n, a in session._program.states.now.items()} == before
+
+
+def test_a_run_that_raises_leaves_the_states():
+    nodes = [helper.make_node("Add", ["s", "x"], ["t"], "t")]
+    program = populus.compile(model(nodes, [value("s", [2]), value("x", [2])], [value("t", [2])]), tiles=4).stateful({"s": "t"})
+    program.run({"x": np.ones(2, np.float32)})
+    with pytest.raises(PopulusError, match=r"input 'x' has shape \[3\], expected \[2\]"):
+        program.run({"x": np.ones(3, np.float32)})
+    np.testing.assert_array_equal(program.get("s"), [1, 1])
+
+
+def test_a_cache_that_grows_by_a_row_a_step():
+    nodes = [helper.make_node("Concat", ["past", "new"], ["present"], "join", axis=1), helper.make_node("ReduceSum", ["present"], ["y"])]
+    outputs = [value("present", [1, "m", 2]), value("y", [1, 1, 1])]
+    made = model(nodes, [value("past", [1, "n", 2]), value("new", [1, "k", 2])], outputs)
+    cache = populus.compile(made, tiles=4).stateful({"past": "present"})
+    assert cache.get("past").shape == (1, 0, 2)
+    for i in range(1, 4):
+        assert cache.run({"new": np.ones((1, 1, 2), np.float32)})["y"].item() == 2 * i
+        assert cache.get("past").shape == (1, i, 2)
+    cache.reset()
+    assert cache.run({"new": np.ones((1, 3, 2), np.float32)})["y"].item() == 6
+
+
+PAIR = model(
+    [helper.make_node("Cast", ["a"], ["b"], "b", to=T.INT32), helper.make_node("Neg", ["a"], ["c"], "c")],
+    [value("a", [2, 3])],
+    [value("b", [2, 3], T.INT32), value("c", [2, 3])],
+)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ({"a": "b"}, "state 'a' is tensor<2x3xf32>, and output 'b' is tensor<2x3xi32>; a state keeps its type"),
+        ({"x": "c"}, "state 'x': there is no input 'x'; there are a"),
+        ({"a": "y"}, "state 'a': there is no output 'y'; there are b, c"),
+    ],
+)
+def test_pairs_that_are_no_states_are_refused(pairs, said):
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(PAIR, tiles=4).stateful(pairs)
+
+
+def test_one_output_for_two_states_and_arrays_that_do_not_fit_are_refused():
+    nodes = [helper.make_node("Add", ["a", "b"], ["c"], "c")]
+    program = populus.compile(model(nodes, [value("a", ["n"]), value("b", ["n"])], [value("c", ["n"])]), tiles=4)
+    with pytest.raises(PopulusError, match="states 'a' and 'b' both become output 'c'"):
+        program.stateful({"a": "c", "b": "c"})
+    kept = program.stateful({"a": "c"})
+    for ask in (lambda: kept.get("b"), lambda: kept.set("b", np.zeros(2))):
+        with pytest.raises(PopulusError, match="there is no state 'b'; there are a"):
+            ask()
+    with pytest.raises(PopulusError, match=r"state 'a' is float32 \[\?\]; given is float64 \[2\]"):
+        kept.set("a", np.zeros(2))
+    with pytest.raises(PopulusError, match=r"input 'a' is a state, which the program keeps; set\('a', array\) replaces it"):
+        kept.run({"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)})
