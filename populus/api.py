@@ -42,7 +42,8 @@ def compiled(model: Model, options: CompileOptions) -> Program:
     def specialised(sized: Source) -> Program:
         return _built(Program(sized, pipeline, options, cache), options)
 
-    once = source.once()
+    once = source.once().given(options.values or {})
+    source = replace(source, values=once.values)
     if names := open_dimensions(once):
         program = OpenProgram(once, pipeline, options, names, lambda sizes: specialised(once.at(sizes)))
         return _built(program, replace(options, host=True))

@@ -109,6 +109,7 @@ class Vjp:
             return Vjp(self.program.sized_for(inputs), self.wrt, self.weights, self._unread).run(inputs, cotangents)
         if strange := [name for name in cotangents if name not in self.cotangents]:
             raise PopulusError(f"no output of floats is called '{strange[0]}'{did_you_mean(strange[0], self.cotangents)}")
+        inputs = self.program.source.without_constants(inputs)
         if strange := [name for name in inputs if name not in self.inputs and name not in self._unread]:
             raise PopulusError(f"the model has no input '{strange[0]}'{did_you_mean(strange[0], self.inputs)}")
         arrays = {**self.weights, **{name: array for name, array in inputs.items() if name not in self._unread}}

@@ -174,7 +174,7 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
     initial = {i.name for i in proto.graph.initializer} | {i.values.name for i in proto.graph.sparse_initializer}
     found: dict[str, dict[int, str]] = {}
     for i in proto.graph.input:
-        if i.name in initial or not i.type.HasField("tensor_type"):
+        if i.name in initial or i.name in source.values or not i.type.HasField("tensor_type"):
             continue
         dimensions = list(enumerate(i.type.tensor_type.shape.dim))
         names = {d: dimension_name(dimension) or f"{i.name}.{d}" for d, dimension in dimensions if is_open(dimension)}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -19,6 +19,9 @@ from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.driver.program_cache import ProgramCache
 from populus.lowering.popart.select_kernels import PopartSelectKernelsPass
 from populus.runtime.engine import choice
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 CHOICES = tuple(choice.ENGINES)
 ENGINES = tuple(name for name in CHOICES if name != "auto")
@@ -86,6 +89,8 @@ class CompileOptions(MachineOptions):
     """The machine, the passes and the engine of a program: the keywords of `compile` and `vjp`.
 
     `pipeline`: a name, a file, or a Pipeline. `sample`: number of vertices per family that `strict` checks; default: all.
+    `values`: inputs that are constants, by name, such as `{"sr": 16000}`: those that decide branches or shapes. `run` may be
+    given them too, with these values.
     `narrow`: computes 64-bit types as 32-bit ones if the target lacks them, and checks for overflow.
     `force_kernels`: `op:kernel`, the kernel that computes an op regardless of its cost.
     `host`: False refuses models that need the host (strings, images).
@@ -96,6 +101,7 @@ class CompileOptions(MachineOptions):
 
     pipeline: str | os.PathLike[str] | Pipeline = "inference"
     sample: int | None = None
+    values: Mapping[str, ArrayLike] | None = None
     narrow: bool = False
     force_kernels: Sequence[str] = ()
     host: bool = True

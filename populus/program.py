@@ -118,6 +118,7 @@ class Program:
         """
         if level not in self.levels:
             raise PopulusError(f"the model does not go through the level '{level}', only through {', '.join(self.levels)}")
+        inputs = self.source.without_constants(inputs)
         if level == "onnx":
             return run_level(self, level, self.signature.checked(inputs))
 
@@ -263,7 +264,7 @@ def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:
             raise PopulusError("the level onnx is run by ONNX's reference, which needs the .onnx model, not a module")
         from populus.runtime.onnx_reference import run_reference
 
-        values = run_reference(model, inputs)
+        values = run_reference(model, {**program.source.values, **inputs})
         return {name: values[name] for name in program.signature.outputs if name in values}
     import numpy as np
 

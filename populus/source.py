@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,12 +16,12 @@ from populus.dialects.support.constant_pool import sharing
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import read_module
+from populus.lowering.driver.files import in_file, read_module
 from populus.lowering.driver.phases import LEVELS
 
 if TYPE_CHECKING:
     import onnx
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from populus.lowering.onnx.importer.opened import OpenedModel
 
@@ -34,12 +34,14 @@ class Source:
     """A model and the extensions that it needs; each call of `module` gives a new copy.
 
     `opened`: the ONNX model as it was read once, whose modules share their constants. Without it, each call reads the model.
+    `values`: the inputs that are constants.
     """
 
     model: Model
     dims: dict[str, int]
     extensions: tuple[extensions.Extension, ...] = ()
     opened: OpenedModel | None = None
+    values: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, "NDArray[Any]"])
 
     def once(self) -> Source:
         """Gives a source that reads the ONNX model now and never again; itself if there is no such model.
@@ -57,6 +59,28 @@ class Source:
     def at(self, sizes: Mapping[str, int]) -> Source:
         """Gives the same model with more dimensions bound."""
         return replace(self, dims={**self.dims, **sizes})
+
+    def given(self, values: Mapping[str, ArrayLike]) -> Source:
+        """Gives the same model, read once, with inputs that are constants. Raises PopulusError for values that they cannot have."""
+        if not values:
+            return self
+        if self.opened is None:
+            raise PopulusError("values are for inputs of ONNX models, and this is a module")
+        from populus.lowering.onnx.importer.given_values import given_values
+
+        with in_file(self.opened.place):
+            return replace(self, values=given_values(self.opened.proto, values))
+
+    def without_constants(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Removes the inputs that are constants. Raises PopulusError for one of another value."""
+        import numpy as np
+
+        for name in inputs.keys() & self.values.keys():
+            found, made = np.asarray(inputs[name]), self.values[name]
+            if not np.array_equal(found.reshape(-1), made.reshape(-1)):
+                said, wanted = (np.array2string(a, threshold=8) for a in (found, made))
+                raise PopulusError(f"input '{name}' is {said}; the program was compiled for {wanted}, as `values` says")
+        return {name: value for name, value in inputs.items() if name not in self.values}
 
     def sharing(self) -> AbstractContextManager[None]:
         """Makes constants of modules that are compiled inside common to all modules of the opened model."""
@@ -91,7 +115,7 @@ class Source:
         from populus.lowering.onnx.custom_ops import custom_ops
         from populus.lowering.onnx.importer import import_onnx
 
-        return import_onnx(model, dims=self.dims, customs=custom_ops(ctx))
+        return import_onnx(model, dims=self.dims, customs=custom_ops(ctx), values=self.values)
 
     def _refuse_dims(self, what: str) -> None:
         if self.dims:

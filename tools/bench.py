@@ -13,7 +13,7 @@ from rich.table import Table
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
 from populus.options import CHOICES
-from populus.tools.command import dims_of
+from populus.tools.command import dims_of, values_of
 from populus.tools.progress import working
 from populus.tools.run import ENGINE
 
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
+    add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--repeat", type=int, default=3, metavar="N", help="number of runs, of which the fastest is printed (3)")
 
 
@@ -48,7 +49,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _measured(model: Path, args: argparse.Namespace) -> list[str]:
     start = perf_counter()
-    program = compile(model, target=args.target, tiles=args.tiles, dims=dims_of(args.dim), engine=args.engine)
+    program = compile(model, target=args.target, tiles=args.tiles, dims=dims_of(args.dim), values=values_of(args.value), engine=args.engine)
     compiled = perf_counter() - start
     inputs = program.signature.random()
     seconds: list[float] = []

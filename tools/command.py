@@ -33,6 +33,31 @@ def dims_of(texts: Sequence[str]) -> dict[str, int]:
     return dims
 
 
+def values_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Parses `["sr=16000", "axes=0,1"]` to `{"sr": 16000, "axes": [0, 1]}`.
+
+    Raises PopulusError unless each text is NAME=V, where V is a number, true, false, or several of these.
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, given = text.partition("=")
+        try:
+            found = [_number(part.strip()) for part in given.split(",")]
+        except ValueError:
+            found = []
+        if not equals or not name or not found:
+            raise PopulusError(f"--value {text}: expected NAME=V with a number, true or false, such as --value sr=16000, or several: 0,1")
+        values[name] = found if "," in given else found[0]
+    return values
+
+
+def _number(text: str) -> bool | int | float:
+    """Parses a number or boolean. Raises ValueError for another text."""
+    if text in ("true", "false"):
+        return text == "true"
+    return float(text) if set(text) & set(".en") else int(text)
+
+
 def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], int]) -> int:
     """Runs a tool's body; an exception becomes one line on stderr and exit status 1, or propagates with `--debug`.
 

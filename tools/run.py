@@ -22,7 +22,7 @@ from populus.options import CHOICES
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import dims_of
+from populus.tools.command import dims_of, values_of
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
     add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
+    add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel regardless of its cost")
     add("--cache", action="store_true", help="store the compiled program on disk, and reuse a stored one")
@@ -76,6 +77,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
             target=args.target,
             tiles=args.tiles,
             dims=dims_of(args.dim),
+            values=values_of(args.value),
             pipeline=args.pipeline,
             engine=args.engine,
             level=level,
@@ -102,7 +104,7 @@ def execute(args: argparse.Namespace) -> int:
     compiled = perf_counter()
     signature = program.signature
     if args.inputs:
-        inputs = signature.checked(read_arrays(args.inputs, list(signature.inputs)))
+        inputs = signature.checked(program.source.without_constants(read_arrays(args.inputs, list(signature.inputs))))
     else:
         inputs = signature.random(args.seed)
     with working(f"running {args.model}"):

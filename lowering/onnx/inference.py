@@ -32,6 +32,7 @@ from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
 from populus.lowering.onnx.host_ops import MOVING, host_results
 from populus.lowering.onnx.misjudged import misjudged
 from populus.lowering.onnx.shape_arithmetic import evaluate
+from populus.lowering.onnx.shape_inputs import asked_for, deciding
 from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
@@ -304,7 +305,7 @@ class Inference:
                 data = ", ".join(str(v.type) for v in op.operands)
                 raise PopulusError(
                     f"the shape of its result %{result.name_hint or result.index} depends on the values that it reads ({data}), "
-                    "and tiles need static shapes"
+                    f"and tiles need static shapes{asked_for(deciding(op.OP_TYPE, op.inputs))}"
                 )
         return merged
 

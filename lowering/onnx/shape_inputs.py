@@ -5,11 +5,21 @@ Tiles need static shapes, so that a program is specialised for the values of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from populus.dialects.onnx.types import as_tensor
+from populus.dialects.support.budget import elements
+from populus.dialects.support.diagnostics import place
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
+
+FEW = 16  # elements of an input that a user gives as numbers
 
 # Op type -> the inputs that decide the shape of a result or an axis. -1: all.
 DECIDING: Mapping[str, tuple[int, ...]] = {
@@ -97,6 +107,33 @@ def deciding_inputs(model: ModelProto, structural: bool = False) -> list[str]:
                 wanted.add(name)
                 waiting.append(name)
     return [i.name for i in model.graph.input if i.name in wanted]
+
+
+def deciding(op_type: str, inputs: Sequence[SSAValue | None]) -> list[SSAValue]:
+    """Lists those of an op's inputs that decide the shape of a result; all, if the op is not in the table."""
+    positions = DECIDING.get(op_type, (-1,))
+    return [v for i, v in enumerate(inputs) if v is not None and (i in positions or -1 in positions)]
+
+
+def asked_for(values: Iterable[SSAValue]) -> str:
+    """Asks for the values of the inputs on which `values` depend, if these are a few integers or booleans; else nothing."""
+    waiting, seen, names = list(values), set[SSAValue](), list[str]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value.owner, Operation):
+            waiting += value.owner.operands
+        elif isinstance(value, BlockArgument) and isinstance(value.owner.parent_op(), FuncOp):
+            type = as_tensor(value.type)
+            if type is None or not isinstance(type.element_type, IntegerType) or elements(type.get_shape()) > FEW:
+                return ""
+            names.append((place(value.location) or value.name_hint or "").strip("'"))
+    if not names:
+        return ""
+    options = " ".join(f"--value {name}=V" for name in sorted(names))
+    return f"; it follows from {', '.join(sorted(names))}, to which `values` or {options} gives a value"
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:

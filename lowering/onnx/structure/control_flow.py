@@ -21,6 +21,7 @@ from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.lowering.onnx.refused_branches import either, refusal
+from populus.lowering.onnx.shape_inputs import asked_for
 from populus.lowering.onnx.structure.resolution import OPSET, Resolution, Rules
 
 LONGEST_LOOP = 10_000  # iterations of the longest loop that is unrolled
@@ -55,8 +56,7 @@ def _kept_if(p: Resolution) -> bool:
         if len(axes) > 1 or -1 in axes:
             raise PopulusError(
                 f"its branches give {a.type} and {b.type}; which one is taken is decided when the model runs, "
-                "so they have to agree but for the size of one dimension; or give the values of the inputs that decide it, "
-                "as `values` or with --value NAME=V"
+                f"so they have to agree but for the size of one dimension{asked_for([v for v in p.inputs if v is not None])}"
             )
         shape = [max(sizes) for sizes in zip(shape_of(a.type), shape_of(b.type))] if axes else []
         types.append(tensor(shape, element_type_of(a.type)) if axes else a.type)
