@@ -19,6 +19,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.context import scoped
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongState, WrongValue
+from populus.popxl.inline import inlined
 from populus.popxl.internals.views import GraphView
 from populus.popxl.names import Names
 from populus.popxl.rows import row_mark, with_rows
@@ -420,7 +421,7 @@ class Graph(Builder):
             module = super().module()
         finally:
             self._outputs = before
-        return with_rows(module, {row_mark(n): max(1, rows) for n, rows in enumerate(self.ir.rows())})
+        return with_rows(inlined(module), {row_mark(n): max(1, rows) for n, rows in enumerate(self.ir.rows())})
 
     def standalone(self) -> tuple[ModuleOp, dict[SSAValue, SSAValue]]:
         """Gives the graph and what it calls as a program by itself, and its values by the graph's.
