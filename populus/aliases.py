@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, printable
 
 NAMES = ("popart", "popxl", "poptorch", "popdist")
-PAGES = {"popart": "docs/popart-compatibility.md", "popxl": "docs/popxl-compatibility.md"}
+PAGES = {name: f"docs/{name}-compatibility.md" for name in NAMES[:3]}
 OURS = Path(__file__).parent
 # The package's folders may be links to folders beside it.
 FOLDERS = tuple(f.resolve() for f in (OURS, *(OURS / name for name in ("dialects", "lowering", "runtime", "tools"))))

@@ -42,7 +42,7 @@ TABLES = {
         "engine/native/run",
     ),
     "tools": ("", "report"),
-    "populus": ("", "popart", "popxl"),
+    "populus": ("", "popart", "popxl", "poptorch", "torch_backend"),
     "test": ("", "helpers"),
     "test/fuzz": ("",),
 }

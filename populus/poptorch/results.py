@@ -1,0 +1,46 @@
+"""Results of a call from those of its micro batches, and names and shapes for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from populus.poptorch.enums import OutputMode
+from populus.torch_backend.export import Exported
+
+_NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
+
+
+def chosen(values: Sequence[Any], mode: OutputMode, period: int, parts: int) -> Any:
+    """Gives what a call returns of an output: the last value, the sum, or values one after the other along the first dimension.
+
+    `parts`: micro batches of a device iteration; `period`: that of `EveryN`. Scalars become a row.
+    """
+    if mode == OutputMode.Sum:
+        return np.sum(values, axis=0, dtype=values[0].dtype)
+    if mode == OutputMode.Final:
+        return values[-1]
+    if mode == OutputMode.EveryN:
+        values = [v for i, v in enumerate(values) if (i // parts + 1) % period == 0]
+    if len(values) == 1:
+        return values[0]
+    return np.stack(values) if values[0].ndim == 0 else np.concatenate(values)
+
+
+def narrow_tensor(array: Any) -> Any:
+    """Gives a tensor of PyTorch, of 32 bits in place of 64."""
+    found = torch.from_numpy(np.array(array))
+    return found.to(_NARROW.get(found.dtype, found.dtype))
+
+
+def names_of(found: Exported) -> list[str]:
+    """Lists the tensors that nodes of a model compute, with its inputs."""
+    return [*found.inputs, *(o for n in found.model.graph.node for o in n.output if o)]
+
+
+def shapes_text(shapes: Sequence[tuple[Any, ...]]) -> str:
+    """Formats shapes and types for a message."""
+    return ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype in shapes) or "none"

@@ -1,0 +1,104 @@
+"""`torch.compile(model, backend="populus")`: results, gradients, refusals."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
+from populus.torch_backend import backend
+
+torch = pytest.importorskip("torch", reason="needs torch, which is optional")
+pytest.importorskip("onnxscript", reason="needs onnxscript, as torch.onnx does")
+
+
+def compiled(model, **options):
+    return torch.compile(model, backend=backend, options={"target": "gc200", "tiles": 8, **options})
+
+
+class Net(torch.nn.Module):
+    """Layers with a batch norm between."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.second = torch.nn.Linear(4, 6, bias=False), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.norm(self.first(x))))
+
+
+def test_the_backend_is_known_by_its_name_once_installed():
+    from importlib.metadata import entry_points
+
+    found = [e for e in entry_points(group="torch_dynamo_backends") if e.name == "populus"]
+    if not found:
+        pytest.skip("populus is not installed with its entry points")
+    assert found[0].load() is backend
+
+
+def test_results_are_torchs_for_each_shape():
+    @torch.compile(backend=backend)
+    def function(x, y):
+        return torch.sin(x) @ y.T, x.shape[0] * 2, x > 0
+
+    for rows in (3, 4, 5):
+        x = torch.randn(rows, 4)
+        product, number, positive = function(x, x)
+        assert torch.allclose(product, torch.sin(x) @ x.T, atol=1e-5)
+        assert number == 2 * rows
+        assert torch.equal(positive, x > 0)
+
+
+def test_training_is_torchs():
+    torch.manual_seed(0)
+    ours = Net().train()
+    theirs = copy.deepcopy(ours)
+    function = compiled(ours)
+    x = torch.randn(5, 4)
+    for net, model in ((ours, function), (theirs, theirs)):
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        for _ in range(10):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_gradients_of_inputs_are_torchs():
+    function = compiled(lambda x, y: (x * y).sum(0) + x.argmax(0))
+    x, y = (torch.randn(3, 4, requires_grad=True) for _ in range(2))
+    g = torch.randn(4)
+    found = torch.autograd.grad(function(x, y), (x, y), g)
+    expected = torch.autograd.grad((x * y).sum(0) + x.argmax(0), (x, y), g)
+    for a, b in zip(found, expected, strict=True):
+        assert torch.allclose(a, b)
+
+
+def test_backward_sees_the_same_random_numbers():
+    function = compiled(lambda x: torch.nn.functional.dropout(x, 0.5, True))
+    x = torch.ones(8, 8, requires_grad=True)
+    for _ in range(2):
+        y = function(x)
+        (grad,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        assert torch.equal(grad, y.detach())
+
+
+def test_an_input_that_a_graph_changes_is_changed():
+    x = torch.zeros(3)
+    assert torch.equal(compiled(lambda v: v.add_(2) * 3)(x), torch.full((3,), 6.0))
+    assert torch.equal(x, torch.full((3,), 2.0))
+
+
+def test_a_graph_that_cannot_be_compiled_is_refused_or_left_to_torch():
+    x = torch.randn(3)
+    with pytest.raises(PopulusError, match="bessel_j0"):
+        compiled(torch.special.bessel_j0)(x)
+    with pytest.warns(PopulusWarning, match=r"PyTorch runs a graph that populus cannot compile: .*bessel_j0"):
+        assert torch.equal(compiled(torch.special.bessel_j0, fallback=True)(x), torch.special.bessel_j0(x))
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(Exception, match="the backend populus has no option 'tile'; did you mean 'tiles'"):
+        compiled(torch.sin, tile=3)(torch.randn(3))
