@@ -19,6 +19,7 @@ from populus.dialects.support.element_types import dtype_of
 from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
+from populus.lowering.onnx.to_popart import OnnxToPopartPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.autodiff.activation_memory import Report, activation_report
 from populus.lowering.popart.training_names import gradient_name
@@ -56,6 +57,8 @@ def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
         # Differentiation comes before the selection of kernels and the outlining of functions.
         first = next(p.name for p in chosen.passes if p.name in ("popart-select-kernels", "popart-outline", "popart-to-popops"))
         chosen = exposing(chosen, read).insert_before(first, PopartAutodiffPass(wrt=read))
+        if any(p.name == OnnxToPopartPass.name for p in chosen.passes):
+            chosen = chosen.replace(OnnxToPopartPass.name, OnnxToPopartPass(gradients=True))
     program = compiled(model, replace(options, pipeline=chosen))
     return Vjp(program, list(dict.fromkeys(wrt)), {name: weights[name] for name in read if name in weights}, unread)
 

@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
 from populus.dialects.base.tensor_op import ints
-from populus.dialects.signature import input_names, state_names
+from populus.dialects.signature import input_names, output_names, state_names
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import tensor
 
@@ -96,3 +96,24 @@ def _entries(attribute: Attribute | None) -> tuple[Attribute, ...]:
 
 def _strings(attribute: Attribute) -> tuple[str, ...]:
     return tuple(entry.data for entry in _entries(attribute) if isinstance(entry, StringAttr))
+
+
+class Sizes:
+    """The sizes of a function's arguments and results by name, before others are added."""
+
+    def __init__(self, function: FuncOp):
+        self.function = function
+        self.arguments = dict(zip(input_names(function), sizes(function, ARGUMENTS)))
+        self.results = dict(zip(output_names(function), sizes(function, RESULTS)))
+
+    def extend(self, arguments: Mapping[str, str], results: Mapping[str, str]) -> None:
+        """Records the sizes of new arguments and results. Without bounded dimensions, it does nothing.
+
+        `arguments`: the result whose sizes a new argument has. `results`: the argument whose sizes a new result has.
+        """
+        if not bounds(self.function):
+            return
+        before = {**self.arguments, **{new: self.results.get(old, ()) for new, old in arguments.items()}}
+        after = {**self.results, **{new: self.arguments.get(old, ()) for new, old in results.items()}}
+        set_sizes(self.function, ARGUMENTS, [before.get(name, ()) for name in input_names(self.function)])
+        set_sizes(self.function, RESULTS, [after.get(name, ()) for name in output_names(self.function)])

@@ -60,7 +60,7 @@ from populus.lowering.onnx.to_popart import (
     trees,
 )
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule
-from populus.lowering.onnx.to_popart.masks import Ending, Masks, by_class
+from populus.lowering.onnx.to_popart.masks import Masks, Place, by_class
 from populus.lowering.onnx.valid_sizes import ValidSizes, texts
 
 RULES: Mapping[str, Rule] = {
@@ -88,25 +88,29 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True)
 class OnnxToPopartPass(ModulePass):
-    """Converts ONNX's ops of all opsets to the smaller set of `popart`. Every shape has to be static."""
+    """Converts ONNX's ops of all opsets to the smaller set of `popart`. Every shape has to be static.
+
+    gradients: floats are zero beyond the valid part of bounded dimensions, so that gradients are.
+    """
 
     name = "onnx-to-popart"
+    gradients: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Converts every function of the module that has a body."""
         for function in op.ops:
             if isinstance(function, FuncOp) and function.body.blocks:
                 erase_unused(function.body.block)
-                Converter(custom_ops(ctx)).function(function)
+                Converter(custom_ops(ctx), zeroed=self.gradients).function(function)
 
 
 class Converter:
     """One walk over a function that replaces each op by the result of its conversion."""
 
-    def __init__(self, customs: Customs, write_out: int = WRITE_OUT):
+    def __init__(self, customs: Customs, write_out: int = WRITE_OUT, zeroed: bool = False):
         self.customs = customs
         self.valid = ValidSizes()
-        self.masks = Masks(self.valid, by_class({**masked_ops.RULES, **masked_windows.RULES}))
+        self.masks = Masks(self.valid, by_class({**masked_ops.RULES, **masked_windows.RULES}), zeroed)
         self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out, self.valid)
         self.converted: list[Operation] = []
         self.bounds: dict[SSAValue, Bound] = {}  # of values with a valid length
@@ -136,13 +140,18 @@ class Converter:
         """Begins with a function: the sizes of its arguments are known."""
         self.inference.enter(function)
         self.masks.enter(function)
+        first = function.body.block.first_op
+        for argument in list(function.body.block.args) if first is not None else []:
+            value = self.masks.safe(Place(first, self.masks), argument)
+            if value is not argument:
+                argument.replace_uses_with_if(value, lambda use, new=value: use.operation is not new.owner)
 
     def leave(self, function: FuncOp) -> None:
         """Ends a function with bounded dimensions: moves valid elements of its results to the front, and records their sizes."""
         last = function.body.block.last_op
         if not self.valid.bounds or last is None:
             return
-        end = Ending(last, self.masks)
+        end = Place(last, self.masks)
         values = [open_shapes.compacted(end, v) for v in last.operands]
         last.operands = values
         set_sizes(function, RESULTS, [texts(self.valid.of(v)) for v in values])
@@ -227,6 +236,7 @@ class Converter:
             outputs = self.expanded(op)
         else:
             raise open_shapes.refused(c)
+        outputs = [None if v is None else self.masks.safe(c, v) for v in outputs]
         for made in between(op.parent, before, op):
             if any(v in self.valid.axes for v in made.operands) and made not in self.masks.handled and made not in self.converted:
                 raise open_shapes.refused(c)

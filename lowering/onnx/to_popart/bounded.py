@@ -238,7 +238,7 @@ def non_max_suppression(c: Conversion) -> Output:
     if n > MOST_BOXES:
         raise PopulusError(f"{n} boxes are gone through one after the other; at most {MOST_BOXES} are")
     order = c.insert(popart.TopKOp(scores, k=n, largest=True))
-    positions = element_positions(c, shape(scores), order, 2)
+    positions = element_positions(c, scores, order, 2)
     alive = Term(c, c.constant(np.ones(shape(scores), np.bool_)))
     if c.has(4):
         ordered = c.insert(popart.GatherOp(c.reshape(scores, (batch * classes * n,)), positions, axis=0))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
@@ -23,6 +23,7 @@ from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.lowering.onnx.dynamic_sizes import Bound
+from populus.lowering.onnx.valid_sizes import size_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +69,14 @@ class Conversion:
     def optional(self, i: int) -> SSAValue | None:
         """Gives input `i`; None if it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
+
+    def length(self, x: SSAValue, d: int) -> SSAValue:
+        """Gives the size of a dimension, that of its valid part if it is bounded: an i64 scalar."""
+        import numpy as np
+
+        if self.masks is not None:
+            return self.masks.scalar(self, size_of(self.masks.valid.of(x)[d]), i64)
+        return self.constant(np.array(shape(x)[d], np.int64))
 
     def known(self, i: int) -> NDArray[Any]:
         """Gives the array of input `i`. Raises PopulusError if it is not a constant."""

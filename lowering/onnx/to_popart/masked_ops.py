@@ -102,7 +102,7 @@ def rows(m: Masks, c: Conversion, op: popart.SoftmaxOp | popart.LogSoftmaxOp) ->
     axes = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, (op.axis,), "lowest")})
     result = put(m, c, op, axes)
-    if isinstance(op, popart.SoftmaxOp):
+    if isinstance(op, popart.SoftmaxOp) and not m.zeroed:  # a mask also zeroes the gradient
         m.known(result, {op.axis: "zero"})
     return result
 

@@ -40,10 +40,12 @@ class Masks:
     """The sizes of a function at run time, masks of valid parts, and the insertion of ops that read such parts.
 
     `rules`: gives the rule of an op, or None. `sizes`: the i32 scalar of each dimension, an argument of the function.
+    `zeroed`: floats are zero beyond the valid part of each value. Gradients are zero there too, by the gradient of `where`.
     """
 
-    def __init__(self, valid: ValidSizes, rules: Callable[[Operation], Rule | None]):
+    def __init__(self, valid: ValidSizes, rules: Callable[[Operation], Rule | None], zeroed: bool = False):
         self.valid = valid
+        self.zeroed = zeroed
         self.rules = rules
         self.sizes: dict[str, SSAValue] = {}
         self.handled: set[Operation] = set()
@@ -56,12 +58,17 @@ class Masks:
 
     def enter(self, function: FuncOp) -> None:
         """Begins with a function: sizes are its arguments `size.NAME`, and masks go before its first op."""
+        import numpy as np
+
         self._function, block = function, function.body.block
         for name, argument in zip(input_names(function), block.args):
             if name.startswith(PREFIX):
                 self.sizes[name.removeprefix(PREFIX)] = argument
-        if block.first_op is not None:
-            self._start = Builder(InsertPoint.before(block.first_op))
+        if self.valid.bounds and block.first_op is not None:
+            marker = constant(np.array(0, np.int32))  # has no use, and goes with the others of that kind
+            marker.location = named("sizes")
+            block.insert_op_before(marker, block.first_op)
+            self._start = Builder(InsertPoint.before(marker))
 
     def _early(self, op: Operation) -> SSAValue:
         """Inserts an op at the start of the function."""
@@ -188,7 +195,11 @@ class Masks:
         result = rule(self, c, op)
         if op.parent is None:  # others took its place
             op.erase()
-        return result
+        return self.safe(c, result)
+
+    def safe(self, c: Conversion, x: SSAValue) -> SSAValue:
+        """Fills a value with zeros if all values have to be."""
+        return self.filled(c, x, None, "zero") if self.zeroed and x in self.valid.axes and is_float(element(x)) else x
 
     def known(self, value: SSAValue, fills: Mapping[int, str]) -> None:
         """Records what stands beyond the valid part of a value, for each axis where that is known."""
@@ -248,12 +259,12 @@ class Masks:
         return result
 
 
-class Ending(Conversion):
-    """The insertion point in front of a function's terminator."""
+class Place(Conversion):
+    """An insertion point in front of an op, for ops that no node asks for."""
 
-    def __init__(self, end: Operation, masks: Masks):
-        self.op = end  # pyright: ignore[reportAttributeAccessIssue], only its location is read
-        self.builder = Builder(InsertPoint.before(end))
+    def __init__(self, before: Operation, masks: Masks):
+        self.op = before  # pyright: ignore[reportAttributeAccessIssue], only its location is read
+        self.builder = Builder(InsertPoint.before(before))
         self.masks = masks
 
 

@@ -29,7 +29,7 @@ def array_feature_extractor(c: Conversion) -> Output:
     """Converts ArrayFeatureExtractor: columns by index; a vector becomes one row. Source: ArrayFeatureExtractor-1."""
     x, at = c.input(0), c.input(1)
     rank, count = len(shape(x)), math.prod(shape(at))
-    columns = from_front(c, c.reshape(at, (count,)), shape(x)[-1])
+    columns = from_front(c, c.reshape(at, (count,)), c.length(x, len(shape(x)) - 1))
     y = c.insert(popart.GatherOp(x, columns, axis=rank - 1))
     return c.reshape(y, (1, count)) if rank == 1 else y
 

@@ -77,7 +77,7 @@ def compacted(c: Conversion, x: SSAValue) -> SSAValue:
         if is_prefix(a):
             continue
         axes = (*axes[:d], prefix(bound_of(a), size_of(a)), *axes[d + 1 :])
-        x = m.state(picked(m, c, x, _places(c, m.iota(c, bound_of(a)), a), d), axes)
+        x = m.safe(c, m.state(picked(m, c, x, _places(c, m.iota(c, bound_of(a)), a), d), axes))
     return x
 
 

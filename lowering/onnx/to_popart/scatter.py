@@ -42,7 +42,7 @@ def reduction(c: Conversion) -> str:
 def scatter_elements(c: Conversion) -> Output:
     """Converts ScatterElements: `y[indices[i, j], j] = updates[i, j]` (axis 0), on flattened x."""
     x, indices, updates = c.input(0), c.input(1), c.input(2)
-    positions = element_positions(c, shape(x), indices, c.axis(len(shape(x))))
+    positions = element_positions(c, x, indices, c.axis(len(shape(x))))
     flat = scatter(c, c.reshape(x, (math.prod(shape(x)),)), positions, updates, reduction(c))
     return c.reshape(flat, shape(x))
 
@@ -52,7 +52,7 @@ def scatter_nd(c: Conversion) -> Output:
     x, indices, updates = c.input(0), c.input(1), c.input(2)
     depth = shape(indices)[-1]
     lead, inner = shape(x)[:depth], shape(x)[depth:]
-    positions = row_positions(c, lead, indices, 0)
+    positions = row_positions(c, x, depth, indices, 0)
     return c.reshape(scatter(c, c.reshape(x, (math.prod(lead), *inner)), positions, updates, reduction(c)), shape(x))
 
 
@@ -98,7 +98,7 @@ def top_k(c: Conversion) -> list[Output]:
         raise PopulusError(f"k is {k}; dimension {axis} has {shape(x)[axis]} elements")
     largest = c.get("largest") != 0
     indices = c.transpose(c.insert(popart.TopKOp(c.transpose(x, order), k=k, largest=largest)), back)
-    positions = element_positions(c, shape(x), indices, axis)
+    positions = element_positions(c, x, indices, axis)
     values = c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), positions, axis=0))
     return [values, c.cast(indices, i64)]
 

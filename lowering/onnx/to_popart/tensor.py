@@ -200,43 +200,45 @@ def gather(c: Conversion) -> Output:
 def gather_elements(c: Conversion) -> Output:
     """Converts GatherElements: `y[i, j] = x[indices[i, j], j]` (axis 0), on flattened x."""
     x, indices = c.input(0), c.input(1)
-    positions = element_positions(c, shape(x), indices, c.axis(len(shape(x))))
+    positions = element_positions(c, x, indices, c.axis(len(shape(x))))
     return c.insert(popart.GatherOp(c.reshape(x, (math.prod(shape(x)),)), positions, axis=0))
 
 
-def element_positions(c: Conversion, size: Sequence[int], indices: SSAValue, axis: int) -> SSAValue:
-    """Computes the position of elements in a flattened tensor of shape `size`: i64.
+def element_positions(c: Conversion, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+    """Computes the position of elements in flattened `x`: i64.
 
     `indices` gives the index along `axis`; each element's own position gives the others.
     """
     import numpy as np
 
+    size = shape(x)
     strides = [math.prod(size[d + 1 :]) for d in range(len(size))]
     rest = np.zeros(shape(indices), np.int64)
     for d, n in enumerate(shape(indices)):
         if d != axis:
             rest = rest + (np.arange(n) * strides[d]).reshape([n if e == d else 1 for e in range(len(shape(indices)))])
-    return c.insert(popart.AddOp(offset(c, indices, size[axis], strides[axis], math.prod(size)), c.constant(rest)))
+    return c.insert(popart.AddOp(offset(c, indices, (x, axis), strides[axis], math.prod(size)), c.constant(rest)))
 
 
-def from_front(c: Conversion, indices: SSAValue, n: int) -> SSAValue:
-    """Adds n to negative indices: i64."""
+def from_front(c: Conversion, indices: SSAValue, n: SSAValue) -> SSAValue:
+    """Adds n, an i64 scalar, to negative indices: i64."""
     indices = c.cast(indices, i64)
     negative = c.insert(popart.LessOp(indices, c.scalar(0, indices)))
-    return c.insert(popart.WhereOp(negative, c.insert(popart.AddOp(indices, c.scalar(n, indices))), indices))
+    return c.insert(popart.WhereOp(negative, c.insert(popart.AddOp(indices, n)), indices))
 
 
-def offset(c: Conversion, indices: SSAValue, n: int, stride: int, total: int) -> SSAValue:
-    """Computes the offset, in a row of `total` elements, of indices into a dimension of n elements.
+def offset(c: Conversion, indices: SSAValue, of: tuple[SSAValue, int], stride: int, total: int) -> SSAValue:
+    """Computes the offset, in a row of `total` elements, of indices into a dimension of a tensor (`of`).
 
     An index out of range gives `total`, which is out of range too; else it would address an element of another row.
     """
+    n = c.length(*of)
     front = from_front(c, indices, n)
     inside = scaled(c, front, stride)
-    if n == total:
+    if shape(of[0])[of[1]] == total:
         return inside
     low = c.insert(popart.LessOp(front, c.scalar(0, front)))
-    high = c.insert(popart.GreaterOrEqualOp(front, c.scalar(n, front)))
+    high = c.insert(popart.GreaterOrEqualOp(front, n))
     return c.insert(popart.WhereOp(c.insert(popart.OrOp(low, high)), c.scalar(total, front), inside))
 
 
@@ -254,23 +256,24 @@ def gather_nd(c: Conversion) -> Output:
     batch = c.get("batch_dims") or 0
     depth = shape(indices)[-1]
     lead, inner = shape(x)[: batch + depth], shape(x)[batch + depth :]
-    positions = row_positions(c, lead, indices, batch)
+    positions = row_positions(c, x, batch + depth, indices, batch)
     return c.insert(popart.GatherOp(c.reshape(x, (math.prod(lead), *inner)), positions, axis=0))
 
 
-def row_positions(c: Conversion, lead: Sequence[int], indices: SSAValue, batch: int) -> SSAValue:
-    """Computes the position of rows in merged dimensions `lead`: i64.
+def row_positions(c: Conversion, x: SSAValue, merged: int, indices: SSAValue, batch: int) -> SSAValue:
+    """Computes the position of rows of `x` in its first dimensions, `merged` of them: i64.
 
     The last dimension of `indices` has one index for each dimension after the `batch` leading ones.
     """
     import numpy as np
 
+    lead = shape(x)[:merged]
     strides = [math.prod(lead[d + 1 :]) for d in range(len(lead))]
     position: SSAValue | None = None
     last = len(shape(indices)) - 1
     for k in range(shape(indices)[-1]):
         one = c.reshape(sliced(c, indices, {last: (k, k + 1, 1)}), shape(indices)[:-1])
-        part = offset(c, one, lead[batch + k], strides[batch + k], math.prod(lead))
+        part = offset(c, one, (x, batch + k), strides[batch + k], math.prod(lead))
         position = part if position is None else c.insert(popart.AddOp(position, part))
     assert position is not None, shape(indices)
     if batch:
@@ -293,7 +296,7 @@ def one_hot(c: Conversion) -> Output:
     rank = len(shape(indices)) + 1
     check_constant(depth, "its new dimension")
     axis = c.axis(rank, -1)
-    index = from_front(c, indices, depth)
+    index = from_front(c, indices, c.constant(np.array(depth, np.int64)))
     index = c.reshape(index, (*shape(indices)[:axis], 1, *shape(indices)[axis:]))
     positions = c.constant(np.arange(depth).reshape([depth if d == axis else 1 for d in range(rank)]))
     off, on = (c.reshape(sliced(c, values, {0: (i, i + 1, 1)}), ()) for i in (0, 1))

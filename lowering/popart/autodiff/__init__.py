@@ -27,6 +27,7 @@ from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import ControlOp, NoGradient, PopartOp, calls
 from populus.dialects.popart.optimizer import wide
 from populus.dialects.signature import add_argument, add_results, expose, input_names, main_of, output_names, return_of
+from populus.dialects.signature.bounded_dimensions import Sizes
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, where
 from populus.dialects.support.element_types import element_type_of, is_float, tensor
@@ -79,6 +80,7 @@ class PopartAutodiffPass(ModulePass):
             raise PopulusError("wrt names what to differentiate with respect to, and is empty")
         expose(function, (*self.wrt, *self.sparse))
         inputs = dict(zip(input_names(function), function.body.block.args))
+        sizes = Sizes(function)
         wrt = {name: inputs[name] for name in dict.fromkeys(self.wrt) if name not in self.sparse}
         for name, value in wrt.items():
             if not is_float(element_type_of(value.type)):
@@ -98,6 +100,8 @@ class PopartAutodiffPass(ModulePass):
         for name, ops in looked_up.items():
             results[rows_name(name)], results[gradient_name(name)] = rows_of(b, ops, [gradients[op.y] for op in ops])
         add_results(function, results)
+        cotangents = {name: seed.name for seed in seeds for name, v in zip(input_names(function), function.body.block.args) if v is seed.gradient}
+        sizes.extend(cotangents, dict(zip(results, wrt)))
         _erase_unread(function.body.block, last)
         erase_uncalled(op)
 
