@@ -24,6 +24,7 @@ from populus.lowering.onnx.dynamic_sizes import is_marked
 from populus.lowering.onnx.inference import Inference, erase_unused, placed
 from populus.lowering.onnx.structure import is_control
 from populus.lowering.onnx.to_popart import Converter
+from populus.lowering.onnx.valid_sizes import recall
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +57,7 @@ def _fold(block: Block, inference: Inference) -> None:
     for op in list(block.ops):
         if not isinstance(op, OnnxOp):
             continue
-        inference.recall(op)
+        recall(op, inference.valid)
         if any(map(is_marked, (*op.operands, *op.results))) or inference.valid.concerns(op.operands):
             continue  # only part of it is valid
         try:

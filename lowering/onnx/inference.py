@@ -18,11 +18,11 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
-from populus.dialects.onnx.sizes import parse, size
+from populus.dialects.onnx.sizes import size
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.dialects.signature import input_names
-from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, set_sizes, sizes
+from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, sizes
 from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
@@ -36,7 +36,7 @@ from populus.lowering.onnx.shape_inputs import asked_for, deciding
 from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
-from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, prefix, texts
+from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, record, state_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 WRITE_OUT = 128  # number of ops up to which the iterations of a loop are unrolled
 # ONNX's inference leaves these open: known conditions, an index for each dimension, unsorted axes before opset 10, scalars.
 LEFT_OPEN = ("Compress", "GatherND", "Slice", "Transpose")
-VALID = "valid_sizes"  # the sizes of an op's results, for each axis that is partly valid
 KNOWN_ELEMENTS = 1 << 16  # larger values are weights rather than shapes, and are not tracked
 
 
@@ -109,8 +108,7 @@ class Inference:
         stated = sizes(function, ARGUMENTS)
         for i, argument in enumerate(function.body.block.args):
             if i < len(stated) and any(stated[i]):
-                found = zip(shape_of(argument.type), stated[i], strict=True)
-                self.valid.state(argument, tuple(prefix(n, parse(text) if text else n) for n, text in found))
+                state_texts(argument, stated[i], self.valid)
             if shape_of(argument.type) == () and (name := input_names(function)[i]).startswith(PREFIX):
                 self.valid.symbols[argument] = symbol(name.removeprefix(PREFIX))
 
@@ -226,14 +224,7 @@ class Inference:
         self.assign(op, types)
         for result, a in zip(op.results, axes):
             self.valid.state(result, a)
-        if any(r in self.valid.axes for r in op.results):
-            set_sizes(op, VALID, [texts(a) for a in axes])
-
-    def recall(self, op: Operation) -> None:
-        """Reads the sizes of an op's results that `open_sized` recorded."""
-        for result, stated in zip(op.results, sizes(op, VALID)):
-            found = zip(shape_of(result.type), stated, strict=True)
-            self.valid.state(result, tuple(prefix(n, parse(text) if text else n) for n, text in found))
+        record(op, self.valid)
 
     def overridden(self, op: OnnxOp, own: type[PopartOp]) -> None:
         """Types an op that a user's class replaces, by that class."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.onnx.sizes import Size, as_size
+from populus.dialects.onnx.sizes import Size, as_size, parse
+from populus.dialects.signature.bounded_dimensions import set_sizes, sizes
 from populus.dialects.support.element_types import shape_of
 
 if TYPE_CHECKING:
@@ -212,3 +213,30 @@ def dimensions(sizes: Mapping[SSAValue, Axes], values: Iterable[SSAValue]) -> st
     """Names the bounded dimensions of values for a message: `'batch' and 'seq'`."""
     names = sorted({n for v in values for n in names_of(sizes.get(v, ()))})
     return " and ".join(f"'{n}'" for n in names) or "of a computed size"
+
+
+VALID = "valid_sizes"  # the sizes of an op's results, for each axis that is partly valid
+
+
+def record(op: Operation, valid: ValidSizes) -> None:
+    """Records the sizes of an op's results on it, for later passes and readers."""
+    if any(r in valid.axes for r in op.results):
+        set_sizes(op, VALID, [texts(valid.of(r)) for r in op.results])
+
+
+def recall(op: Operation, valid: ValidSizes) -> None:
+    """Reads the sizes that `record` wrote."""
+    for result, stated in zip(op.results, sizes(op, VALID)):
+        state_texts(result, stated, valid)
+
+
+def state_texts(value: SSAValue, stated: Sequence[str], valid: ValidSizes) -> None:
+    """Records the sizes of a value that texts state, empty for an axis that is whole."""
+    found = zip(shape_of(value.type), stated, strict=True)
+    valid.state(value, tuple(prefix(n, parse(text) if text else n) for n, text in found))
+
+
+def recall_results(op: Operation, values: Sequence[SSAValue | None], valid: ValidSizes) -> None:
+    """Reads the sizes that `record` wrote, for the values that replace an op's results."""
+    for value, stated in zip([v for v in values if v is not None], sizes(op, VALID)):
+        state_texts(value, stated, valid)

@@ -10,9 +10,10 @@ import onnx
 
 import populus
 from populus.dialects.onnx.sizes import parse
-from populus.dialects.signature import input_names, main_of, output_names
-from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, RESULTS, equal_sizes, sizes
+from populus.dialects.signature import main_of, output_names
+from populus.dialects.signature.bounded_dimensions import PREFIX, RESULTS, equal_sizes, sizes
 from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.popart.training_names import gradient_name
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -33,29 +34,30 @@ class BoundedRun:
     def __init__(self, model: onnx.ModelProto, dims: Mapping[str, int | tuple[int, int]], **options: Any):
         module = import_onnx(model, dims=dims)
         self.program = populus.compile(module, **options)
-        function = main_of(self.program.module("onnx"))
-        self.inputs = dict(zip(input_names(function), sizes(function, ARGUMENTS)))
         main = main_of(self.program.module("popart"))
         self.outputs = dict(zip(output_names(main), sizes(main, RESULTS), strict=True))
         self.equal = equal_sizes(main)
 
     def run(self, inputs: Arrays, at: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
         """Runs at these sizes of dimensions."""
-        rng = np.random.default_rng(seed)
         for first, second in self.equal:
             assert parse(first).evaluate(at) == parse(second).evaluate(at), (first, second, at)
-        given: dict[str, Any] = {}
-        for name, type in self.program.signature.inputs.items():
-            if name.startswith(PREFIX):
-                given[name] = np.array(at[name.removeprefix(PREFIX)], np.int32)
-                continue
-            array = np.asarray(inputs[name])
-            given[name] = array
-            if any(self.inputs[name]):
-                given[name] = garbage(type.get_shape(), array.dtype, rng)
-                given[name][tuple(slice(0, n) for n in array.shape)] = array
-        found = self.program.run(given)
+        found = self.program.run(padded(inputs, self.program.signature.inputs, at, seed))
         return {name: trimmed(found[name], texts, at) for name, texts in self.outputs.items()}
+
+
+def padded(inputs: Arrays, types: Mapping[str, Any], at: Mapping[str, int], seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Puts arrays into buffers of the bounds, with garbage beyond them, and adds the sizes."""
+    rng = np.random.default_rng(seed)
+    given: dict[str, np.ndarray[Any, Any]] = {}
+    for name, type in types.items():
+        if name.startswith(PREFIX):
+            given[name] = np.array(at[name.removeprefix(PREFIX)], np.int32)
+        elif name in inputs:
+            array = np.asarray(inputs[name])
+            given[name] = garbage(type.get_shape(), array.dtype, rng)
+            given[name][tuple(slice(0, n) for n in array.shape)] = array
+    return given
 
 
 def trimmed(array: np.ndarray[Any, Any], texts: Sequence[str], at: Mapping[str, int]) -> np.ndarray[Any, Any]:
@@ -91,9 +93,28 @@ def compare(
     for seed, sizes_ in enumerate(every):
         at = {n: sizes_[n] if n in sizes_ else int(dims[n]) for n in names}  # pyright: ignore[reportArgumentType]
         inputs = drawn(model, at, seed)
-        exact = populus.compile(import_onnx(model, dims=at), engine="numpy").run(inputs)
+        exact = populus.compile(import_onnx(model, dims=at), level="popart").run(inputs)
         found = bounded.run(inputs, at, seed)
         for name, expected in exact.items():
             assert found[name].shape == expected.shape, (name, at, found[name].shape, expected.shape)
             np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5, err_msg=f"{name} at {at}")
     return bounded
+
+
+def compare_gradients(
+    model: onnx.ModelProto, dims: Mapping[str, tuple[int, int]], every: Sequence[Mapping[str, int]], wrt: Sequence[str], **options: Any
+) -> None:
+    """Compares the gradients of a bounded program with those of exact ones at all these sizes."""
+    bounded = populus.vjp(import_onnx(model, dims=dims), wrt, **options)
+    main = main_of(bounded.program.module("popart"))
+    results = dict(zip(output_names(main), sizes(main, RESULTS), strict=True))
+    for seed, at in enumerate(every):
+        rng = np.random.default_rng(seed)
+        inputs = drawn(model, at, seed)
+        exact = populus.vjp(import_onnx(model, dims=at), wrt, **options)
+        cotangents = {n: rng.standard_normal(t.get_shape()).astype(np.float32) for n, t in exact.cotangents.items()}
+        _, expected = exact.run(inputs, cotangents)
+        _, found = bounded.run(padded(inputs, bounded.inputs, at, seed), padded(cotangents, bounded.cotangents, at, seed))
+        for name, gradient in expected.items():
+            valid = trimmed(found[name], results[gradient_name(name)], at)
+            np.testing.assert_allclose(valid, gradient, rtol=1e-3, atol=1e-4, err_msg=f"{name} at {at}")

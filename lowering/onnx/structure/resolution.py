@@ -17,7 +17,7 @@ from populus.dialects.onnx.types import unknown
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.refused_branches import emptied
-from populus.lowering.onnx.valid_sizes import ValidSizes
+from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,6 +184,22 @@ class Resolution:
             typed.move_blocks(region)
         self.walk.assign(self.op, [t for o, t in zip(self.op.outputs, types) if o is not None])
         self.walk.mark(self.op, {i: Bound(axis, self.op) for i, axis in (bounded or {}).items()})
+        self._sized(set(bounded or ()))
+
+    def _sized(self, bounded: set[int]) -> None:
+        """Records the sizes of a branch's results, on which its regions have to agree. Raises PopulusError for those of a loop."""
+        yielded = [list(end.operands) for region in self.op.regions if (end := region.block.last_op) is not None]
+        valid = self.walk.valid
+        if not any(v in valid.axes or v in valid.symbols for values in yielded for v in values):
+            return
+        for i, values in enumerate(zip(*yielded)):
+            axes = {valid.of(v) for v in values}
+            if self.op.OP_TYPE != "If" or len(axes) > 1 or i in bounded or any(v in valid.symbols for v in values):
+                names = dimensions(valid.axes, values)
+                raise PopulusError(f"{self.op.OP_TYPE} gives values whose size depends on the dimension {names}; bind it to one size")
+            if (output := self.op.output(i)) is not None:
+                valid.state(output, axes.pop())
+        record(self.op, valid)
 
     def either(self, first: Callable[[], bool], second: Callable[[], bool], reason: int = 0) -> bool:
         """Returns the result of `first`; if it raises, undoes its ops and returns that of `second`.

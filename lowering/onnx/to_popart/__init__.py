@@ -61,7 +61,7 @@ from populus.lowering.onnx.to_popart import (
 )
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx.to_popart.masks import Masks, Place, by_class
-from populus.lowering.onnx.valid_sizes import ValidSizes, texts
+from populus.lowering.onnx.valid_sizes import ValidSizes, recall_results, texts
 
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
@@ -223,7 +223,7 @@ class Converter:
             raise open_shapes.refused(c)
         assert op.parent is not None
         before = op.prev_op
-        rule, prepare = (None, None) if op.DOMAIN else (open_shapes.RULES.get(op.OP_TYPE), open_sizes.UNIFORM.get(op.OP_TYPE))
+        rule, prepare = (None, None) if op.DOMAIN else (open_sizes.RULES.get(op.OP_TYPE), open_sizes.UNIFORM.get(op.OP_TYPE))
         if rule is not None:
             outputs = rule(c)
             outputs = outputs if isinstance(outputs, list) else [outputs]
@@ -257,7 +257,9 @@ class Converter:
         """Converts an op without regard to the valid lengths of its inputs."""
         op = c.op
         if is_control(op):
-            return control_flow.RULES[op.OP_TYPE](c, self.block)
+            outputs = control_flow.RULES[op.OP_TYPE](c, self.block)
+            recall_results(op, outputs, self.valid)
+            return outputs
         if (own := overriding(op, self.customs)) is not None:
             return list(c.builder.insert(build_overriding(own, op)).results)
         arrays = self.inference.arrays(op)

@@ -39,11 +39,8 @@ def _parsed(c: Conversion, equation: str, values: Sequence[SSAValue]) -> tuple[l
 
     The dimensions of `...` are labelled `.0`, `.1`, .. from the right.
     """
-    left, arrow, right = equation.partition("->")
-    parts = left.split(",")
-    if len(parts) != len(values):
-        raise PopulusError(f"the equation '{equation}' has {len(parts)} operands, the node {len(values)}")
-    terms = [Operand(v, _labels(equation, part, len(shape(v)))) for part, v in zip(parts, values)]
+    _, arrow, right = equation.partition("->")
+    terms = [Operand(v, labels) for v, labels in zip(values, labels_of(equation, values))]
     dots = sorted({label for t in terms for label in t.labels if label[0] == "."}, key=lambda label: -int(label[1:]))
     if arrow:
         result = [label for part in right.replace("...", ".") for label in (dots if part == "." else [part])]
@@ -53,6 +50,14 @@ def _parsed(c: Conversion, equation: str, values: Sequence[SSAValue]) -> tuple[l
     if unknown := set(result) - {label for t in terms for label in t.labels}:
         raise PopulusError(f"the equation '{equation}' gives '{min(unknown)}', which no operand has")
     return terms, result
+
+
+def labels_of(equation: str, values: Sequence[SSAValue]) -> list[list[str]]:
+    """Gives the label of each dimension of each operand. Raises PopulusError if their number or rank does not fit."""
+    parts = equation.partition("->")[0].split(",")
+    if len(parts) != len(values):
+        raise PopulusError(f"the equation '{equation}' has {len(parts)} operands, the node {len(values)}")
+    return [_labels(equation, part, len(shape(v))) for part, v in zip(parts, values)]
 
 
 def _labels(equation: str, part: str, rank: int) -> list[str]:

@@ -43,9 +43,7 @@ LAST = 1 << 31  # an index from which on exporters mean "to the end"
 def refused(c: Conversion) -> PopulusError:
     """Makes the error of an op that is not converted where a dimension is bounded."""
     names = dimensions(masks_of(c).valid.axes, c.op.operands)
-    return PopulusError(
-        f"{c.op.OP_TYPE} is not among the ops that tiles compute where the dimension {names} is bounded; bind it to one size"
-    )
+    return PopulusError(f"{c.op.OP_TYPE} is not computed where the dimension {names} is bounded; bind it to one size")
 
 
 def masks_of(c: Conversion) -> Masks:

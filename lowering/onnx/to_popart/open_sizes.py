@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.dynamic_sizes import ELEMENTWISE
+from populus.lowering.onnx.to_popart import open_layers, open_shapes
 from populus.lowering.onnx.to_popart.conversion import Conversion, shape
-from populus.lowering.onnx.to_popart.open_shapes import agreed, aligned, compacted, masks_of
+from populus.lowering.onnx.to_popart.open_shapes import Rule, agreed, aligned, compacted, masks_of
 from populus.lowering.onnx.valid_sizes import dimensions, is_whole
 
 Prepare: TypeAlias = "Callable[[Conversion], None]"
@@ -24,15 +25,28 @@ def broadcasting(c: Conversion) -> None:
     c.inputs = c.op.inputs
 
 
-def matrices(c: Conversion) -> None:
-    """Makes the inputs of a MatMul alike: batch axes that broadcast, and the axis that is summed over."""
-    a, b = c.input(0), c.input(1)
+def matrices(c: Conversion, second: int = 1) -> None:
+    """Makes inputs 0 and `second`, two matrices, alike: batch axes that broadcast, and the axis that is summed over."""
+    a, b = c.input(0), c.input(second)
     m, n = len(shape(a)), len(shape(b))
     groups: list[list[int | None]] = [[m - 1, max(n - 2, 0)]]
     for d in range(3, max(m, n) + 1):
         groups.append([m - d if d <= m else None, n - d if d <= n else None])
-    c.op.operands = agreed(c, [a, b], groups)
+    a, b = agreed(c, [a, b], groups)
+    c.op.operands = [a if i == 0 else b if i == second else v for i, v in enumerate(c.op.operands)]
     c.inputs = c.op.inputs
+
+
+def second_at_three(c: Conversion) -> None:
+    """Makes the matrices of a QLinearMatMul alike."""
+    matrices(c, 3)
+
+
+def floors(c: Conversion) -> None:
+    """Prepares windows as `same_pads`, and refuses a number of windows that is rounded up."""
+    same_pads(c)
+    if c.get("ceil_mode"):
+        raise PopulusError(f"ceil_mode adds padding that depends on the size of {_named(c)}")
 
 
 def gemm(c: Conversion) -> None:
@@ -75,7 +89,10 @@ def nothing(c: Conversion) -> None:
     """Leaves the inputs as they are."""
 
 
-KEEPING = ("Dropout", "Hardmax")
+RULES: Mapping[str, Rule] = {**open_shapes.RULES, **open_layers.RULES}
+"""Ops that ask for sizes, offsets or counts."""
+
+KEEPING = ("Dropout", "Hardmax", "ReverseSequence")
 """Ops whose results have the axes of input 0, also where only constants say so."""
 
 UNIFORM: Mapping[str, Prepare] = {
@@ -86,11 +103,17 @@ UNIFORM: Mapping[str, Prepare] = {
     "BatchNormalization": nothing,
     "Conv": same_pads,
     "ConvTranspose": same_pads,
+    "ConvInteger": same_pads,
     "CumProd": prefixes,
     "CumSum": prefixes,
     "DepthToSpace": prefixes,
+    "DequantizeLinear": nothing,
     "Dropout": nothing,
+    "DynamicQuantizeLinear": nothing,
+    "Einsum": open_layers.einsum,
     "Flatten": nothing,
+    "GatherElements": open_layers.elements,
+    "GatherND": prefixes,
     "Gemm": gemm,
     "GlobalAveragePool": nothing,
     "GlobalLpPool": nothing,
@@ -102,9 +125,14 @@ UNIFORM: Mapping[str, Prepare] = {
     "LayerNormalization": nothing,
     "LogSoftmax": nothing,
     "LpNormalization": nothing,
+    "LpPool": floors,
     "MatMul": matrices,
+    "MatMulInteger": matrices,
     "MaxPool": same_pads,
     "OneHot": nothing,
+    "QLinearConv": same_pads,
+    "QLinearMatMul": second_at_three,
+    "QuantizeLinear": nothing,
     "ReduceL1": nothing,
     "ReduceL2": nothing,
     "ReduceLogSum": nothing,
@@ -115,6 +143,10 @@ UNIFORM: Mapping[str, Prepare] = {
     "ReduceProd": nothing,
     "ReduceSum": nothing,
     "ReduceSumSquare": nothing,
+    "ReverseSequence": prefixes,
+    "Scatter": open_layers.elements,
+    "ScatterElements": open_layers.elements,
+    "ScatterND": prefixes,
     "Softmax": nothing,
     "SpaceToDepth": prefixes,
     "Transpose": nothing,

@@ -32,8 +32,8 @@ def upsample(c: Conversion) -> Output:
         n = shape(x)[d]
         out = _scaled(n, factor)
         check_constant(out, "a dimension of its result")
-        at = _coordinates("asymmetric", n, out, factor, None)
-        x = _along(c, x, d, at, c.get("mode"), "floor", factor)
+        at = coordinates("asymmetric", n, out, factor, None)
+        x = sampled(c, x, d, at, c.get("mode"), "floor", factor)
     return x
 
 
@@ -61,11 +61,11 @@ def resize(c: Conversion) -> Output:
     for k, (d, out) in enumerate(zip(axes, sizes)):
         n = shape(x)[d]
         rounding = c.get("nearest_mode") or ("ceil" if factors[k] < 1 else "floor")
-        at = _coordinates(transformation, n, out, factors[k], out if exact else None, (region[k], region[k + len(axes)]))
+        at = coordinates(transformation, n, out, factors[k], out if exact else None, (region[k], region[k + len(axes)]))
         if transformation == "tf_crop_and_resize":
             outside.append((d, (at < 0) | (at > n - 1)))
         if transformation == "tf_crop_and_resize" or n != out or factors[k] != 1:
-            x = _along(c, x, d, at, c.get("mode"), rounding, factors[k])
+            x = sampled(c, x, d, at, c.get("mode"), rounding, factors[k])
     return _filled(c, x, outside)
 
 
@@ -100,7 +100,7 @@ def _policy(c: Conversion, factors: list[float], axes: list[int], size: tuple[in
     return [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
 
 
-def _coordinates(
+def coordinates(
     transformation: str,
     n: int,
     out: int,
@@ -142,7 +142,7 @@ def _coordinates(
             raise PopulusError(f"coordinate_transformation_mode is '{transformation}', which Resize does not have")
 
 
-def _along(c: Conversion, x: SSAValue, d: int, at: NDArray[np.float32], mode: str, rounding: str, scale: float) -> SSAValue:
+def sampled(c: Conversion, x: SSAValue, d: int, at: NDArray[np.float32], mode: str, rounding: str, scale: float) -> SSAValue:
     """Samples dimension `d` of `x` at the coordinates `at`."""
     n = shape(x)[d]
     if mode == "nearest":

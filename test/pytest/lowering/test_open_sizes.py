@@ -3,44 +3,56 @@
 from __future__ import annotations
 
 import pytest
-from onnx import ModelProto, parser
+from onnx import parser
 
-from helpers.bounded_runs import compare
+from helpers.bounded_cases import CASES, DIMS, SIZES, case, dims_of
+from helpers.bounded_runs import BoundedRun, compare, compare_gradients
+from populus.dialects.support.diagnostics import PopulusError
 
-HEAD = '<ir_version: 8, opset_import: ["":17]>\n'
-DIMS = {"b": (1, 3), "s": (1, 6)}
-EVERY = [{"b": 2, "s": 4}, {"b": 3, "s": 6}, {"b": 1, "s": 1}]
-
-
-def model(text: str) -> ModelProto:
-    return parser.parse_model(HEAD + text)
+INTEGERS = ("argmax", "arg min, the last", "range from", "int div", "all true")  # results without a gradient
 
 
-BODIES = {
-    "mean": "y = ReduceMean<axes=[1], keepdims=0>(x)",
-    "mean of all": "y = ReduceMean(x)",
-    "max": "y = ReduceMax<axes=[0, 1]>(x)",
-    "min": "y = ReduceMin<axes=[1]>(x)",
-    "product": "y = ReduceProd<axes=[1]>(x)",
-    "norm": "y = ReduceL2<axes=[1]>(x)",
-    "log sum exp": "y = ReduceLogSumExp<axes=[1]>(x)",
-    "softmax": "y = Softmax<axis=1>(x)",
-    "log softmax": "y = LogSoftmax<axis=1>(x)",
-    "softmax of merged axes": "f = Flatten<axis=2>(x)\n y = Softmax<axis=0>(f)",
-    "layer norm": "m = ReduceMean<axes=[1, 2]>(x)\n d = Sub(x, m)\n q = Mul(d, d)\n v = ReduceMean<axes=[1, 2]>(q)\n y = Div(d, v)",
-    "product over the axis": "t = Transpose<perm=[0, 2, 1]>(x)\n y = MatMul(t, x)",
-    "product of rows": "t = Transpose<perm=[0, 2, 1]>(x)\n y = MatMul(x, t)",
-    "arg max": "y = ArgMax<axis=1>(x)",
-    "arg min, the last": "y = ArgMin<axis=1, select_last_index=1>(x)",
-    "hardmax": "y = Hardmax<axis=1>(x)",
-    "flatten": "y = Flatten<axis=2>(x)",
-    "instance norm": "t = Transpose<perm=[0, 2, 1]>(x)\n y = InstanceNormalization(t, one, zero)",
-    "log of zeros": "r = Relu(x)\n l = Log(r)\n y = ReduceMax<axes=[1]>(l)",
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", CASES)
 def test_an_op_is_right_on_the_valid_part(name: str):
-    constants = "<float[4] one = {1, 2, 3, 4}, float[4] zero = {0, 1, 0, 1}>"
-    rank = {"arg max": "int64", "arg min, the last": "int64"}.get(name, "float")
-    compare(model(f"g (float[b, s, 4] x) => ({rank}[] y) {constants} {{\n {BODIES[name]}\n}}"), DIMS, EVERY, engine="numpy")
+    model = case(name)
+    names = dims_of(model)
+    compare(model, {n: DIMS[n] for n in names}, [{n: SIZES[n] for n in names}], level="popart")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in INTEGERS and "x" in [i.name for i in case(name).graph.input]])
+def test_gradients_agree_with_those_of_exact_programs(name: str):
+    model = case(name)
+    names = dims_of(model)
+    compare_gradients(model, {n: DIMS[n] for n in names}, [{n: SIZES[n] for n in names}], ["x"], level="popart")
+
+
+@pytest.mark.parametrize("name", ["concat softmax", "causal", "merge softmax", "conv2", "lstm"])
+@pytest.mark.parametrize("engine", ["strict", "native"])
+def test_engines_agree_at_the_ends_of_the_bounds(name: str, engine: str):
+    model = case(name)
+    names = dims_of(model)
+    ends = [{n: DIMS[n][0] for n in names}, {n: DIMS[n][1] for n in names}]
+    compare(model, {n: DIMS[n] for n in names}, ends, engine=engine, tiles=16)
+
+
+def refusal(body: str, signature: str = "float[b, s, 4] x") -> str:
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["":18]>\ng ({signature}) => (float[] y) {{\n {body}\n}}')
+    with pytest.raises(PopulusError) as found:
+        BoundedRun(model, {"b": (1, 3), "s": (1, 6)})
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+def test_an_op_without_a_rule_is_refused_by_name_and_dimension():
+    assert "'y': Det-11: Det is not computed where the dimension 'b' and 's' is bounded" in refusal("y = Det(x)")
+
+
+def test_sizes_that_cannot_be_equal_are_refused():
+    text = refusal("c = Concat<axis=1>(x, x, x)\n d = Concat<axis=1>(c, x, x, x, x, x)\n y = Add(x, d)")
+    assert "sizes s and 8 * s meet" in text
+
+
+def test_different_dimensions_that_meet_have_to_be_equal_in_each_run():
+    model = parser.parse_model('<ir_version: 8, opset_import: ["":18]>\ng (float[s, 4] x, float[t, 4] z) => (float[] y) { y = Add(x, z) }')
+    run = compare(model, {"s": (1, 6), "t": (2, 4)}, [{"s": 3, "t": 3}], level="popart")
+    assert run.equal == (("s", "t"),)

@@ -1,0 +1,276 @@
+"""Layers that count positions where dimensions are bounded: recurrent layers, Resize, Pad, TopK, Einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import i32, i64
+from xdsl.ir import SSAValue
+
+from populus.dialects import popart
+from populus.dialects.data import constant
+from populus.dialects.onnx.sizes import Size, as_size
+from populus.dialects.support import shapes
+from populus.dialects.support.budget import check_constant
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.to_popart import rnn
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
+from populus.lowering.onnx.to_popart.einsum import labels_of
+from populus.lowering.onnx.to_popart.masked_ops import picked
+from populus.lowering.onnx.to_popart.masks import Masks
+from populus.lowering.onnx.to_popart.open_shapes import Rule, agreed, compacted, masks_of, numbers
+from populus.lowering.onnx.to_popart.resize import coordinates, sampled
+from populus.lowering.onnx.to_popart.tensor import element_positions
+from populus.lowering.onnx.valid_sizes import Axes, Axis, bound_of, is_whole, prefix, size_of
+
+
+def as_whole(c: Conversion, x: SSAValue) -> SSAValue:
+    """Gives the buffer of a value as a tensor that is valid as a whole, for rules that select its valid part themselves."""
+    m = masks_of(c)
+    return m.plain(c, popart.ReshapeOp(x, shape=shape(x))) if x in m.valid.axes else x
+
+
+def recurrent(c: Conversion) -> list[Output]:
+    """Converts RNN, GRU or LSTM over a bounded number of steps: a sequence ends at the number of steps at the latest."""
+    import numpy as np
+
+    m, first = masks_of(c), bool(c.get("layout"))
+    values = [compacted(c, v) for v in c.op.operands]
+    present = [i for i, v in enumerate(c.inputs) if v is not None]
+    at = {i: k for k, i in enumerate(present)}
+    batches: list[int | None] = [{0: 0 if first else 1, 4: 0, 5: 0 if first else 1, 6: 0 if first else 1}.get(i) for i in present]
+    values = agreed(c, values, [batches])
+    x = m.valid.of(values[at[0]])
+    steps, batch = (x[1], x[0]) if first else (x[0], x[1])
+    if any(not is_whole(a) for i, v in zip(present, values) for d, a in enumerate(m.valid.of(v)) if d != batches[at[i]] and (i or d > 1)):
+        raise PopulusError("its weights or features are of a bounded dimension; bind it to one size")
+    inputs: list[SSAValue | None] = [as_whole(c, values[at[i]]) if i in at else None for i in range(max(5, len(c.inputs)))]
+    if not is_whole(steps):
+        lengths = inputs[4]
+        if lengths is None:
+            lengths = m.plain(c, constant(np.full(bound_of(batch), bound_of(steps), np.int32)))
+        inputs[4] = m.plain(c, popart.MinOp(lengths, m.scalar(c, size_of(steps), i32)))
+    c.inputs = inputs
+    made = rnn.RULES[c.op.OP_TYPE](c)
+    assert isinstance(made, list), made
+    y, *states = made
+    assert y is not None
+    over: Axes = (batch, steps, *m.valid.of(y)[2:]) if first else (steps, m.valid.of(y)[1], batch, m.valid.of(y)[3])
+    results: list[Output] = [m.state(y, over)]
+    for state in states:
+        assert state is not None
+        own = m.valid.of(state)
+        results.append(m.state(state, (batch, *own[1:]) if first else (own[0], batch, own[2])))
+    return results
+
+
+def top_k(c: Conversion) -> list[Output]:
+    """Converts TopK of at most as many elements as are valid. Raises PopulusError for more at some size."""
+    m, x = masks_of(c), compacted(c, c.input(0))
+    rank = len(shape(x))
+    axis = c.axis(rank, -1)
+    k = as_size(int(c.get("k"))) if c.version < 10 else (numbers(c, 1) or [])[0]
+    n = size_of(m.valid.of(x)[axis])
+    if (n - k).decided(m.valid.bounds).lower(m.valid.bounds) < 0:
+        raise PopulusError(f"k is {k}, and dimension {axis} has {n} elements, fewer for some sizes; bind the dimension to one size")
+    count = min(k.upper(m.valid.bounds), shape(x)[axis])
+    order = [*(d for d in range(rank) if d != axis), axis]
+    chosen = c.insert(popart.TopKOp(c.transpose(x, order), k=count, largest=c.get("largest") != 0))
+    indices = c.transpose(chosen, [order.index(d) for d in range(rank)])
+    axes = m.valid.of(indices)
+    m.state(indices, (*axes[:axis], prefix(count, k), *axes[axis + 1 :]))
+    flat = c.reshape(x, (_product(shape(x)),))
+    values = c.insert(popart.GatherOp(flat, element_positions(c, x, indices, axis), axis=0))
+    return [values, c.cast(indices, i64)]
+
+
+def _product(values: Sequence[int]) -> int:
+    """Multiplies numbers."""
+    total = 1
+    for v in values:
+        total *= v
+    return total
+
+
+def pad(c: Conversion) -> Output:
+    """Converts Pad with pads that may be sizes, in any mode. Source: ONNX Pad-21."""
+    m, x, mode = masks_of(c), compacted(c, c.input(0)), c.get("mode") or "constant"
+    rank = len(shape(x))
+    if c.version < 11:
+        stated = [as_size(int(v)) for v in c.get("pads") or c.get("paddings") or []]
+    else:
+        stated = numbers(c, 1) or []
+    axes = list(range(rank)) if not c.has(3) else [shapes.axis(int(a), rank) for a in c.known(3).reshape(-1)]
+    if len(stated) != 2 * len(axes):
+        raise PopulusError(f"there are {len(stated)} pads for {len(axes)} dimensions; twice as many are expected")
+    value = c.reshape(c.input(2), ()) if c.version >= 11 and c.has(2) else c.scalar(c.get("value") or 0, x)
+    for i, d in enumerate(axes):
+        low, high = stated[i], stated[len(axes) + i]
+        if low.constant == 0 and high.constant == 0:
+            continue
+        numbered = low.constant is not None and high.constant is not None
+        if numbered and (is_whole(m.valid.of(x)[d]) or mode == "constant"):
+            x = _at_bound(c, x, d, int(low.constant or 0), int(high.constant or 0), mode, value)
+        else:
+            x = _padded(c, x, d, low, high, mode, value)
+    return x
+
+
+def _at_bound(c: Conversion, x: SSAValue, d: int, low: int, high: int, mode: str, value: SSAValue) -> SSAValue:
+    """Pads one axis by numbers."""
+    if mode == "wrap":
+        return _padded(c, x, d, as_size(low), as_size(high), mode, value)
+    lower, upper = ([p if e == d else 0 for e in range(len(shape(x)))] for p in (low, high))
+    return c.insert(popart.PadOp(x, value if mode == "constant" else None, lower=lower, upper=upper, mode=mode))
+
+
+def _padded(c: Conversion, x: SSAValue, d: int, low: Size, high: Size, mode: str, value: SSAValue) -> SSAValue:
+    """Pads one axis: each element of the result is read at a place that depends on sizes."""
+    m = masks_of(c)
+    axes = m.valid.of(x)
+    n = size_of(axes[d])
+    axis = m.axis((n + low + high).decided(m.valid.bounds))
+    at = m.plain(c, popart.SubOp(m.iota(c, bound_of(axis)), m.scalar(c, low)))
+    zero, last = m.scalar(c, as_size(0)), m.scalar(c, n - 1)
+    inside = None
+    match mode:
+        case "reflect":
+            at = m.plain(c, popart.AbsOp(at))
+            back = m.plain(c, popart.SubOp(m.plain(c, popart.AddOp(last, last)), at))
+            at = m.plain(c, popart.MinOp(at, back))
+        case "edge":
+            at = m.plain(c, popart.MinOp(at, last))
+        case "wrap":
+            at = m.plain(c, popart.ModOp(at, m.plain(c, popart.MaxOp(m.scalar(c, n), m.scalar(c, as_size(1)))), fmod=False))
+        case _:
+            before = m.plain(c, popart.GreaterOrEqualOp(at, zero))
+            inside = m.plain(c, popart.AndOp(before, m.plain(c, popart.LessOp(at, m.scalar(c, n)))))
+    result = picked(m, c, x, at, d)
+    if inside is not None:
+        form = [shape(result)[d] if e == d else 1 for e in range(len(axes))]
+        result = m.plain(c, popart.WhereOp(m.plain(c, popart.ReshapeOp(inside, shape=form)), result, value))
+    return m.state(result, (*axes[:d], axis, *axes[d + 1 :]))
+
+
+SAMPLED = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")
+
+
+def resize(c: Conversion) -> Output:
+    """Converts Resize or Upsample. A bounded dimension is scaled by a whole number, or by a power of 1/2.
+
+    Elements beyond the valid part are those of its edge, as ONNX samples them. Raises PopulusError for coordinates that depend on
+    the size otherwise.
+    """
+    m, x = masks_of(c), compacted(c, c.input(0))
+    rank = len(shape(x))
+    dims = [shapes.axis(a, rank) for a in c.get("axes") or range(rank)]
+    scales = _scales(c)
+    sizes = numbers(c, 3) if not scales and c.version > 10 else None
+    transformation = c.get("coordinate_transformation_mode") or "asymmetric"
+    if len(scales or sizes or []) != len(dims) or (c.get("keep_aspect_ratio_policy") or "stretch") != "stretch":
+        raise PopulusError(f"its scales or sizes do not name each of {len(dims)} dimensions; one for each is expected")
+    for k, d in enumerate(dims):
+        n = size_of(m.valid.of(x)[d])
+        up, down = _ratio(n, scales[k] if scales else None, sizes[k] if sizes else None)
+        if (up, down) == (1, 1):
+            continue
+        if transformation not in SAMPLED:
+            raise PopulusError(f"coordinates by {transformation} depend on the size {n}; bind its dimensions to one size")
+        if c.get("exclude_outside"):
+            raise PopulusError(f"exclude_outside weighs elements by the size {n}; bind its dimensions to one size")
+        out = n * up // down
+        if transformation == "pytorch_half_pixel" and down > 1 and out.lower(m.valid.bounds) <= 1:
+            raise PopulusError(f"a result of one element is sampled elsewhere than others, and its size is {out}")
+        x = _resized(c, x, d, up, down, transformation, out)
+    return x
+
+
+def _scales(c: Conversion) -> list[float] | None:
+    """Gives the scales; None if the node has sizes."""
+    if c.get("scales"):
+        return [float(v) for v in c.get("scales")]
+    position = 1 if c.op.OP_TYPE == "Upsample" or c.version == 10 else 2
+    if not c.has(position) or shape(c.input(position)) == (0,):
+        return None
+    return [float(v) for v in c.known(position)]
+
+
+def _ratio(n: Size, scale: float | None, out: Size | None) -> tuple[int, int]:
+    """Gives the factor of a dimension as two numbers. Raises PopulusError if it is none that all sizes share."""
+    if out is not None:
+        if out == n:
+            return 1, 1
+        for whole, part, turned in ((out, n, False), (n, out, True)):
+            k = whole.exactly(part)
+            if k is not None and (number := k.constant) is not None and number > 0:
+                return (1, number) if turned else (number, 1)
+        raise PopulusError(f"a dimension of {n} is resized to {out}; a factor that all sizes share is supported")
+    assert scale is not None
+    if scale >= 1 and scale == int(scale):
+        return int(scale), 1
+    up, down = float(scale).as_integer_ratio()
+    if down > 64 or down & (down - 1):
+        raise PopulusError(f"a dimension of {n} is scaled by {scale}; whole numbers and powers of 1/2 are supported")
+    return up, down
+
+
+def _resized(c: Conversion, x: SSAValue, d: int, up: int, down: int, transformation: str, out: Size) -> SSAValue:
+    """Resizes one axis by `up / down`."""
+    m = masks_of(c)
+    axes, bound = m.valid.of(x), shape(x)[d]
+    final: Axis = prefix(bound * up // down, out)
+    check_constant(bound_of(final), "a dimension of its result")
+    if not is_whole(axes[d]):
+        edge = m.plain(c, popart.MinOp(m.iota(c, bound), m.scalar(c, size_of(axes[d]) - 1)))
+        x = m.state(picked(m, c, x, edge, d), axes)
+    whole = (*axes[:d], prefix(bound, bound), *axes[d + 1 :])
+    x = m.state(m.plain(c, popart.ReshapeOp(x, shape=shape(x))), whole)
+    factor = up / down
+    rounding = c.get("nearest_mode") or ("ceil" if factor < 1 and c.version == 10 else "floor")
+    at = coordinates(transformation, bound, bound_of(final), factor, None)
+    y = sampled(c, x, d, at, c.get("mode") or "nearest", rounding, factor)
+    found = m.valid.of(y)
+    return m.state(m.plain(c, popart.ReshapeOp(y, shape=shape(y))), (*found[:d], final, *found[d + 1 :]))
+
+
+def einsum(c: Conversion) -> None:
+    """Makes the axes of equal labels alike."""
+    values = [compacted(c, v) for v in c.op.operands]
+    terms = labels_of(c.get("equation").replace(" ", ""), values)
+    names = sorted({label for labels in terms for label in labels})
+    if any(labels.count(n) > 1 for labels in terms for n in names):
+        values = _undivided(masks_of(c), values)
+    c.op.operands = agreed(c, values, [[labels.index(n) if n in labels else None for labels in terms] for n in names])
+    c.inputs = c.op.inputs
+
+
+def _undivided(m: Masks, values: list[SSAValue]) -> list[SSAValue]:
+    """Refuses diagonals of bounded dimensions."""
+    if any(m.valid.sized(v) for v in values):
+        raise PopulusError("it takes a diagonal of a bounded dimension; bind it to one size")
+    return values
+
+
+def elements(c: Conversion) -> None:
+    """Moves valid elements to the front, and makes axes of data, indices and updates alike but for the one that is indexed."""
+    values = [compacted(c, v) for v in c.op.operands]
+    axis, rank = c.axis(len(shape(values[0]))), len(shape(values[0]))
+    groups: list[list[int | None]] = [[None, *[d] * (len(values) - 1)] for d in range(rank)]
+    c.op.operands = agreed(c, values, groups)
+    c.inputs = c.op.inputs
+    m = masks_of(c)
+    for d in range(rank):
+        own, index = m.valid.of(c.input(0))[d], m.valid.of(c.input(1))[d]
+        if d != axis and bound_of(own) < bound_of(index):
+            raise PopulusError(f"indices have {bound_of(index)} elements along axis {d}, of {bound_of(own)}")
+
+
+RULES: Mapping[str, Rule] = {
+    "GRU": recurrent,
+    "LSTM": recurrent,
+    "Pad": pad,
+    "RNN": recurrent,
+    "Resize": resize,
+    "TopK": top_k,
+    "Upsample": resize,
+}
