@@ -141,8 +141,8 @@ class Converter:
         self.inference.enter(function)
         self.masks.enter(function)
         first = function.body.block.first_op
-        for argument in list(function.body.block.args) if first is not None else []:
-            value = self.masks.safe(Place(first, self.masks), argument)
+        for argument in function.body.block.args:
+            value = argument if first is None else self.masks.safe(Place(first, self.masks), argument)
             if value is not argument:
                 argument.replace_uses_with_if(value, lambda use, new=value: use.operation is not new.owner)
 

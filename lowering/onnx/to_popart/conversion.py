@@ -75,7 +75,7 @@ class Conversion:
         import numpy as np
 
         if self.masks is not None:
-            return self.masks.scalar(self, size_of(self.masks.valid.of(x)[d]), i64)
+            return self.masks.scalar(self, size_of(self.masks.valid.of(x)[d]), i64)  # pyright: ignore[reportArgumentType], as in `insert`
         return self.constant(np.array(shape(x)[d], np.int64))
 
     def known(self, i: int) -> NDArray[Any]:

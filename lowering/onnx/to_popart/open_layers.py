@@ -97,7 +97,7 @@ def pad(c: Conversion) -> Output:
     m, x, mode = masks_of(c), compacted(c, c.input(0)), c.get("mode") or "constant"
     rank = len(shape(x))
     if c.version < 11:
-        stated = [as_size(int(v)) for v in c.get("pads") or c.get("paddings") or []]
+        stated = [as_size(int(v)) for v in c.list("paddings" if c.version == 1 else "pads")]
     else:
         stated = numbers(c, 1) or []
     axes = list(range(rank)) if not c.has(3) else [shapes.axis(int(a), rank) for a in c.known(3).reshape(-1)]

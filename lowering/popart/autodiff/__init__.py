@@ -100,8 +100,8 @@ class PopartAutodiffPass(ModulePass):
         for name, ops in looked_up.items():
             results[rows_name(name)], results[gradient_name(name)] = rows_of(b, ops, [gradients[op.y] for op in ops])
         add_results(function, results)
-        names = dict(zip(function.body.block.args, input_names(function)))
-        sizes.extend({names[s.gradient]: s.name for s in seeds if s.gradient in names}, dict(zip(results, wrt)))
+        named: dict[SSAValue, str] = dict(zip(function.body.block.args, input_names(function)))
+        sizes.extend({named[s.gradient]: s.name for s in seeds if s.gradient in named}, dict(zip(results, wrt)))
         _erase_unread(function.body.block, last)
         erase_uncalled(op)
 
