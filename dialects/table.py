@@ -29,6 +29,7 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "poplin": lazily("populus.dialects.poplin:POPLIN"),
     "popnn": lazily("populus.dialects.popnn:POPNN"),
     "poprand": lazily("populus.dialects.poprand:POPRAND"),
+    "gcl": lazily("populus.dialects.gcl:GCL"),
     "poplar": lazily("populus.dialects.poplar:POPLAR"),
     "check": lazily("populus.dialects.check:CHECK"),
     "host": lazily("populus.dialects.host:HOST"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute
 
 from populus.dialects.host import REFUSE, CallOp
-from populus.dialects.poplar.program import HostCallOp
+from populus.dialects.poplar.outside import HostCallOp
 from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.budget import check_budget
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
@@ -58,6 +59,12 @@ class Program:
         self._top = options.level
         self._session: Session | None = None
         self._making = Guard()  # one thread at a time makes a level, the signature or the session
+
+    def replica(self) -> Program:
+        """Gives the same program with memory of its own."""
+        made = copy(self)
+        made._session, made._making = None, Guard()
+        return made
 
     @property
     def engine(self) -> str:

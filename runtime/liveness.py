@@ -18,8 +18,8 @@ from populus.dialects.poplar import (
     Field,
     FuncOp,
     GraphOp,
-    HostCallOp,
     IfOp,
+    OutsideOp,
     ParamOp,
     RepeatOp,
     SequenceOp,
@@ -174,7 +174,7 @@ class LivenessWalk:
                 self.step(op, flow, [], [(op.dst, True)])
             case StreamOutOp():
                 self.step(op, flow, [op.src], [])
-            case HostCallOp():
+            case OutsideOp():
                 inputs = op.inputs.value.data
                 self.step(op, flow, op.views[:inputs], [(v, True) for v in op.views[inputs:]])
             case SequenceOp():

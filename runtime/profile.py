@@ -28,13 +28,14 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.poplar import (
     CallOp,
+    CollectiveOp,
     CopyOp,
     ExecuteOp,
     FamilyOp,
     Field,
     GraphOp,
-    HostCallOp,
     IfOp,
+    OutsideOp,
     RepeatOp,
     SequenceOp,
     StreamInOp,
@@ -43,13 +44,14 @@ from populus.dialects.poplar import (
     TensorType,
     WhileOp,
 )
-from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.memory import storage_of, type_of, view_of
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.cycles import Vertex
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
+from populus.runtime.gcl import Collective, cost
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
 
 Cycles: TypeAlias = NDArray[np.int64]
@@ -70,7 +72,7 @@ class ProfiledStep:
     op: Operation = field(repr=False, compare=False)
     label: str
     place: str
-    kind: str  # execute, copy, call, stream_in, stream_out, host_call
+    kind: str  # execute, copy, call, stream_in, stream_out, host_call, collective
     count: int = 1
     compute: int = 0
     exchange: int = 0
@@ -178,7 +180,7 @@ class ProfileWalk:
                     self.steps.append(self.host(op, count, [op.dst]))
                 case StreamOutOp():
                     self.steps.append(self.host(op, count, [op.src]))
-                case HostCallOp():
+                case OutsideOp():
                     self.steps.append(self.host(op, count, op.views))
                 case SequenceOp():
                     self.block(op.body.block, count)
@@ -319,7 +321,16 @@ class ProfileWalk:
         """Costs a transfer from or to the host, for which the tiles wait at a barrier."""
         bytes = sum(bytes_of(v.type.shape, v.type.element) for v in views if isinstance(v.type, TensorType))
         kind = op.name.removeprefix("poplar.")
+        if isinstance(op, CollectiveOp):
+            return self.collective(op, count)
         return ProfiledStep(op, label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
+
+    def collective(self, op: CollectiveOp, count: int) -> ProfiledStep:
+        """Costs a collective of replicas, each a chip of a ring."""
+        given = [bytes_of(type_of(v).shape, type_of(v).element) for v in op.views[: op.inputs.value.data]]
+        machine = self.target
+        cycles = cost(op.function.data, sum(given), Collective.of(op).group.size, machine.link_bytes, machine.link_cycles)
+        return ProfiledStep(op, label_of(op), where(op), "collective", count, exchange=cycles, sync=machine.sync_cycles)
 
 
 @lru_cache(1024)

@@ -20,8 +20,17 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import StorageOp, ViewOp, storage_of, view_of
+from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.overlap import disjoint
-from populus.dialects.poplar.program import GraphOp, HostCallOp, IfOp, RepeatOp, StreamInOp, StreamOutOp, SwitchOp, WhileOp
+from populus.dialects.poplar.program import (
+    GraphOp,
+    IfOp,
+    RepeatOp,
+    StreamInOp,
+    StreamOutOp,
+    SwitchOp,
+    WhileOp,
+)
 from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import parts_of
 from populus.runtime.engine.program import Written
@@ -202,7 +211,7 @@ def _writes(maker: Operation) -> Iterator[SSAValue]:
             yield from (value for _, value in maker.written())
         case CopyOp() | StreamInOp():
             yield maker.dst
-        case HostCallOp():
+        case OutsideOp():
             yield from maker.views[maker.inputs.value.data :]
         case _:
             pass
@@ -214,7 +223,7 @@ def _reads(maker: Operation) -> Iterator[SSAValue]:
             yield from (value for field, value in maker.connections() if field.kind != "out")
         case CopyOp() | StreamOutOp():
             yield maker.src
-        case HostCallOp():
+        case OutsideOp():
             yield from maker.views[: maker.inputs.value.data]
         case _:
             pass

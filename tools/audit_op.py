@@ -33,7 +33,7 @@ from populus.tools.op_model import OpModel, function_of
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-LIBRARIES = ("popops", "poplin", "popnn", "poprand")
+LIBRARIES = ("popops", "poplin", "popnn", "poprand", "gcl")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from populus.dialects.popart.activation import *
 from populus.dialects.popart.arithmetic import *
 from populus.dialects.popart.attention import *
 from populus.dialects.popart.base import *
+from populus.dialects.popart.collective import *
 from populus.dialects.popart.control_flow import *
 from populus.dialects.popart.conv import *
 from populus.dialects.popart.functions import *

@@ -84,7 +84,7 @@ class PopartOp(TensorOp):
         return ()
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        """Builds the values that replace the results, from `popops`, `poplin`, `popnn` and `poprand` ops inserted at `b`.
+        """Builds the values that replace the results, from `popops`, `poplin`, `popnn`, `poprand` and `gcl` ops inserted at `b`.
 
         Raises PopulusError if the op defines no lowering.
         """

@@ -4,11 +4,11 @@ from xdsl.ir import Dialect
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import BroadcastOp, ConstOp, DimShuffleOp, ParamOp, ReshapeOp, SliceOp, StorageOp, VarOp, ViewOp
+from populus.dialects.poplar.outside import CollectiveOp, HostCallOp, OutsideOp
 from populus.dialects.poplar.program import (
     CallOp,
     FuncOp,
     GraphOp,
-    HostCallOp,
     IfOp,
     RepeatOp,
     SequenceOp,
@@ -25,6 +25,7 @@ POPLAR = Dialect(
     [
         BroadcastOp,
         CallOp,
+        CollectiveOp,
         ConstOp,
         CopyOp,
         DimShuffleOp,
@@ -49,7 +50,8 @@ POPLAR = Dialect(
 )
 
 __all__ = [
-    "POPLAR", "BroadcastOp", "CallOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp", "FamilyOp", "Field",
-    "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "ParamOp", "RepeatOp", "ReshapeOp", "SequenceOp", "SliceOp",
-    "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TensorType", "VarOp", "ViewOp", "WhileOp",
+    "POPLAR", "BroadcastOp", "CallOp", "CollectiveOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp", "FamilyOp",
+    "Field", "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "OutsideOp", "ParamOp", "RepeatOp", "ReshapeOp",
+    "SequenceOp", "SliceOp", "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TensorType", "VarOp", "ViewOp",
+    "WhileOp",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, SymbolNameConstraint, i1, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolNameConstraint, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.compute import CopyOp, FamilyOp
 from populus.dialects.poplar.memory import ParamOp, StorageOp, root_of, storage_of, type_of, unwritable, view_of
+from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target, TargetAttr
 from populus.dialects.poplar.types import TensorType
@@ -256,7 +257,7 @@ class FuncOp(_Block):
             elif isinstance(op, FamilyOp):
                 for field, value in op.connections():
                     use(value, field.kind != "in")
-            elif isinstance(op, CopyOp | StreamInOp | StreamOutOp | HostCallOp | IfOp | WhileOp | SwitchOp):
+            elif isinstance(op, CopyOp | StreamInOp | StreamOutOp | OutsideOp | IfOp | WhileOp | SwitchOp):
                 for i, value in enumerate(op.operands):
                     use(value, i in _written(op))
         return found
@@ -269,7 +270,7 @@ def _written(op: Operation) -> range:
             return range(1, 2)
         case StreamInOp():
             return range(1)
-        case HostCallOp():
+        case OutsideOp():
             return range(op.inputs.value.data, len(op.views))
         case _:
             return range(0)
@@ -401,33 +402,6 @@ class StreamOutOp(IRDLOperation):
     def host_element(self) -> Attribute:
         """The element type of the host's data."""
         return element_of(self.src) if self.host is None else self.host
-
-
-@irdl_op_definition
-class HostCallOp(IRDLOperation):
-    """A function that runs on the host, between two steps of the program: the first views are its inputs, the rest its outputs.
-
-    It makes visible the work that tiles cannot do. `populus check` lists host calls.
-    """
-
-    name = "poplar.host_call"
-    function = prop_def(StringAttr)
-    inputs = prop_def(IntegerAttr.constr(i64))
-    params = opt_prop_def(DictionaryAttr)
-    views = var_operand_def(TensorType)
-    assembly_format = "$function `(` $views `)` `inputs` $inputs (`params` $params^)? attr-dict `:` type($views)"
-
-    def __init__(self, function: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], params: dict[str, Attribute] | None = None):
-        properties: dict[str, Attribute] = {"function": StringAttr(function), "inputs": IntegerAttr(len(inputs), i64)}
-        if params:
-            properties["params"] = DictionaryAttr(params)
-        super().__init__(operands=[[*inputs, *outputs]], properties=properties)
-
-    def verify_(self) -> None:
-        if not 0 <= self.inputs.value.data <= len(self.views):
-            raise VerifyException(f"{self.inputs.value.data} inputs among {len(self.views)} views")
-        for view in self.views[self.inputs.value.data :]:
-            _verify_writable(view, "an output")
 
 
 def element_of(value: SSAValue) -> Attribute:

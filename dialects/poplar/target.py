@@ -42,6 +42,8 @@ class Target:
     sync_cycles: int = 150
     copy_bytes: int = 8  # memcpy on a tile
     outside_bytes: int = 15  # between all tiles and memory outside of them
+    link_bytes: int = 120  # to the next chip, and from the one before at once
+    link_cycles: int = 500  # to start a step between chips
     vector_bytes: int = 8  # the data path: 2 floats, 4 halves
     conv_units: int = 8  # for floats; twice as many for halves
     reserved_bytes: int = 0  # stack, control code
@@ -77,12 +79,17 @@ class Target:
 
 # Constants: reference values of Graphcore's published material; `exchange_setup_cycles` and `sync_cycles` are assumptions, and
 # `outside_bytes` stands for some 20 GB/s of streaming memory to an IPU (from the host's memory on GC2).
+# `link_bytes`: ten links of 32 GB/s, half of them in each direction; `link_cycles` is an assumption.
 PRESETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, outside_bytes=6, reserved_bytes=4 * KIB),
+        Target(
+            "gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, outside_bytes=6, link_bytes=100, reserved_bytes=4 * KIB
+        ),
         Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, bus_tiles=2, reserved_bytes=4 * KIB),
-        Target("bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, bus_tiles=2, outside_bytes=11, reserved_bytes=4 * KIB),
+        Target(
+            "bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, bus_tiles=2, outside_bytes=11, link_bytes=86, reserved_bytes=4 * KIB
+        ),
         # A CPU: few tiles with large memories. The rates are those of one AVX2-class core shared by the tiles of a socket,
         # and a barrier costs what waking a thread does.
         Target(
@@ -95,6 +102,7 @@ PRESETS: dict[str, Target] = {
             exchange_setup_cycles=100,
             sync_cycles=2500,
             copy_bytes=16,
+            link_bytes=16,
             vector_bytes=32,
             conv_units=4,
             types=tuple(dict.fromkeys((*IPU_TYPES, bf16, f64, *BYTES))),
@@ -135,7 +143,7 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
     for field, value in overrides:
         if field not in _INTEGER_FIELDS:
             raise PopulusError(f"target '{name}' has no field '{field}' to override{did_you_mean(field, _INTEGER_FIELDS)}")
-        if value < (0 if field in ("reserved_bytes", "exchange_setup_cycles", "sync_cycles") else 1) or value > 2**40:
+        if value < (0 if field in ("reserved_bytes", "exchange_setup_cycles", "sync_cycles", "link_cycles") else 1) or value > 2**40:
             raise PopulusError(f"target '{name}': {field} = {value} is out of range")
         if field == "tiles" and value > 2**20:
             raise PopulusError(f"target '{name}': {value} tiles are more than the {2**20} that fit in memory here")

@@ -31,6 +31,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "poplin-to-poplar": lazily("populus.lowering.poplar.from_poplin:PoplinToPoplarPass"),
     "popnn-to-poplar": lazily("populus.lowering.poplar.from_popnn:PopnnToPoplarPass"),
     "poprand-to-poplar": lazily("populus.lowering.poplar.from_poprand:PoprandToPoplarPass"),
+    "gcl-to-poplar": lazily("populus.lowering.poplar.from_gcl:GclToPoplarPass"),
     "popops-to-poplar": lazily("populus.lowering.poplar.from_popops:PopopsToPoplarPass"),
     "poplar-map": lazily("populus.lowering.poplar.map:PoplarMapPass"),
     "poplar-merge": lazily("populus.lowering.poplar.merge:PoplarMergePass"),

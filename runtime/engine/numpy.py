@@ -13,7 +13,8 @@ from xdsl.ir import Operation, SSAValue
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
-from populus.dialects.poplar.program import GraphOp, HostCallOp, StreamInOp, StreamOutOp
+from populus.dialects.poplar.outside import OutsideOp
+from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
 from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
@@ -98,7 +99,7 @@ class NumpyProgram(LoadedProgram):
 
     # -- steps
 
-    def host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
+    def host(self, op: StreamInOp | StreamOutOp | OutsideOp) -> StepNode:
         if isinstance(op, StreamInOp) and self.states.holds(op):
             self.states.now[op.stream.data] = self.array(op.dst)
             return StepNode(op, [])

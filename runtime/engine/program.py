@@ -18,11 +18,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp
 from populus.dialects.poplar.memory import ParamOp, StorageOp, ViewOp, type_of
+from populus.dialects.poplar.outside import CollectiveOp, HostCallOp, OutsideOp
 from populus.dialects.poplar.program import (
     CallOp,
     FuncOp,
     GraphOp,
-    HostCallOp,
     IfOp,
     RepeatOp,
     SequenceOp,
@@ -37,6 +37,7 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.states import States
+from populus.runtime.gcl import Collective
 from populus.runtime.host import call as host_call
 from populus.runtime.host import function_named
 from populus.runtime.interpreter.check import host_check_close
@@ -300,7 +301,7 @@ class LoadedProgram(ABC):
                 yield self.copy(op)
             case SequenceOp():
                 yield self._block(op.body.block)
-            case StreamInOp() | StreamOutOp() | HostCallOp():
+            case StreamInOp() | StreamOutOp() | OutsideOp():
                 yield self.host(op)
             case RepeatOp():
                 yield RepeatNode(op.count.value.data, self._block(op.body.block))
@@ -327,8 +328,8 @@ class LoadedProgram(ABC):
             self._functions[name] = self._block(op.target().body.block)
         return CallNode(self._functions[name])
 
-    def host(self, op: StreamInOp | StreamOutOp | HostCallOp) -> StepNode:
-        """Binds a stream or a call of the host."""
+    def host(self, op: StreamInOp | StreamOutOp | OutsideOp) -> StepNode:
+        """Binds a stream or a step that tiles do not compute."""
         if isinstance(op, StreamInOp):
             stream, write, dtype = op.stream.data, self.write(op, op.dst), dtype_of(element_of(op.dst))
 
@@ -347,7 +348,7 @@ class LoadedProgram(ABC):
         count = op.inputs.value.data
         reads = [self.read(op, v) for v in op.views[:count]]
         writes = [self.write(op, v) for v in op.views[count:]]
-        function = _host_function(op)
+        function = _outside_function(op)
 
         def call() -> None:
             results = function([read().copy() for read in reads])
@@ -362,6 +363,15 @@ def unwritable(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _outside_function(op: OutsideOp) -> Callable[[list[Array]], Sequence[Array]]:
+    """Gives the function of a step that tiles do not compute, from input arrays to output arrays."""
+    if isinstance(op, CollectiveOp):
+        step = Collective.of(op)
+        return lambda arrays: [step.result(arrays)]
+    assert isinstance(op, HostCallOp), op
+    return _host_function(op)
 
 
 def _host_function(op: HostCallOp) -> Callable[[list[Array]], Sequence[Array]]:

@@ -31,7 +31,7 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.runtime import poprand
 from populus.runtime.expr import evaluate
 from populus.runtime.host import call as host_call
-from populus.runtime.interpreter import popart, poplin, popnn, popops
+from populus.runtime.interpreter import gcl, popart, poplin, popnn, popops
 from populus.runtime.interpreter.check import check_close
 from populus.runtime.interpreter.control_flow import run_control
 from populus.runtime.views import params_of
@@ -51,6 +51,7 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
         **poplin.FUNCTIONS,
         **popnn.FUNCTIONS,
         **poprand.FUNCTIONS,
+        **gcl.FUNCTIONS,
         **popart.FUNCTIONS,
     }
 

@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import FloatAttr, TensorType
 
 from populus.dialects.check import CloseOp
 from populus.dialects.data import attribute_array
-from populus.dialects.poplar.program import HostCallOp, element_of
+from populus.dialects.poplar.outside import HostCallOp
+from populus.dialects.poplar.program import element_of
 from populus.dialects.support.diagnostics import PopulusError, where
 
 

@@ -72,7 +72,7 @@ def is_float(a: Array) -> bool:
 
 def cases() -> Iterator[Case]:
     """Every case of the table. Inputs are the same at each call."""
-    for rows in (_unary, _binary, _logic, _activations, _reductions, _rearranging, _products, _windows, _norms, _random):
+    for rows in (_unary, _binary, _logic, _activations, _reductions, _rearranging, _products, _windows, _norms, _random, _collectives):
         yield from rows(np.random.default_rng(7))
 
 
@@ -436,3 +436,20 @@ def _random(g: Generator) -> Iterator[Case]:
     for distribution, a, b in (("uniform", -1.0, 3.0), ("normal", 1.0, 0.5), ("bernoulli", 0.3, 0.0)):
         properties = {"distribution": distribution, "a": a, "b": b, "stream": 5, "shape": (4, 100)}
         yield Case(f"random_{distribution}", popart.RandomOp, [seed], properties)
+
+
+def _collectives(g: Generator) -> Iterator[Case]:
+    """Of a group of one replica; `runtime/test_replicas.py` has groups of several."""
+    x = g.normal(size=(4, 3)).astype(F)
+    for reduction in ("add", "mean", "square_add", "max", "min"):
+        yield Case(f"all_reduce_{reduction}", popart.AllReduceOp, [x], {"reduction": reduction, "size": 1})
+    yield Case("all_reduce_mul", popart.AllReduceOp, [x], {"reduction": "mul", "size": 1}, gradient=False)
+    yield Case("all_reduce_or", popart.AllReduceOp, [x > 0], {"reduction": "or", "size": 1}, gradient=False)
+    yield Case("all_gather", popart.AllGatherOp, [x], {"size": 1})
+    yield Case("all_gather_shared", popart.AllGatherOp, [x], {"size": 1, "shared": True})
+    yield Case("reduce_scatter", popart.ReduceScatterOp, [x], {"size": 1})
+    yield Case("reduce_scatter_local", popart.ReduceScatterOp, [x], {"size": 1, "reduction": "local"})
+    yield Case("broadcast", popart.BroadcastOp, [x], {"size": 1})
+    yield Case("all_to_all", popart.AllToAllOp, [x], {"size": 1})
+    yield Case("barrier", popart.BarrierOp, [x], {"size": 1})
+    yield Case("replica_index", popart.ReplicaIndexOp, [], {"size": 1})
