@@ -8,29 +8,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.popart.opsets import GraphcoreOpset, Opset, attribute
-from populus.popart.quiet import ignored
+from populus.popart.opsets import GraphcoreOpset, MlOpset, Opset, attribute
+from populus.popart.overloads import overloaded
+from populus.popart.placement import Placement
 from populus.popart.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
     from onnx import GraphProto, ModelProto, NodeProto
 
     from populus.popart.translation import Translation
 
 VERSIONS = range(6, 12)
 DEFAULT = 10  # the opset of ai.onnx where none is chosen. Source: PopART
-# Members about several machines, pipelines, memory and speed: what they say changes no result here.
-_INERT = frozenset(
-    ("addOutputTensorLocation", "checkpointOutput", "commGroup", "embedReplicationFactor", "excludePatterns", "outlineAttributes",
-     "outputTensorLocation", "recomputeOutput", "recomputeOutputInBackwardPass", "schedulePriority", "setAvailableMemoryProportion",
-     "setEnableConvDithering", "setInplacePreferences", "setPartialsType", "setSerializeMatMul")
-)  # fmt: skip
-# Members that are asked back: `virtualGraph(t, 1)`, then `getVirtualGraph(t)`.
-_PLACES = {"virtualGraph": "VirtualGraph", "pipelineStage": "PipelineStage", "executionPhase": "ExecutionPhase"}
 
 
-class Builder:
+class Builder(Placement):
     """A model that grows. `aiOnnx.<op>(inputs, ..)` adds a node of ONNX, `aiGraphcore.<op>` one of PopART's own, `customOp` one of yours.
 
     `modelProtoOrFilename`: a model to go on from. `opsets`: versions by domain. Raises PopulusError.
@@ -40,18 +32,17 @@ class Builder:
         self,
         modelProtoOrFilename: bytes | str | None = None,
         opsets: Mapping[str, int] | None = None,
-        parent: Builder | None = None,
+        builderCore: Builder | None = None,
     ) -> None:
         from onnx import GraphProto
 
         self._graph = GraphProto(name="popart")
-        self._parent = parent
+        parent = self._parent = builderCore  # the builder of the graph around
         self._domains: dict[str, int] = {} if parent is None else parent._domains
         self._known: set[str] = set()
         self._used: set[str] = set() if parent is None else parent._used
         self._scopes: list[str] = []
-        self._places: dict[tuple[str, str], Any] = {}
-        self._inside: list[tuple[str, Any]] = [] if parent is None else parent._inside
+        super().__init__([] if parent is None else parent._inside)
         self._types: tuple[int, Translation] | None = None
         self._pieces: list[GraphProto] = []  # for graphs whose nodes are read when this one is complete
         if opsets and "ai.onnx" in opsets:
@@ -98,11 +89,16 @@ class Builder:
             raise ValueError(f"there is no opset {version} of ai.onnx here; {VERSIONS[0]} to {VERSIONS[-1]} are known")
         self._domains[""] = version
 
+    @property
+    def aiOnnxMlOpset1(self) -> MlOpset:
+        """The ops of classic machine learning."""
+        return MlOpset(self, 1)
+
+    aiOnnxMl = aiOnnxMlOpset1
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("aiOnnxOpset") and name[11:].isdigit():
             return self._opset(int(name[11:]))
-        if name in _INERT:
-            return partial(_inert, f"Builder.{name}")
         raise AttributeError(f"Builder has no member '{name}'{did_you_mean(name, dir(self))}")
 
     def customOp(
@@ -145,7 +141,7 @@ class Builder:
         """Names for what a node gives, placed where the contexts around it say."""
         outputs = [self._name("/".join((*self._scopes, *([context] if context else []), f"{op}:{i}"))) for i in range(count)]
         for kind, number in self._inside:
-            self._places.update({(kind, o): number for o in outputs})
+            self._said.update({(kind, o): number for o in outputs})
         return outputs
 
     def _sees(self, name: str) -> bool:
@@ -159,13 +155,16 @@ class Builder:
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
-    def addInputTensor(self, tensorInfo: TensorInfo | str, *more: Any, **named: Any) -> str:
+    @overloaded(
+        "tensorInfo debugContext", "dataType shape debugContext", "tensorInfo settings debugContext", "dataType shape settings debugContext"
+    )
+    def addInputTensor(self, given: Mapping[str, Any]) -> str:
         """Gives a new input; its name. Takes a `TensorInfo`, or a type and a shape; then a name for it."""
         from onnx.helper import make_tensor_value_info
 
-        rest = [*more, *named.values()]
-        info = tensorInfo if isinstance(tensorInfo, TensorInfo) else TensorInfo(tensorInfo, rest.pop(0))
-        context = next((v for v in rest if isinstance(v, str)), "")
+        values = list(given.values())
+        info = values[0] if isinstance(values[0], TensorInfo) else TensorInfo(values[0], values[1])
+        context = next((v for v in values[1:] if isinstance(v, str)), "")
         name = self._name("/".join((*self._scopes, context or "input")))
         self._graph.input.append(make_tensor_value_info(name, info.type, info.shape()))
         return name
@@ -187,14 +186,16 @@ class Builder:
         self._graph.input.append(ValueInfoProto(name=tensorId))
         self._known.add(tensorId)
 
-    def addInitializedInputTensor(self, initVal: ArrayLike, *more: Any, **named: Any) -> str:
+    @overloaded("initVal debugContext", "initVal variableSettings debugContext", "initVal debugPrefix")
+    def addInitializedInputTensor(self, given: Mapping[str, Any]) -> str:
         """Gives a weight; its name. Takes the array, and a name for it."""
         import numpy as np
         from onnx import numpy_helper
 
-        context = next((v for v in (*more, *named.values()) if isinstance(v, str)), "")
+        values = list(given.values())
+        context = next((v for v in values[1:] if isinstance(v, str)), "")
         name = self._name("/".join((*self._scopes, context or "init_input")))
-        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(initVal).reshape(np.shape(initVal)), name))
+        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values[0]).reshape(np.shape(values[0])), name))
         return name
 
     def addOutputTensor(self, outputName: str) -> None:
@@ -234,7 +235,7 @@ class Builder:
 
     def createSubgraphBuilder(self) -> Builder:
         """Gives a builder of a graph that a node of this one holds; it sees this one's tensors."""
-        return Builder(parent=self)
+        return Builder(builderCore=self)
 
     def graph_proto(self) -> GraphProto:
         """Gives the graph as ONNX has it. An output that belongs to a graph around it goes through an Identity."""
@@ -345,71 +346,6 @@ class Builder:
     getInt64NodeAttribute = getInt64VectorNodeAttribute = getFloatNodeAttribute = getFloatVectorNodeAttribute = _attribute
     getStringNodeAttribute = getStringVectorNodeAttribute = _attribute
 
-    # -- places -------------------------------------------------------------------------------------------------------
 
-    def virtualGraph(self, *given: Any) -> Any:
-        """Says on which machine a tensor is made, or, as a context, all inside; there is one machine."""
-        return self._place("virtualGraph", given)
-
-    def pipelineStage(self, *given: Any) -> Any:
-        """Says in which stage of a pipeline a tensor is made, or, as a context, all inside; there are no stages."""
-        return self._place("pipelineStage", given)
-
-    def executionPhase(self, *given: Any) -> Any:
-        """Says in which phase a tensor is made, or, as a context, all inside; there are no phases."""
-        return self._place("executionPhase", given)
-
-    def _place(self, kind: str, given: Sequence[Any]) -> Any:
-        ignored(f"Builder.{kind}")
-        if len(given) == 1:
-            return self._around(kind, given[0])
-        for name in [given[0]] if isinstance(given[0], str) else given[0]:
-            self._places[kind, name] = given[1]
-        return None
-
-    @contextmanager
-    def _around(self, kind: str, number: Any) -> Generator[None]:
-        self._inside.append((kind, number))
-        try:
-            yield
-        finally:
-            self._inside.pop()
-
-    def getVirtualGraph(self, name: str) -> int:
-        """Gives the machine that was said for a tensor. Raises PopulusError if none was."""
-        return self._placed("virtualGraph", name)
-
-    def getPipelineStage(self, name: str) -> int:
-        """Gives the stage that was said for a tensor. Raises PopulusError if none was."""
-        return self._placed("pipelineStage", name)
-
-    def getExecutionPhase(self, name: str) -> int:
-        """Gives the phase that was said for a tensor. Raises PopulusError if none was."""
-        return self._placed("executionPhase", name)
-
-    def _placed(self, kind: str, name: str) -> int:
-        if (kind, name) not in self._places:
-            raise PopulusError(f"'{name}' has no {_PLACES[kind]}")
-        return self._places[kind, name]
-
-    def hasVirtualGraph(self, name: str) -> bool:
-        """Tells whether a machine was said for a tensor."""
-        return ("virtualGraph", name) in self._places
-
-    def hasPipelineStage(self, name: str) -> bool:
-        """Tells whether a stage was said for a tensor."""
-        return ("pipelineStage", name) in self._places
-
-    def hasExecutionPhase(self, name: str) -> bool:
-        """Tells whether a phase was said for a tensor."""
-        return ("executionPhase", name) in self._places
-
-
-def _inert(name: str, *_: Any, **__: Any) -> Any:
-    ignored(name)
-    return _around()
-
-
-@contextmanager
-def _around() -> Generator[None]:
-    yield
+for _version in VERSIONS:
+    setattr(Builder, f"aiOnnxOpset{_version}", property(partial(Builder._opset, version=_version)))

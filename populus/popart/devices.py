@@ -9,9 +9,13 @@ from typing import Any, Self
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popart.enums import ENUMS
+from populus.popart.quiet import ignored
 
 _OPTIONS = ("numIPUs", "tilesPerIPU", "ipuVersion", "compileIPUCode")
 _TYPE = ENUMS["DeviceType"].__members__
+_SYNC = ENUMS["SyncPattern"].__members__
+_FIRST = ENUMS["DeviceSelectionCriterion"].__members__
+_SYSTEMS = ("ipu2",)
 _CONNECTION = ENUMS["DeviceConnectionType"].__members__
 
 
@@ -92,49 +96,86 @@ class DeviceManager:
         return DeviceInfo("host")
 
     def createIpuModelDevice(self, options: Mapping[str, Any]) -> DeviceInfo:
-        """Gives a GC200, with `tilesPerIPU` tiles. Raises PopulusError for an option that there is not, and for several machines."""
+        """Gives a GC200, with `tilesPerIPU` tiles. Raises PopulusError for an option that there is not."""
         return self._model(options, _TYPE["IpuModel"])
 
     def createSimDevice(self, options: Mapping[str, Any]) -> DeviceInfo:
         """Gives a GC200, as `createIpuModelDevice`."""
         return self._model(options, _TYPE["Sim"])
 
-    def createOfflineIPUDevice(self, options: Mapping[str, Any]) -> DeviceInfo:
+    def createOfflineIPUDevice(self, opts: Mapping[str, Any]) -> DeviceInfo:
         """Gives a GC200 to compile for, as `createIpuModelDevice`."""
-        return self._model(options, _TYPE["OfflineIpu"])
+        return self._model(opts, _TYPE["OfflineIpu"])
 
     def _model(self, options: Mapping[str, Any], kind: Enum) -> DeviceInfo:
         if strange := [o for o in options if o not in _OPTIONS]:
             raise PopulusError(f"no option '{strange[0]}'{did_you_mean(strange[0], _OPTIONS)}")
-        number = int(options.get("numIPUs") or 1)
-        if number != 1:
-            raise PopulusError(f"numIPUs = {number}; programs are for one machine")
         tiles = options.get("tilesPerIPU")
-        return DeviceInfo("gc200", int(tiles) if tiles else None, kind)
+        return self._machines(DeviceInfo("gc200", int(tiles) if tiles else None, kind, numIpus=int(options.get("numIPUs") or 1)))
 
-    def enumerateDevices(self, pattern: object = None, numIpus: int = 1, *_: object, **__: object) -> list[DeviceInfo]:
+    def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
+        """Gives a machine to compile for, like another."""
+        return DeviceInfo(deviceInfo.target, deviceInfo.tiles, _TYPE["OfflineIpu"], numIpus=deviceInfo.numIpus)
+
+    def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
+        """Gives a machine to compile for. Raises PopulusError for a system that there is not."""
+        if system not in _SYSTEMS:
+            raise PopulusError(f"there is no system '{system}'{did_you_mean(system, _SYSTEMS)}")
+        return self._machines(DeviceInfo("gc200", None, _TYPE["OfflineIpu"], numIpus=numIpus))
+
+    def enumerateDevices(
+        self,
+        pattern: Enum = _SYNC["Full"],
+        numIpus: int = 1,
+        deviceType: Enum = _TYPE["Ipu"],
+        connectionType: Enum = _CONNECTION["Always"],
+        tilesPerIPU: int = 0,
+    ) -> list[DeviceInfo]:
         """Gives the devices that could be acquired: one virtual machine."""
-        return [DeviceInfo("gc200", None, _TYPE["Ipu"])] if numIpus == 1 else []
+        return [self.acquireAvailableDevice(numIpus, tilesPerIPU, pattern, connectionType)]
 
-    def acquireAvailableDevice(self, numIpus: int = 1, tilesPerIpu: int = 0, *_: object, **__: object) -> DeviceInfo:
-        """Gives a virtual machine. Raises PopulusError for several machines."""
-        if numIpus != 1:
-            raise PopulusError(f"numIpus = {numIpus}; programs are for one machine")
-        return DeviceInfo("gc200", tilesPerIpu or None, _TYPE["Ipu"], isAttached=True)
+    def acquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: Enum = _SYNC["Full"],
+        connectionType: Enum = _CONNECTION["Always"],
+        selectionCriterion: Enum = _FIRST["First"],
+    ) -> DeviceInfo:
+        """Gives a virtual machine; a program for several runs on one, to the same results."""
+        found = DeviceInfo("gc200", tilesPerIpu or None, _TYPE["Ipu"], numIpus=numIpus, connection=connectionType, isAttached=True)
+        return self._machines(found)
 
-    def tryAcquireAvailableDevice(self, numIpus: int = 1, tilesPerIpu: int = 0, *_: object, **__: object) -> DeviceInfo | None:
-        """Gives a virtual machine; None for several."""
-        return self.acquireAvailableDevice(numIpus, tilesPerIpu) if numIpus == 1 else None
+    def tryAcquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: Enum = _SYNC["Full"],
+        connectionType: Enum = _CONNECTION["Always"],
+        selectionCriterion: Enum = _FIRST["First"],
+    ) -> DeviceInfo | None:
+        """Gives a virtual machine; a virtual one is always free."""
+        return self.acquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType, selectionCriterion)
 
-    def acquireDeviceById(self, id: int, *_: object, **__: object) -> DeviceInfo:
+    def acquireDeviceById(self, id: int, pattern: Enum = _SYNC["Full"], connectionType: Enum = _CONNECTION["Always"]) -> DeviceInfo:
         """Gives the virtual machine 0. Raises PopulusError for another number."""
         if id != 0:
             raise PopulusError(f"there is no device {id}; 0 is the only one")
-        return self.acquireAvailableDevice()
+        return self.acquireAvailableDevice(pattern=pattern, connectionType=connectionType)
 
-    def tryAcquireDeviceById(self, id: int, *_: object, **__: object) -> DeviceInfo | None:
+    def tryAcquireDeviceById(
+        self, id: int, pattern: Enum = _SYNC["Full"], connectionType: Enum = _CONNECTION["Always"]
+    ) -> DeviceInfo | None:
         """Gives the virtual machine 0; None for another number."""
-        return self.acquireAvailableDevice() if id == 0 else None
+        return self.acquireDeviceById(id, pattern, connectionType) if id == 0 else None
+
+    def _machines(self, info: DeviceInfo) -> DeviceInfo:
+        """Gives a device of several machines as one of one, with a warning. Raises PopulusError for none."""
+        if info.numIpus < 1:
+            raise PopulusError(f"numIpus = {info.numIpus}; a program runs on one machine at least")
+        if info.numIpus > 1:
+            ignored("a device of several machines")
+        return info
 
     def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
         """Accepts how long to wait for a device; a virtual one is always free."""

@@ -43,6 +43,7 @@ _MEMBERS = {
     "TileSet": "Compute IO",
     "VariableRetrievalMode": "OnePerGroup AllReduceReplicas AllReplicas",
     "VirtualGraphMode": "Off Manual Auto ExecutionPhases",
+    "RecoveryAction": "IPU_RESET LINK_RESET PARTITION_RESET FULL_RESET",
     "WeightDecayMode": "Decay L2Regularization",
 }
 

@@ -65,7 +65,10 @@ def nll(b: Body, probabilities: str, labels: str) -> str:
 
 
 def group_norm(b: Body, x: str, scale: str, bias: str) -> Sequence[str]:
-    """Computes `scale (x - mean) / sqrt(variance + epsilon) + bias` in groups of channels; and mean and inverse deviation."""
+    """Computes `scale (x - mean) / sqrt(variance + epsilon) + bias` in groups of channels; and mean and inverse deviation.
+
+    Raises PopulusError for channels that do not make the groups.
+    """
     import numpy as np
 
     shape, groups = b.shape(), b.attr("num_groups")
@@ -74,12 +77,19 @@ def group_norm(b: Body, x: str, scale: str, bias: str) -> Sequence[str]:
     if b.dtype(1) != b.dtype(2):
         raise PopulusError(f"its scale is {b.dtype(1)} and its bias {b.dtype(2)}; one type is expected")
     x, scale, bias = (b.cast(v, np.float32) for v in (x, scale, bias))
+    strided, rest = b.translation.strided_groups, math.prod(shape[2:])
+    split = [shape[0], shape[1] // groups, groups, rest]
+    if strided:  # channel c is in group c mod groups
+        x = b("Transpose", b.reshape(x, split), perm=[0, 2, 1, 3])
     rows = b.reshape(x, [shape[0] * groups, math.prod(shape[1:]) // groups])
     mean = b("ReduceMean", rows, b.ints([1]), keepdims=1)
     off = b("Sub", rows, mean)
     variance = b("ReduceMean", b("Mul", off, off), b.ints([1]), keepdims=1)
     inverse = b("Reciprocal", b("Sqrt", b("Add", variance, b.const(b.attr("epsilon", 1e-5), np.float32))))
-    y = b.reshape(b("Mul", off, inverse), shape)
+    y = b("Mul", off, inverse)
+    if strided:
+        y = b("Transpose", b.reshape(y, [split[0], groups, split[1], rest]), perm=[0, 2, 1, 3])
+    y = b.reshape(y, shape)
     channels = [1, shape[1], *(1,) * (len(shape) - 2)]
     y = b.cast(b("Add", b("Mul", y, b.reshape(scale, channels)), b.reshape(bias, channels)), b.dtype())
     return [y, *(b.cast(b.reshape(v, [shape[0] * groups]), b.dtype(1)) for v in (mean, inverse))]

@@ -11,7 +11,8 @@ class Signature:
     """The call of an op. The first `required` attributes must be given; `counted`: `num_outputs` comes first, and a list is returned.
 
     `kinds`: ONNX's types of attributes. `inputs`: whether it takes tensors. `after`: attributes after `debugContext`.
-    `texts`: attributes that are texts. `named`: attributes that are only given by name.
+    `texts`: attributes that are texts.
+    `named`: attributes that are only given by name. `debug`: the name of the parameter that names the node.
     """
 
     op: str
@@ -26,11 +27,16 @@ class Signature:
     kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: bool = True
     named: tuple[str, ...] = ()
+    debug: str = "debugContext"
 
 
-def _of(op: str, attributes: str = "", required: int = 0, counted: bool = False, outputs: int = 1, after: str = "") -> Signature:
+def _of(
+    op: str, attributes: str = "", required: int = 0, counted: bool = False, outputs: int = 1, after: str = "", debug: str = "debugContext"
+) -> Signature:
     kinds: dict[str, str] = dict.fromkeys(_FLOATS, "FLOAT")
-    return Signature(op, tuple(attributes.split()), required, counted, outputs, tuple(after.split()), kinds=kinds, inputs=op != "Init")
+    return Signature(
+        op, tuple(attributes.split()), required, counted, outputs, tuple(after.split()), kinds=kinds, inputs=op != "Init", debug=debug
+    )
 
 
 _FLOATS: tuple[str, ...] = ("epsilon", "increment", "lambda", "modulus", "momentum", "ratio", "scale", "scale0", "scale1")
@@ -49,7 +55,7 @@ SIGNATURES = {
     "bucketize": _of("Bucketize", "right"),
     "call": _of("Call", "callee", 1, counted=True, outputs=0),
     "copyvarupdate": _of("CopyVarUpdate"),
-    "ctcbeamsearchdecoder": _of("CtcBeamSearchDecoder", "blank beam_width top_paths", outputs=3),
+    "ctcbeamsearchdecoder": _of("CtcBeamSearchDecoder", "blank beam_width top_paths", outputs=3, debug="debug_context"),
     "ctcloss": _of("Ctc", "reduction blank outDataType zeroInfinity"),
     "depthtospace": _of("DepthToSpace", "blocksize mode", 1),
     "detach": _of("Detach"),
@@ -95,5 +101,5 @@ SIGNATURES = {
     "splineweighting": _of("SplineWeighting"),
     "subsample": _of("Subsample", "strides", 1),
     "swish": _of("Swish"),
-    "tensorremap": _of("TensorRemap", "remap_type"),
+    "tensorremap": _of("TensorRemap", "remap_type", debug="debugPrefix"),
 }

@@ -63,6 +63,10 @@ class Logger:
         if level >= wanted:
             self._logger.handle(self._logger.makeRecord(self._logger.name, level, "", 0, info, (), None))
 
+    def critical(self, info: str) -> None:
+        """Writes an error after which nothing goes on."""
+        self._logger.critical(info)
+
 
 def getLogger(name: str = "all") -> Logger:
     """Gives the logger of a part of the program."""

@@ -23,13 +23,13 @@ _REDUCTIONS = {"Sum": "Sum", "Mean": "Mean", "NoReduction": "None"}
 
 
 @lru_cache
-def signatures(version: int) -> Mapping[str, Signature]:
+def signatures(version: int, domain: str = "") -> Mapping[str, Signature]:
     """Gives the ops of an opset by PopART's names: attributes that must be given first, then the others, each by alphabet."""
     from onnx.defs import OpSchema, get_all_schemas_with_history
 
     newest: dict[str, OpSchema] = {}
     for schema in get_all_schemas_with_history():
-        if not schema.domain and schema.since_version <= version and not schema.deprecated:
+        if schema.domain == domain and schema.since_version <= version and not schema.deprecated:
             known = newest.get(schema.name)
             if known is None or known.since_version < schema.since_version:
                 newest[schema.name] = schema
@@ -174,6 +174,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
     return value.item() if hasattr(value, "item") else int(value) if hasattr(value, "__index__") and not isinstance(value, int) else value
+
+
+@dataclass(frozen=True)
+class MlOpset(Opset):
+    """The ops of `ai.onnx.ml`."""
+
+    @property
+    def domain(self) -> str:
+        """ONNX's domain of classic machine learning."""
+        return "ai.onnx.ml"
+
+    def ops(self) -> Mapping[str, Signature]:
+        """Gives the ops by the names of their methods."""
+        return signatures(self.version, self.domain)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,29 @@ _PREFIXES = {
     "RandomSeed": "randomSeed___",
     "SeedModifier": "randomSeedModifier___",
     "RemoteArg": "RemoteArg___",
+    "AcclToReduce": "AcclIntoReduce___",
+    "AcclToUpdate": "AcclIntoUpdate___",
+    "AcclFinalOut": "AcclOutOfAcclUpdate___",
+    "AutomaticLossScale": "AutomaticLossScaleProxy___",
 }
+# Hyperparameters: `reservedDefaultLearningRatePrefix()` is "learningRate___default___", with Specific that of one weight.
+_SCALARS = {
+    "WeightDecayScaleFactor0": "weightDecayScaleFactor0",
+    "ScaledLearningRate0": "scaledLearningRate0",
+    "ScaledWeightDecay1": "scaledWeightDecay1",
+    "ScaledLearningRate1": "scaledLearningRate1",
+    "DampeningScaleFactor1": "dampeningScaleFactor1",
+    "ScaledMomentum1": "scaledMomentum1",
+    "LearningRate": "learningRate",
+    "WeightDecay": "weightDecay",
+    "LossScaling": "lossScaling",
+    "MaxWeightNorm": "maxWeightNorm",
+    "AdamBeta1": "adamBeta1",
+    "AdamBeta2": "adamBeta2",
+    "AdamEps": "adamEps",
+    "Step": "step",
+}
+_PREFIXES |= {f"{kind}{name}": f"{text}___{kind.lower()}___" for name, text in _SCALARS.items() for kind in ("Default", "Specific")}
 
 
 def _given(prefix: str) -> str:

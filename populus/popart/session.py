@@ -12,9 +12,12 @@ from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.onnx.importer.read import read_model
 from populus.lowering.popart.seed import PopartSeedPass
 from populus.lowering.popart.training_names import SEED
-from populus.popart.dataflow import DataFlow, PyStepIO, PyStepIOCallback, PyWeightsIO
+from populus.popart.dataflow import DataFlow, InputShapeInfo, IStepIO, PyStepIO, PyStepIOCallback
 from populus.popart.devices import DeviceInfo
+from populus.popart.errors import OutOfMemoryError
+from populus.popart.host_weights import HostWeights
 from populus.popart.limits import check_rewrites
+from populus.popart.overloads import overloaded
 from populus.popart.reserved import GRADIENT
 from populus.popart.serialized import as_json, check_format
 from populus.popart.settings import Patterns, SessionOptions
@@ -23,6 +26,7 @@ from populus.popart.translation import Known, Translation
 from populus.program import Program
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from onnx import ModelProto, TensorProto
     from xdsl.passes import ModulePass
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 _LATER = ("popart-select-kernels", "popart-outline", "popart-to-popops")
 
 
-class InferenceSession:
+class InferenceSession(HostWeights):
     """A model on a device. `fnModel`: bytes of `getModelProto`, or a file. Ops of yours are known once `populus.load` has read their file.
 
     Raises PopulusError for an anchor that there is not, and for what cannot be compiled.
@@ -46,38 +50,44 @@ class InferenceSession:
         fnModel: bytes | str,
         dataFlow: DataFlow,
         deviceInfo: DeviceInfo,
-        inputShapeInfo: object = None,
+        inputShapeInfo: InputShapeInfo | None = None,
         patterns: Patterns | None = None,
         userOptions: SessionOptions | None = None,
         name: str = "",
     ):
-        self._model = self._read(fnModel)
-        self.dataFlow, self._device, self._options = dataFlow, deviceInfo, userOptions or SessionOptions()
+        super().__init__(self._read(fnModel, inputShapeInfo or InputShapeInfo()))
+        self._flow, self._device, self._options = dataFlow, deviceInfo, userOptions or SessionOptions()
         self._options.check()
-        self._translation = Translation.of(self._model, training=self.TRAINS)
+        self._translation = Translation.of(self._model, training=self.TRAINS, strided_groups=self._options.groupNormStridedChannelGrouping)
         self._translation.infer()
-        self._weights: Arrays = {}
-        self._variables: Arrays = {n: a for n, a in self._initial().items() if n in self._translation.assigned}
+        self._variables = {n: a.copy() for n, a in self._host.items() if n in self._translation.assigned}
+        if not (self.TRAINS or self._options.constantWeights):
+            self._weights = {n: a.copy() for n, a in self._host.items() if n not in self._variables}
         self._seed, self._runs = 0, 0
         self.fetched_bytes = 0
         """The bytes that the host has fetched, in all steps: fewer where anchors are fetched less often."""
         self._program: Program | None = None
         self._patterns = patterns or Patterns()
-        for anchor in dataFlow.anchors:
+        for anchor in dataFlow.kinds:
             self._check_anchor(anchor)
         if not self.TRAINS:
             check_rewrites(self._model.graph.node, None, self._patterns.isPatternEnabled)
 
-    def _read(self, given: bytes | str) -> ModelProto:
-        from onnx import ModelProto
+    def _read(self, given: bytes | str, shapes: InputShapeInfo) -> ModelProto:
+        """Reads a model, with the types that are stated for its inputs."""
+        from onnx import ModelProto, helper
 
-        return ModelProto.FromString(given) if isinstance(given, bytes) else read_model(given)
+        model = ModelProto.FromString(given) if isinstance(given, bytes) else read_model(given)
+        for value in model.graph.input:
+            if shapes.has(value.name):
+                info = shapes.get(value.name)
+                value.type.CopyFrom(helper.make_tensor_type_proto(info.type, info.shape()))
+        return model
 
-    def _initial(self) -> Arrays:
-        """Gives the weights of the model."""
-        from onnx import numpy_helper
-
-        return {t.name: numpy_helper.to_array(t).copy() for t in self._model.graph.initializer}
+    @property
+    def dataFlow(self) -> DataFlow:
+        """The batches of a step, and the tensors that are fetched."""
+        return self._flow
 
     def _check_anchor(self, anchor: str) -> None:
         if anchor.startswith(GRADIENT):
@@ -94,9 +104,16 @@ class InferenceSession:
 
     # -- compiling ----------------------------------------------------------------------------------------------------
 
-    def prepareDevice(self, loadEngine: bool = True, err: object = None) -> None:
-        """Compiles the model."""
-        self._program = self._compiled()
+    def prepareDevice(self, loadEngine: bool = True, err: OutOfMemoryError | None = None) -> None:
+        """Compiles the model, unless `compileEngine` is off. `err`: takes the text of a program that does not fit, instead of an error."""
+        if not self._options.compileEngine:
+            return
+        try:
+            self._program = self._compiled()
+        except PopulusError as error:
+            if err is None or "does not fit" not in str(error):
+                raise
+            err.text = str(error)
 
     def compileAndExport(self, filename: str) -> None:
         """Compiles the model. Raises PopulusError: it writes no executable."""
@@ -104,7 +121,7 @@ class InferenceSession:
 
     def _compiled(self) -> Program:
         weights = list(self._model.graph.initializer)
-        return self._build([*self.dataFlow.anchors, *self._translation.assigned.values()], weights, [])
+        return self._build([*self.dataFlow.kinds, *self._translation.assigned.values()], weights, [])
 
     def _build(self, outputs: Sequence[str], weights: Sequence[TensorProto], passes: Sequence[ModulePass]) -> Program:
         """Compiles a program of the translated nodes with these outputs."""
@@ -127,7 +144,14 @@ class InferenceSession:
         pipeline = Pipeline.named("inference")
         first = next(p.name for p in pipeline.passes if p.name in _LATER)
         pipeline = pipeline.insert_before(first, PopartSeedPass(), *passes)
-        return compile(model, target=self._device.target, tiles=self._device.tiles, pipeline=self._with(pipeline))
+        return self._compile(model, self._with(pipeline))
+
+    def _compile(self, model: ModelProto, pipeline: Pipeline) -> Program:
+        """Compiles as the options say: without outlining, or by a cache of programs."""
+        if not self._options.enableOutlining:
+            pipeline = pipeline.remove("popart-outline")
+        kept = {"cache": self._options.cachePath} if self._options.enableEngineCaching else {}
+        return compile(model, target=self._device.target, tiles=self._device.tiles, pipeline=pipeline, **kept)
 
     def _more_inputs(self) -> Mapping[str, Known]:
         return {}
@@ -153,9 +177,9 @@ class InferenceSession:
         import numpy as np
 
         parts = self._options.accumulation
-        types = {a: self._anchor_type(a) for a in self.dataFlow.anchors}
-        shapes = {a: of.shape(types[a].shape, self.dataFlow.batches, parts) for a, of in self.dataFlow.anchors.items()}
-        return {a: np.zeros(shapes[a], types[a].dtype) for a in self.dataFlow.anchors}
+        types = {a: self._anchor_type(a) for a in self.dataFlow.kinds}
+        shapes = {a: of.shape(types[a].shape, self.dataFlow.batches, parts) for a, of in self.dataFlow.kinds.items()}
+        return {a: np.zeros(shapes[a], types[a].dtype) for a in self.dataFlow.kinds}
 
     def setRandomSeed(self, seedValue: int) -> None:
         """Sets the seed from which random numbers follow from now on."""
@@ -165,11 +189,32 @@ class InferenceSession:
         """Gives the seed."""
         return self._seed
 
-    def run(self, stepio: PyStepIO | PyStepIOCallback, debugName: str = "") -> None:
-        """Runs one step: reads the inputs, fills the outputs. Raises PopulusError for inputs that are not of as many batches."""
+    def getRNGState(self) -> list[int]:
+        """Gives the state from which the next random numbers follow: the seed, and the number of runs since it was set."""
+        return [self._seed, self._runs]
+
+    def setRNGState(self, rngValue: Sequence[int]) -> None:
+        """Sets the state from which random numbers follow. Raises PopulusError for no state of `getRNGState`."""
+        if len(rngValue) != 2:
+            raise PopulusError(f"a state of {len(rngValue)} numbers; the two of getRNGState are expected")
+        self._seed, self._runs = (int(v) for v in rngValue)
+
+    @overloaded("stepio debugName", "programHandle stepio debugName")
+    def run(self, given: Mapping[str, Any]) -> None:
+        """Runs one step: reads the inputs, fills the outputs.
+
+        Raises PopulusError for inputs that are not of as many batches, and for a program of another name.
+        """
+        if isinstance(handle := next(iter(given.values())), str):
+            raise PopulusError(f"the session has no program '{handle}'; run(stepio) runs its model")
+        stepio: PyStepIO | PyStepIOCallback = next(v for v in given.values() if isinstance(v, IStepIO))
+        self._in_sync = False
         batches, parts = self.dataFlow.batches, self._options.accumulation
         if isinstance(stepio, PyStepIOCallback):
             self._run_callback(stepio)
+            return
+        if self._options.syntheticDataMode.name != "Off":
+            self._run_synthetic()
             return
         inputs = {name: self._batched(name, given) for name, given in stepio.inputs.items()}
         sums: Arrays = {}
@@ -177,6 +222,17 @@ class InferenceSession:
             for part in range(parts):
                 outputs = self._part({n: a[batch * parts + part] for n, a in inputs.items()}, part == parts - 1)
                 self._fill(stepio.outputs, outputs, sums, batch, part)
+
+    def _run_synthetic(self) -> None:
+        """Runs a step with zeros or random numbers for its inputs; the host gets nothing."""
+        import numpy as np
+
+        generator = np.random.default_rng([self._seed, self._runs])
+        names = {i.name for i in self._model.graph.input} - set(self._host)
+        for _ in range(self.dataFlow.batches):
+            for part in range(self._options.accumulation):
+                given = {n: synthetic(self._options.syntheticDataMode.name, self._known(n), generator) for n in sorted(names)}
+                self._part(given, part == self._options.accumulation - 1)
 
     def _part(self, inputs: Arrays, last: bool) -> Arrays:
         """Runs a part of a batch, after the last of which weights are updated; gives its anchors, weights as they are then."""
@@ -195,7 +251,7 @@ class InferenceSession:
                 outputs = self._part({n: np.asarray(stepio.input_callback(n, False)) for n in names}, last)
                 for n in names:
                     stepio.input_complete_callback(n)
-                for anchor, of in self.dataFlow.anchors.items():
+                for anchor, of in self.dataFlow.kinds.items():
                     if of.fetches(batch, self.dataFlow.batches):
                         np.copyto(stepio.output_callback(anchor), outputs[anchor])
                         stepio.output_complete_callback(anchor)
@@ -222,7 +278,7 @@ class InferenceSession:
 
         batches, parts = self.dataFlow.batches, self._options.accumulation
         for name, array in arrays.items():
-            of, found = self.dataFlow.anchors[name], outputs[name]
+            of, found = self.dataFlow.kinds[name], outputs[name]
             if of.name == "Sum":
                 found = sums[name] = found + sums[name] if name in sums else found
             if not of.fetches(batch, batches) or (of.name in ("Final", "Sum") and part != parts - 1):
@@ -236,9 +292,9 @@ class InferenceSession:
 
     def _batch(self, inputs: Arrays) -> Arrays:
         """Runs one batch, or a part of one; gives its anchors."""
-        found = self.program.run(self._seeded({**inputs, **self._variables}))
+        found = self.program.run(self._seeded({**inputs, **self._weights, **self._variables}))
         self._assign(found)
-        return {a: found[self._fetched.get(a, a)] for a in self.dataFlow.anchors}
+        return {a: found[self._fetched.get(a, a)] for a in self.dataFlow.kinds}
 
     def _assign(self, found: Arrays) -> None:
         """Takes what a batch leaves in variables."""
@@ -256,53 +312,39 @@ class InferenceSession:
     def _updated(self) -> None:
         """Does what comes after the last part of a batch: nothing when inferring."""
 
-    # -- weights ------------------------------------------------------------------------------------------------------
-
-    def weightsFromHost(self) -> None:
-        """Takes the host's weights to the device; both are one here."""
-
-    def weightsToHost(self) -> None:
-        """Takes the device's weights to the host; both are one here."""
-
-    def _weight(self, name: str) -> NDArray[Any]:
-        from onnx import numpy_helper
-
-        for held in (self._weights, self._variables):
-            if name in held:
-                return held[name]
-        for tensor in self._model.graph.initializer:
-            if tensor.name == name:
-                return numpy_helper.to_array(tensor)
-        raise PopulusError(f"there is no weight '{name}'{did_you_mean(name, [t.name for t in self._model.graph.initializer])}")
-
-    def readWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Fills arrays with weights, by their names. Raises PopulusError for one that there is not."""
-        import numpy as np
-
-        for name, array in weightsIo.weights.items():
-            np.copyto(array, self._weight(name))
+    # -- asking -------------------------------------------------------------------------------------------------------
 
     def getInfo(self, id: str) -> TensorInfo:
         """Gives the type of a tensor. Raises PopulusError if there is none of this name."""
         known = self._anchor_type(id)
         return TensorInfo(known.dtype, known.shape)
 
-    def modelToHost(self, filename: str) -> None:
-        """Writes the model with the weights that it has now."""
-        import onnx
+    def getAllTensorIds(self) -> list[str]:
+        """Lists the tensors of the model: inputs, weights, and results of its nodes."""
+        return self._translation.names()
 
-        onnx.save(self._with_weights(), filename)  # pyright: ignore[reportUnknownMemberType]
+    def getCycleCount(self, id: str = "") -> int:
+        """Gives the cycles of one run, as the cost model predicts them."""
+        return int(self.program.profile().summary["cycles"])
 
-    def _with_weights(self) -> ModelProto:
-        from onnx import ModelProto, numpy_helper
+    def getSummaryReport(self, resetProfile: bool = True) -> str:
+        """Describes the costs of the program, a line for each: predicted cycles, bytes, and memory."""
+        return "\n".join(f"{name}: {value}" for name, value in self.program.profile().summary.items())
 
-        model = ModelProto()
-        model.CopyFrom(self._model)
-        for tensor in model.graph.initializer:
-            for held in (self._weights, self._variables):
-                if tensor.name in held:
-                    tensor.CopyFrom(numpy_helper.from_array(held[tensor.name], tensor.name))
-        return model
+    def getSerializedGraph(self) -> bytes:
+        """Gives the tile program, as MLIR text."""
+        return str(self.program.module("poplar")).encode()
+
+    def checkInplacingAmbiguity(self) -> bool:
+        """Tells whether results depend on the order of ops in place: they never do here."""
+        return False
+
+    def loadEngineAndConnectStreams(self) -> None:
+        """Loads the program onto its device; a virtual one has it from `prepareDevice` on."""
+        assert self.program is not None
+
+    def setEngineIsLoaded(self, isLoaded: bool) -> None:
+        """Accepts whether another program has replaced this one on the device; a virtual one holds both."""
 
     def _serializeIr(self, format: object) -> str:
         """Gives the graphs of the session as text. Raises PopulusError for another format than JSON."""
@@ -316,3 +358,13 @@ class InferenceSession:
     def accumulationFactor(self) -> int:
         """Counts the parts of a batch."""
         return self._options.accumulation
+
+
+def synthetic(mode: str, known: Known, generator: np.random.Generator) -> NDArray[Any]:
+    """Makes an input: zeros, or for floats normal numbers, or numbers from 0 to 1."""
+    import numpy as np
+
+    if mode == "Zeros" or known.dtype.kind != "f":
+        return np.zeros(known.shape, known.dtype)
+    drawn = generator.normal(size=known.shape) if mode == "RandomNormal" else generator.random(known.shape)
+    return np.asarray(drawn, known.dtype)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from enum import Enum
 from typing import Any, ClassVar
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popart.enums import ENUMS
+from populus.popart.overloads import bound
 from populus.popart.quiet import ignored
 
 
@@ -22,12 +23,16 @@ class Settings:
 
     DEFAULTS: ClassVar[Mapping[str, Any]] = {}
     HONOURED: ClassVar[frozenset[str]] = frozenset()
+    REFUSED: ClassVar[frozenset[str]] = frozenset()
+
+    LISTS: ClassVar[Sequence[Sequence[str]]] = ()
 
     def __init__(self, *values: Any, **named: Any):
         for name, value in self.DEFAULTS.items():
             fresh: Any = _fresh(value)
             object.__setattr__(self, name, fresh)
-        for name, value in [*zip(self.DEFAULTS, values), *named.items()]:
+        given = bound(type(self).__name__, self.LISTS or (tuple(self.DEFAULTS),), values, named)
+        for name, value in given.items():
             setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -36,17 +41,31 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.DEFAULTS:
             raise AttributeError(f"{type(self).__name__} has no member '{name}'{did_you_mean(name, self.DEFAULTS)}")
-        if name not in self.HONOURED and value != self.DEFAULTS[name]:
+        if name not in self.HONOURED and name not in self.REFUSED and value != self.DEFAULTS[name]:
             ignored(f"{type(self).__name__}.{name}")
         object.__setattr__(self, name, value)
 
 
-def _group(name: str, **defaults: Any) -> type[Settings]:
+def _group(name: str, lists: Sequence[str] = (), **defaults: Any) -> type[Settings]:
     text = f"The settings {name} of PopART; on one machine they change no result."
-    return type(name, (Settings,), {"DEFAULTS": defaults, "__doc__": text})
+    return type(name, (Settings,), {"DEFAULTS": defaults, "LISTS": [t.split() for t in lists], "__doc__": text})
 
 
-TensorLocation = _group("TensorLocation", storage="OnChip", loadTileSet="Compute", storageTileSet="Compute", replicatedTensorSharding="Off")
+TensorLocation = _group(
+    "TensorLocation",
+    # Lists are told apart by their lengths and names, as in PopART.
+    [
+        "storage replicatedTensorSharding",
+        "storage replicatedTensorSharding shardingDomain",
+        "storage loadTileSet storageTileSet replicatedTensorSharding",
+        "storage loadTileSet storageTileSet replicatedTensorSharding shardingDomain",
+    ],
+    storage=ENUMS["TensorStorage"].__members__["OnChip"],
+    loadTileSet=ENUMS["TileSet"].__members__["Compute"],
+    storageTileSet=ENUMS["TileSet"].__members__["Compute"],
+    replicatedTensorSharding=ENUMS["ReplicatedTensorSharding"].__members__["Off"],
+    shardingDomain=None,
+)
 TensorLocationSettings = _group(
     "TensorLocationSettings", location=TensorLocation, minElementsForOffChip=2, minElementsForReplicatedTensorSharding=8192
 )
@@ -79,12 +98,14 @@ BatchSerializationSettings = _group(
 AutodiffSettings = _group("AutodiffSettings", stitchStrategy=ENUMS["AutodiffStitchStrategy"].__members__["RecomputeAllNonInputs"])
 ExecutionPhaseSettings = _group(
     "ExecutionPhaseSettings",
+    ["phases stages weightIOSchedule activationIOSchedule optimizerStateIOSchedule accumulatorIOSchedule optimizerSchedule"],
     phases=0,
     stages=2,
     weightIOSchedule=None,
     activationIOSchedule=None,
     optimizerStateIOSchedule=None,
     accumulatorIOSchedule=None,
+    optimizerSchedule=None,
     schedule=None,
 )
 AccumulateOuterFragmentSettings = _group("AccumulateOuterFragmentSettings", schedule=None, excludedVirtualGraphs=[])
@@ -96,13 +117,18 @@ _MAPS = "engineOptions convolutionOptions lstmOptions matmulOptions reportOption
 
 
 class SessionOptions(Settings):
-    """The options of compiling and running a session; a member that is not in `HONOURED` changes no result here."""
+    """The options of compiling and running a session; a member that is neither in `HONOURED` nor in `REFUSED` changes no result."""
 
     HONOURED: ClassVar[frozenset[str]] = frozenset(
-        ("accumulationFactor", "groupNormStridedChannelGrouping", "syntheticDataMode",
-         "enableGradientAccumulation", "accumulationAndReplicationReductionType", "constantWeights",
-         "replicatedGraphCount", "enableReplicatedGraphs", "opxAliasChecking", "opxModifyChecking", "logDir",
+        ("accumulationAndReplicationReductionType", "accumulationFactor", "cachePath", "compileEngine", "constantWeights",
+         "enableEngineCaching", "enableGradientAccumulation", "enableOutlining", "groupNormStridedChannelGrouping",
+         "instrumentWithHardwareCycleCounter", "opxAliasChecking", "opxModifyChecking", "syntheticDataMode",
          "throwIfLog2ScaleTensorNotInRange")
+    )  # fmt: skip
+    # With another value than the default's, results would differ.
+    REFUSED: ClassVar[frozenset[str]] = frozenset(
+        ("automaticLossScalingSettings", "createImplicitPipeliningFwdOnlyProgram", "enableDistributedReplicatedGraphs",
+         "enableReplicatedGraphs", "globalReplicationFactor", "replicatedGraphCount")
     )  # fmt: skip
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "logDir": "",
@@ -224,9 +250,9 @@ class SessionOptions(Settings):
     def check(self) -> None:
         """Raises PopulusError for more than one replica, and for a setting that would change results and is not there yet."""
         changing = {
-            "groupNormStridedChannelGrouping": bool(self.groupNormStridedChannelGrouping),
-            "syntheticDataMode": self.syntheticDataMode.name != "Off",
             "automaticLossScalingSettings": bool(self.automaticLossScalingSettings.enabled),
+            "createImplicitPipeliningFwdOnlyProgram": bool(self.createImplicitPipeliningFwdOnlyProgram),
+            "enableDistributedReplicatedGraphs": bool(self.enableDistributedReplicatedGraphs) and self.globalReplicationFactor != 1,
         }
         if refused := [name for name, on in changing.items() if on]:
             raise PopulusError(f"{refused[0]} is not there yet, and results would differ without it; leave it as it is by default")
@@ -237,12 +263,26 @@ class SessionOptions(Settings):
 class Patterns:
     """The rewrites that run. Populus has its own, so results are the same with and without; what PopART refuses without one is refused.
 
-    `patterns`: a level, or the names of those that are on.
+    It takes a level, or the names of those that are on.
     """
 
-    def __init__(self, patterns: Enum | Iterable[str] | None = None):
+    LISTS: ClassVar[Sequence[Sequence[str]]] = (("level",), ("patterns",))
+    PreUniRepl: bool
+    PostNRepl: bool
+    SoftMaxGradDirect: bool
+    NlllWithSoftMaxGradDirect: bool
+    OpToIdentity: bool
+    SubtractArg1GradOp: bool
+    MulArgGradOp: bool
+    MatMulOp: bool
+    MatMulLhsGradOp: bool
+    MatMulRhsGradOp: bool
+    InPlace: bool
+
+    def __init__(self, *args: Enum | Iterable[str], **named: Enum | Iterable[str]):
+        patterns: Any = next(iter(bound("Patterns", self.LISTS, args, named).values()), None)
         leveled = patterns is None or isinstance(patterns, Enum)
-        names: Iterable[str] = [] if patterns is None or isinstance(patterns, Enum) else patterns
+        names: Iterable[str] = [] if leveled else patterns
         self._enabled: dict[str, bool] = {str(name): True for name in names}
         self._others = leveled and getattr(patterns, "name", "Default") != "NoPatterns"
 

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.training_names import gradient_name
-from populus.popart.dataflow import DataFlow, PyWeightsIO
+from populus.popart.dataflow import DataFlow, InputShapeInfo
 from populus.popart.devices import DeviceInfo
+from populus.popart.host_weights import arrays_of
 from populus.popart.limits import check_rewrites
 from populus.popart.optimizers import Optimizer
-from populus.popart.reserved import GRADIENT
+from populus.popart.reserved import GRADIENT, STEP
 from populus.popart.session import InferenceSession
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.translation import Known, Translation, reads
@@ -44,7 +45,7 @@ class TrainingSession(InferenceSession):
         loss: str,
         optimizer: Optimizer,
         deviceInfo: DeviceInfo,
-        inputShapeInfo: object = None,
+        inputShapeInfo: InputShapeInfo | None = None,
         patterns: Patterns | None = None,
         userOptions: SessionOptions | None = None,
         name: str = "",
@@ -57,15 +58,14 @@ class TrainingSession(InferenceSession):
             raise PopulusError(f"the loss '{loss}' is {list(self._known(loss).shape)}; it must be a scalar tensor")
         read = {i for n in self._translation.nodes for i in reads(n)}
         reached = reaching(self._translation, loss)
-        self._weights = {n: a for n, a in self._initial().items() if n in reached and n not in self._variables}
-        self._state: Arrays = {}
+        self._weights = {n: a for n, a in arrays_of(self._model).items() if n in reached and n not in self._variables}
         self._sums: Arrays = {}
         self._update: Program | None = None
-        for anchor in dataFlow.anchors:
+        for anchor in dataFlow.kinds:
             if anchor.startswith(GRADIENT) and anchor.removeprefix(GRADIENT) not in reached:
                 missing = f"no gradient flows from the loss '{loss}' to '{anchor.removeprefix(GRADIENT)}'"
                 raise PopulusError(f"Anchor tensor `{anchor}' not in Ir Tensors. Here {missing}")
-        self._asked = {a.removeprefix(GRADIENT): a for a in dataFlow.anchors if a.startswith(GRADIENT)}
+        self._asked = {a.removeprefix(GRADIENT): a for a in dataFlow.kinds if a.startswith(GRADIENT)}
         moved = reached & led_by(self._model.graph.node, {*self._weights, *self._asked})
         check_rewrites(self._model.graph.node, moved, self._patterns.isPatternEnabled)
         self._inside = self._split([n for n in self._asked if n not in self._weights])
@@ -98,7 +98,9 @@ class TrainingSession(InferenceSession):
         prefixes, _ = states_of(self._optimizer)
         for w, array in self._weights.items():
             for prefix in prefixes:
-                self._state[prefix + w] = np.zeros(() if prefix == "Step___" else array.shape, np.float32)
+                dtype = np.float16 if prefix in self._optimizer.state_types else np.float32
+                self._state[prefix + w] = np.zeros(() if prefix == STEP else array.shape, dtype)
+        self._host.update({n: a.copy() for n, a in self._state.items()})
 
     # -- compiling ----------------------------------------------------------------------------------------------------
 
@@ -109,14 +111,14 @@ class TrainingSession(InferenceSession):
         return {ZERO + n: k for n, k in self._inside.items()}
 
     def _compiled(self) -> Program:
-        anchors = [a for a in self.dataFlow.anchors if not a.startswith(GRADIENT)]
+        anchors = [a for a in self.dataFlow.kinds if not a.startswith(GRADIENT)]
         outputs = list(dict.fromkeys([*anchors, *self._translation.assigned.values(), self._loss]))
         wrt = self._wrt()
         passes = [PopartAutodiffPass(wrt, outputs=(self._loss,))] if wrt else []
         program = self._build(outputs, list(self._model.graph.initializer), passes)
         if self._weights:
             model = update_model(self._optimizer, self._weights)
-            self._update = compile(model, target=self._device.target, tiles=self._device.tiles)
+            self._update = self._compile(model, Pipeline.named("inference"))
         return program
 
     # -- running ------------------------------------------------------------------------------------------------------
@@ -132,7 +134,7 @@ class TrainingSession(InferenceSession):
         found = self.program.run(self._seeded(given))
         self._assign(found)
         outputs: Arrays = {}
-        for anchor in self.dataFlow.anchors:
+        for anchor in self.dataFlow.kinds:
             name = anchor.removeprefix(GRADIENT)
             if not anchor.startswith(GRADIENT):
                 outputs[anchor] = found[self._fetched.get(anchor, anchor)]
@@ -165,12 +167,15 @@ class TrainingSession(InferenceSession):
             raise PopulusError(f"the session was made with {kinds[0]}, and its states do not fit {kinds[1]} as given")
         self._optimizer = optimizer
 
-    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Takes weights from arrays, by their names. Raises PopulusError for one that there is not, or of another shape."""
-        for name, array in weightsIo.weights.items():
-            if array.shape != self._weight(name).shape:
-                raise PopulusError(f"'{name}' is {list(self._weight(name).shape)}; {list(array.shape)} is given")
-            self._weights[name] = array.astype(self._weight(name).dtype)
+    def getTensorIds(self) -> list[str]:
+        """Lists the tensors of the model, and the gradients that are anchors."""
+        return [*self.getAllTensorIds(), *self._asked.values()]
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """Gives all processes the weights of one; there is one process."""
+
+    def updateEngineCache(self) -> None:
+        """Accepts that a cached executable takes new callbacks; none is cached with callbacks."""
 
 
 def led_by(nodes: Iterable[NodeProto], names: set[str]) -> set[str]:

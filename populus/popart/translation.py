@@ -42,8 +42,9 @@ class Known:
 class Translation:
     """The nodes of one graph, translated in order, with what is known of its tensors. `outer`: of the graph around it."""
 
-    def __init__(self, opsets: Mapping[str, int], outer: Translation | None = None, training: bool = False):
+    def __init__(self, opsets: Mapping[str, int], outer: Translation | None = None, training: bool = False, strided_groups: bool = False):
         self.opsets = opsets
+        self.strided_groups = strided_groups
         self.outer = outer
         self.training = training
         self.functions: list[FunctionProto] = [] if outer is None else outer.functions
@@ -57,13 +58,13 @@ class Translation:
         self._inferred = 0
 
     @staticmethod
-    def of(model: ModelProto, outer: Translation | None = None, training: bool = False) -> Translation:
-        """Translates a whole model. `training`: elements are dropped.
+    def of(model: ModelProto, outer: Translation | None = None, training: bool = False, strided_groups: bool = False) -> Translation:
+        """Translates a whole model. `training`: elements are dropped. `strided_groups`: groups of channels are not neighbours.
 
         Raises PopulusError naming the node that has no meaning, or does not fit its inputs.
         """
         opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
-        made = Translation(opsets, outer, training)
+        made = Translation(opsets, outer, training, strided_groups)
         made.begin(model.graph)
         for node in model.graph.node:
             made.feed(node)
@@ -200,13 +201,18 @@ class Translation:
         if self.assigned.setdefault(variable, value) != value:
             raise PopulusError(f"the variable '{variable}' is assigned twice; once is expected")
 
+    def names(self) -> list[str]:
+        """Lists the tensors of the graph."""
+        self.infer()
+        return list(self._types)
+
     def is_variable(self, name: str) -> bool:
         """Tells whether a tensor of the main graph is a weight."""
         return name in self._variables
 
     def inner(self, graph: GraphProto, given: Sequence[Known | None]) -> Translation:
         """Gives the translation of a graph inside a node."""
-        made = Translation(self.opsets, self, self.training)
+        made = Translation(self.opsets, self, self.training, self.strided_groups)
         made.begin(graph, given)
         for node in graph.node:
             made.feed(node)

@@ -153,11 +153,12 @@ def update_model(optimizer: Optimizer, weights: Arrays) -> ModelProto:
         gradients.update(_clipped(f, {w: g for w, g in gradients.items() if not clip.weightIds or w in clip.weightIds}, clip.maxNorm))
     for w, array in weights.items():
         shapes = [() if p == STEP else array.shape for p in prefixes]
-        states = [given(p + w, shape) for p, shape in zip(prefixes, shapes)]
+        types = [np.float16 if p in optimizer.state_types else np.float32 for p in prefixes]
+        states = [given(p + w, shape, dtype) for p, shape, dtype in zip(prefixes, shapes, types)]
         new, moved = step(f, optimizer, given(w, array.shape, array.dtype), gradients[w], states, hyper[w])
         gives(NEW + w, new, array.shape, array.dtype)
-        for prefix, shape, value in zip(prefixes, shapes, moved):
-            gives(NEW + prefix + w, value, shape)
+        for prefix, shape, dtype, value in zip(prefixes, shapes, types, moved):
+            gives(NEW + prefix + w, value, shape, dtype)
     graph = helper.make_graph(f.nodes, "update", inputs, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
 

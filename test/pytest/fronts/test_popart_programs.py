@@ -293,6 +293,6 @@ def test_a_member_without_meaning_here_warns_once_and_another_is_refused():
 def test_an_option_that_would_change_results_is_refused():
     options = popart.SessionOptions()
     options.check()
-    options.groupNormStridedChannelGrouping = True
-    with pytest.raises(PopulusError, match="^groupNormStridedChannelGrouping is not there yet"):
+    options.automaticLossScalingSettings.enabled = True
+    with pytest.raises(PopulusError, match="^automaticLossScalingSettings is not there yet"):
         options.check()

@@ -107,9 +107,9 @@ def test_an_error_of_the_program_keeps_its_traceback(program, tmp_path):
 
 
 PAGE = "; docs/{}-compatibility.md says what is there"
-TWO_CHIPS = "import popart\n\ndef f():\n    popart.DeviceManager().createIpuModelDevice({'numIPUs': 2})\nf()"
+NO_OPTION = "import popart\n\ndef f():\n    popart.DeviceManager().createIpuModelDevice({'numIPU': 1})\nf()"
 REFUSED = [
-    (TWO_CHIPS, 4, "numIPUs = 2; programs are for one machine"),
+    (NO_OPTION, 4, "no option 'numIPU'; did you mean 'numIPUs'?"),
     ("import popart\npopart.Bilder", 2, "popart has no 'Bilder' here; did you mean 'Builder'?" + PAGE.format("popart")),
     ("from popxl.ops import reluu", 1, "popxl.ops has no 'reluu' here; did you mean 'relu'?" + PAGE.format("popxl")),
     ("import popxl.nothing", 1, "popxl has no 'nothing' here" + PAGE.format("popxl")),
