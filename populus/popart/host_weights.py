@@ -24,7 +24,7 @@ def arrays_of(model: ModelProto) -> Arrays:
 
 
 class HostWeights:
-    """What a session holds between steps, on the device and on the host. `model`: with the weights at the start."""
+    """Holds weights and states between steps, on the device and on the host. `model`: with the weights at the start."""
 
     def __init__(self, model: ModelProto):
         self._model = model

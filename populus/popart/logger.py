@@ -57,15 +57,15 @@ class Logger:
         """Writes an error."""
         self._write(logging.ERROR, info)
 
+    def critical(self, info: str) -> None:
+        """Writes an error after which nothing goes on."""
+        self._write(logging.CRITICAL, info)
+
     def _write(self, level: int, info: str) -> None:
         stated = self._logger.level or logging.getLogger(_ALL).level
         wanted = stated or _LEVELS.get(os.environ.get("POPART_LOG_LEVEL", "OFF").upper(), _LEVELS["OFF"])
         if level >= wanted:
             self._logger.handle(self._logger.makeRecord(self._logger.name, level, "", 0, info, (), None))
-
-    def critical(self, info: str) -> None:
-        """Writes an error after which nothing goes on."""
-        self._logger.critical(info)
 
 
 def getLogger(name: str = "all") -> Logger:

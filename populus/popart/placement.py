@@ -20,7 +20,7 @@ def _nothing() -> Generator[None]:
 
 
 class Placement:
-    """What is said of tensors' places. `inside`: the contexts around, shared with builders of inner graphs."""
+    """Keeps the places that are said of tensors. `inside`: the contexts around, shared with builders of inner graphs."""
 
     def __init__(self, inside: list[tuple[str, Any]]):
         self._inside = inside
