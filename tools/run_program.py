@@ -53,9 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if not path.is_file():
         raise PopulusError(f"{path}: {'a folder, not a file of Python' if path.is_dir() else 'no such file'}")
-    if given["load"] is not None:
-        extensions.load(given["load"])
-    with watching(watch), installed():
+    with ops_of(given["load"]), watching(watch), installed():
         status = run(path, arguments, args.debug)
     if given["profile"] is not None:
         write_page(given["profile"], path.name, watch)
@@ -113,6 +111,18 @@ def run(path: Path, arguments: Sequence[str], debug: bool = False) -> int:
                 print(f"populus: {line}", file=sys.stderr)
             return 1
     return 0
+
+
+@contextmanager
+def ops_of(file: str | None) -> Generator[None]:
+    """Loads the ops of a file for the time of a `with`. Raises PopulusError for a file without any."""
+    if file is not None:
+        extensions.load(file)
+    try:
+        yield
+    finally:
+        if file is not None:
+            extensions.forget(file)
 
 
 @contextmanager

@@ -204,6 +204,7 @@ class PoplarExecutor:
         first = {"dampening": 0.0} if self._steps == 0 else {}
         self._device.update(self._update.run(self._made, self._device, gradients, first))
         self._steps += 1
+        self._optimizer._opt_called = True  # torch's schedulers of rates ask for it
 
     def _results(self, found: Sequence[Arrays]) -> Any:
         exported, options = self._exported, self._options

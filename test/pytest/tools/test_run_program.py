@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from textwrap import dedent
 
 import pytest
 
+from helpers.profile_pages import profiles
 from populus.aliases import NAMES
 from populus.tools.run_program import split
 
@@ -79,9 +79,7 @@ def test_the_page_has_each_program_that_ran(program, tmp_path):
     got = program(POPART, POPXL, after=("--profile", str(page), "--target", "gc200", "--tiles=2"))
     assert got.status == 0
     assert got.err == f"populus: wrote {page}: 2 programs\n"
-    text = page.read_text()
-    first = text.index('id="profile">') + len('id="profile">')
-    records = json.loads(text[first : text.index("</script>", first)])
+    records = profiles(page)
     assert [r["target"]["tiles"] for r in records] == [2, 2]
     assert sorted(r["title"].partition(", ")[2] for r in records) == ["program 1 of 2, 3 runs", "program 2 of 2, 1 run"]
 
@@ -112,7 +110,7 @@ REFUSED = [
     (NO_OPTION, 4, "no option 'numIPU'; did you mean 'numIPUs'?"),
     ("import popart\npopart.Bilder", 2, "popart has no 'Bilder' here; did you mean 'Builder'?" + PAGE.format("popart")),
     ("from popxl.ops import reluu", 1, "popxl.ops has no 'reluu' here; did you mean 'relu'?" + PAGE.format("popxl")),
-    ("import popxl.nothing", 1, "popxl has no 'nothing' here" + PAGE.format("popxl")),
+    ("import popxl.qqq", 1, "popxl has no 'qqq' here" + PAGE.format("popxl")),
 ]
 
 
