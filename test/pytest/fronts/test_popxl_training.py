@@ -66,7 +66,6 @@ OPTIMIZERS: dict[str, tuple[str, Update, float]] = {  # the column of losses.csv
     "sgd": ("sgd", lambda w, g: ops.scaled_add_(w, g, b=-1e-2), 1.0),
     "momentum": ("momentum", momentum(1e-2), 1.0),
     "nesterov": ("nesterov", momentum(1e-2, nesterov=True), 1.0),
-    "adam": ("adam", adam(), 1.0),
     "adam with a scaled loss": ("adam", adam(scale=1024.0), 1024.0),
     "adamw": ("adamw", adam(decay=1e-2), 1.0),
     "adamax": ("adamax", adamax, 1.0),
