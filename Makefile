@@ -1,14 +1,14 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
 # bench: times.  fuzz: random graphs against onnxruntime, COUNT of them from seed SEED on, for at most SECONDS if given.
-# fuzz-levels: their levels, each against the one above.
+# fuzz-levels: their levels, each against the one above.  fuzz-tiles: their tile programs, mutated, on every engine.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest portability bench fuzz fuzz-levels
+.PHONY: demo test lint lit pytest portability bench fuzz fuzz-levels fuzz-tiles
 
 SEED   ?= 0
 COUNT  ?= 3000
@@ -44,6 +44,9 @@ fuzz: $(READY)
 
 fuzz-levels: $(READY)
 	@$(BIN)/python test/fuzz/levels.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
+
+fuzz-tiles: $(READY)
+	@$(BIN)/python test/fuzz/tile_programs.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -266,19 +267,8 @@ class ConstantOp(IRDLOperation):
             printer.print_attribute(self.result.type)
 
     def verify_(self) -> None:
-        if is_dense(self.value):
-            if self.value.type != self.result.type:
-                raise VerifyException(f"the value is {self.value.type}, the result {self.result.type}")
-        elif isinstance(self.value, StoredAttr):
-            type = self.result.type
-            found = self.value.data.bytes
-            expected = size_in_bytes(type.element_type)
-            for n in type.get_shape():
-                expected *= n
-            if found is not None and found.size != expected:
-                raise VerifyException(f"{found.size} bytes are stored for {type}, which needs {expected}")
-        else:
-            raise VerifyException(f"{self.value} is neither dense nor stored")
+        if why := value_problem(self.value, self.result.type):
+            raise VerifyException(why)
 
     def array(self) -> NDArray[Any]:
         """Returns the value, read-only; equal elements are one element with stride 0.
@@ -286,6 +276,22 @@ class ConstantOp(IRDLOperation):
         Raises PopulusError if only the hash of a stored constant is known.
         """
         return attribute_array(self.value, self.result.type)
+
+
+def value_problem(value: Attribute, type: TensorType[Attribute]) -> str | None:
+    """Returns the reason why an attribute is no value of a tensor type; None if it is one."""
+    count = math.prod(type.get_shape())
+    if is_dense(value):
+        if value.type != type:
+            return f"the value is {value.type}, the result {type}"
+        given = len(value.data.data) // max(1, value.type.element_type.compile_time_size)
+        return None if given == count or (given == 1 and count) else f"{given} elements for {type}"
+    if not isinstance(value, StoredAttr):
+        return f"{value} is neither dense nor stored"
+    stored, expected = value.data.bytes, count * size_in_bytes(type.element_type)
+    if stored is not None and stored.size != expected:
+        return f"{stored.size} bytes are stored for {type}, which needs {expected}"
+    return None
 
 
 def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
@@ -303,7 +309,9 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
     else:
         assert is_dense(value), value
         data = value.data.data
-        if dtype == np.bool_:
+        if not data:
+            array = np.empty(shape, dtype)
+        elif dtype == np.bool_:
             array = _booleans(value, shape)
         elif value.is_splat():
             array = np.broadcast_to(np.frombuffer(data, dtype, 1).reshape(()), shape)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import i1
+from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.expr.terms import FUNCTIONS, Arg, Call, Cast, Const, Expr, call, lift, select
-from populus.dialects.support.element_types import is_float, is_integer, is_packed, size_in_bytes
+from populus.dialects.support.element_types import is_float, is_integer, is_packed, is_unsigned, size_in_bytes
 
 
 def args_of(e: Expr) -> set[int]:
@@ -86,9 +87,21 @@ def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
             definition = FUNCTIONS[function]
             if type is not None and not _takes(definition.takes, type):
                 raise VerifyException(f"{function} takes {definition.takes} elements, not {type}")
+            if (odd := next((a for a in args if type is not None and isinstance(a, Const) and not _fits(a.value, type)), None)) is not None:
+                raise VerifyException(f"{odd} is no {type}")
             return i1 if definition.result == "bool" else type
         case _:
             raise AssertionError(e)
+
+
+def _fits(value: bool | int | float, type: Attribute) -> bool:
+    """Tells whether a literal is a value of an element type: integers have bounds and no fractions."""
+    if not isinstance(type, IntegerType) or isinstance(value, bool) or type == i1:
+        return True
+    integer = cast("IntegerType[int]", type)
+    bits, unsigned = integer.width.data, is_unsigned(integer)
+    low, high = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return float(value).is_integer() and low <= int(value) < high
 
 
 def _takes(kind: str, type: Attribute) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
@@ -9,7 +10,6 @@ from typing import Any, cast
 from xdsl.dialects.builtin import (
     AnyFloat,
     DenseArrayBase,
-    DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -28,7 +28,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import ints
-from populus.dialects.data import StoredAttr, attribute_array
+from populus.dialects.data import attribute_array, value_problem
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
 from populus.dialects.poplar.view import View
@@ -155,8 +155,8 @@ class ConstOp(StorageOp):
         return IntegerAttr(int(value), cast("IntegerType[int, Signedness]", element))
 
     def verify_(self) -> None:
-        if not isinstance(self.value, DenseIntOrFPElementsAttr | StoredAttr):
-            raise VerifyException(f"{self.value} is neither dense nor stored")
+        if why := value_problem(self.value, BuiltinTensorType(self.type.element, self.type.shape)):
+            raise VerifyException(why)
         self._verify_layout()
 
     def print(self, printer: Printer) -> None:
@@ -320,6 +320,12 @@ class ReshapeOp(ViewOp):
 
     def apply(self, view: View) -> View | None:
         return view.reshape(self.y.type.shape)
+
+    def verify_(self) -> None:
+        x, y = type_of(self.x).shape, self.y.type.shape
+        if math.prod(x) != math.prod(y):
+            raise VerifyException(f"{text(x)} has {math.prod(x)} elements, {text(y)} has {math.prod(y)}")
+        super().verify_()
 
 
 @irdl_op_definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import cast
@@ -131,6 +132,16 @@ class LocatingParser(Parser):
             op = super().parse_operation()
         except VerifyException as error:
             raise ParseError(span, " ".join(str(error).split())) from error
+        except (OverflowError, ValueError, struct.error) as error:
+            raise ParseError(span, f"a number does not fit its type: {error}") from error
+        except MemoryError:
+            pass  # raised below, where what was made is free again
+        else:
+            return self._placed(op, span)
+        raise ParseError(span, "a constant takes more memory than there is")
+
+    @staticmethod
+    def _placed(op: Operation, span: Span) -> Operation:
         if isinstance(op.location, UnknownLoc):
             at = span.get_location()
             op.location = FileLineColLoc(StringAttr(printable(at.file)), IntAttr(at.line), IntAttr(at.col))

@@ -19,6 +19,7 @@ from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import assign_offsets, memory
+from populus.runtime.engine.guarded_memory import GuardedMemory, GuardedWorkspace, guarded
 from populus.runtime.engine.program import LoadedProgram, StepNode
 from populus.runtime.engine.states import States
 from populus.runtime.liveness import Span, liveness
@@ -36,20 +37,27 @@ class NumpyProgram(LoadedProgram):
         super().__init__(graph)
         self.views = views
         self.states = States(states)
-        self.workspace = Workspace()
+        self.guard = GuardedMemory() if guarded() else None
+        self.workspace = Workspace() if self.guard is None else GuardedWorkspace(self.guard)
         spans = self.spans()
         sizes = {var: bytes_of(var.type.shape, var.type.element) for var in spans}
         offsets, total = assign_offsets(sizes, spans)
         self.arena_bytes = total
-        arena = memory(total)
         self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}
-        self._memory: dict[StorageOp, Array] = {
-            var: np.ndarray(sizes[var] // dtype_of(var.type.element).itemsize, dtype_of(var.type.element), arena, offset)
-            for var, offset in offsets.items()
-        }
+        self._memory: dict[StorageOp, Array] = {}
+        arena = memory(total) if self.guard is None else None
+        for var, offset in offsets.items():
+            dtype = dtype_of(var.type.element)
+            own = self._guarded_block(var, sizes[var]) if arena is None else arena[offset : offset + sizes[var]]
+            self._memory[var] = own.view(dtype)
         self.load()
 
     # -- memory
+
+    def _guarded_block(self, storage: StorageOp, bytes: int) -> NDArray[np.uint8]:
+        """Allocates guarded memory for a variable or constant."""
+        assert self.guard is not None, storage
+        return self.guard.block(bytes, storage.label.data)
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
         """Gives the live range of each variable, in steps.
@@ -77,6 +85,11 @@ class NumpyProgram(LoadedProgram):
             assert isinstance(storage, ConstOp), storage
             array = self.constant(storage)
             uniform = array.size > 1 and not any(array.strides)
+            if self.guard is not None and not uniform:
+                kept = self._guarded_block(storage, array.nbytes).view(array.dtype).reshape(array.shape)
+                np.copyto(kept, array)
+                kept.flags.writeable = False
+                array = kept
             self._memory[storage] = np.broadcast_to(array.reshape(-1)[:1], array.size) if uniform else array.reshape(-1)
         return self._memory[storage]
 
@@ -111,6 +124,8 @@ class NumpyProgram(LoadedProgram):
     def execute(self, op: ExecuteOp) -> StepNode:
         # In program order: a family may read results of an earlier family of the execute.
         runs = [run for family in op.families() for run in self.family(family)]
+        if self.guard is not None:
+            runs.append(self.guard.check)
         return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
 
     def family(self, family: FamilyOp) -> list[Run]:
