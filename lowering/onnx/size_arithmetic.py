@@ -68,18 +68,18 @@ def plain(array: Array, element: Attribute) -> Array:
 
 
 def _measured(op: OnnxOp, valid: ValidSizes) -> tuple[Array, Attribute] | None:
-    """Computes Shape or Size of a partly valid tensor."""
+    """Computes Shape or Size of a tensor that is partly valid, or made of sizes."""
     import numpy as np
 
     x = op.operands[0]
-    if x not in valid.axes:
+    if not valid.concerns([x]):
         return None
-    sizes = [size_of(a) for a in valid.axes[x]]
+    sizes = [size_of(a) for a in valid.of(x)]
     if op.OP_TYPE == "Size":
         total = as_size(1)
         for s in sizes:
             total = total * s
-        return _objects([total]).reshape(()), i64
+        return plain(_objects([total]).reshape(()), i64), i64
     found = _objects(sizes)[slice(op.property("start"), op.property("end"))]
     return (plain(found, i64) if found.size else np.zeros(0, np.int64)), i64
 

@@ -15,10 +15,21 @@ CONSTANTS = """
   int64[2] flat={-1,4}, int64[6] pads={0,1,0,0,2,0}, int64[4] idxs={0,-1,-2,1}, int64 k3={3}, int64[1] k1={1},
   int64[4] idxs0={0,-1,0,-2}, float[1] zero={0.0}, float[2] onoff={2.0,5.0}, float[4] g4={1,2,3,4}, int64[1] e1={3},
   int64 cm4={-4}, int64 c3={3}, int64 cm1={-1}, int64[6] padsr={0,1,0,0,1,0}, int64[6] pads1={0,1,0,0,1,0},
-  int64[1] six={6}, float[4] sc={1,1,2,2}, float[4] sch={1,1,0.5,1}, int64[4] mul2={1,1,2,3}, uint8 u8={128}, int64[1,
-  1] ind1={0}, int64[2] sh34={3,4}, int64[3] shape3={-1,-1,4}
+  int64[1] six={6}, float[4] sc={1,1,2,2}, float[4] sch={1,1,0.5,1}, int64[4] mul2={1,1,2,3}, uint8 u8={128},
+  uint8[1, 1, 2, 2] k8={1, 2, 3, 4}, float[2] ones2={1.0, 1.0}, int64[1, 1] ind1={0}, int64[2] sh34={3,4},
+  int64[3] shape3={-1,-1,4}
 """
-WEIGHTS = {"W": (2, 12, 4), "R": (2, 12, 3), "W1": (1, 12, 4), "R1": (1, 12, 3), "WG": (1, 9, 4), "RG": (1, 9, 3), "K": (1, 1, 3, 3)}
+WEIGHTS = {
+    "W0": (1, 3, 4),
+    "R0": (1, 3, 3),
+    "W": (2, 12, 4),
+    "R": (2, 12, 3),
+    "W1": (1, 12, 4),
+    "R1": (1, 12, 3),
+    "WG": (1, 9, 4),
+    "RG": (1, 9, 3),
+    "K": (1, 1, 3, 3),
+}
 
 CASES = {
     "concat": "y = Concat<axis=1>(z, x)",
@@ -389,12 +400,84 @@ CASES = {
         cond = Greater(sm, half)
         y = If (cond) <then_branch = g1 () => (float[] o) { o = Softmax<axis=1>(x) }, else_branch = g2 () => (float[] p) { p = Neg(x) }>
         """,
+    "batch norm": """
+        u = Transpose<perm=[0, 2, 1]>(x)
+        y = BatchNormalization(u, g4, g4, g4, g4)
+        """,
+    "space to depth": """
+        u = Unsqueeze(x, n1)
+        c = Concat<axis=2>(u, u)
+        y = SpaceToDepth<blocksize=2>(c)
+        """,
+    "global lp pool": """
+        u = Unsqueeze(x, n1)
+        y = GlobalLpPool(u)
+        """,
+    "group norm": """
+        u = Unsqueeze(x, n1)
+        c = Concat<axis=1>(u, u)
+        y = GroupNormalization<num_groups=1>(c, ones2, ones2)
+        """,
+    "lrn": """
+        u = Transpose<perm=[0, 2, 1]>(x)
+        y = LRN<size=3>(u)
+        """,
+    "lp norm": "y = LpNormalization<axis=1>(x)",
+    "matmul integer": """
+        d = Cast<to=2>(i)
+        t2 = Transpose<perm=[1, 0]>(d)
+        y = MatMulInteger(t2, d, u8, u8)
+        """,
+    "qlinear matmul": """
+        d = Cast<to=2>(i)
+        t2 = Transpose<perm=[1, 0]>(d)
+        y = QLinearMatMul(t2, half, u8, d, half, u8, half, u8)
+        """,
+    "conv integer": """
+        d = Cast<to=2>(i)
+        u = Unsqueeze(d, ax01)
+        y = ConvInteger<pads=[1, 1, 1, 1]>(u, k8, u8)
+        """,
+    "qlinear conv": """
+        d = Cast<to=2>(i)
+        u = Unsqueeze(d, ax01)
+        y = QLinearConv<pads=[1, 1, 1, 1]>(u, half, u8, k8, half, u8, half, u8)
+        """,
+    "gemm": """
+        f = Flatten<axis=2>(x)
+        y = Gemm<transA=1, alpha=0.5>(f, f)
+        """,
+    "sum square": "y = ReduceSumSquare(x, n1)",
+    "log sum": """
+        a = Abs(x)
+        y = ReduceLogSum(a, n1)
+        """,
+    "absolute sum": "y = ReduceL1(x, n1)",
+    "eye": """
+        f = ReduceSum(x, n2)
+        q = Squeeze(f, n2)
+        y = EyeLike(q)
+        """,
+    "upsample": """
+        u = Unsqueeze(x, n1)
+        y = Resize<mode="nearest">(u, , sc)
+        """,
+    "rnn": """
+        t2 = Transpose<perm=[1, 0, 2]>(x)
+        q, y = RNN<hidden_size=3>(t2, W0, R0)
+        """,
+    "attention": "y = Attention<q_num_heads=2, kv_num_heads=2>(x, x, x)",
+    "rotary": "y = RMSNormalization<axis=-1>(x, g4)",
+    "cum prod": "y = CumProd<reverse=1>(x, c1)",
 }
+OPSETS = {"group norm": 21, "attention": 23, "rotary": 23, "cum prod": 26}
 
 
 def case(name: str) -> ModelProto:
     """Builds the model of a case; it has the inputs that it reads."""
-    model = parser.parse_model(f'<ir_version: 8, opset_import: ["":18]>\ng ({INPUTS}) => (float[] y) <{CONSTANTS}> {{\n{CASES[name]}\n}}')
+    model = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["":{OPSETS.get(name, 18)}]>\ng ({INPUTS}) => (float[] y) <{CONSTANTS}> {{\n{CASES[name]}\n}}'
+    )
     model.graph.output[0].ClearField("type")
     rng = np.random.default_rng(5)
     read = {n for node in model.graph.node for n in node.input}

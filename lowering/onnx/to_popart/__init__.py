@@ -262,7 +262,7 @@ class Converter:
             return outputs
         if (own := overriding(op, self.customs)) is not None:
             return list(c.builder.insert(build_overriding(own, op)).results)
-        arrays = self.inference.arrays(op)
+        arrays = None if self.valid.concerns(op.operands) else self.inference.arrays(op)
         if arrays is not None:
             made = [c.builder.insert(constant(a)) for a in arrays]
             for new in made:

@@ -20,7 +20,9 @@ Prepare: TypeAlias = "Callable[[Conversion], None]"
 
 
 def broadcasting(c: Conversion) -> None:
-    """Makes the inputs of an element-wise op alike."""
+    """Makes the inputs of an element-wise op alike. Raises PopulusError for opset 6 and older, which aligns them otherwise."""
+    if c.version < 7 and len(c.op.operands) > 1:
+        raise PopulusError("before opset 7 its inputs are aligned by an axis; bind the dimensions to one size, or convert the model")
     c.op.operands = aligned(c, list(c.op.operands))
     c.inputs = c.op.inputs
 
@@ -101,6 +103,7 @@ UNIFORM: Mapping[str, Prepare] = {
     "ArgMin": prefixes,
     "AveragePool": same_pads,
     "BatchNormalization": nothing,
+    "CastLike": nothing,
     "Conv": same_pads,
     "ConvTranspose": same_pads,
     "ConvInteger": same_pads,

@@ -8,8 +8,13 @@ from onnx import parser
 from helpers.bounded_cases import CASES, DIMS, SIZES, case, dims_of
 from helpers.bounded_runs import BoundedRun, compare, compare_gradients
 from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.onnx.dynamic_sizes import ELEMENTWISE
+from populus.lowering.onnx.to_popart.open_sizes import RULES, UNIFORM
 
-INTEGERS = ("argmax", "arg min, the last", "range from", "int div", "all true")  # results without a gradient
+INTEGERS = (
+    "argmax", "arg min, the last", "range from", "int div", "all true", "matmul integer", "qlinear matmul", "conv integer", "qlinear conv",
+)  # fmt: skip
+"""Cases whose results have no gradient."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -56,3 +61,16 @@ def test_different_dimensions_that_meet_have_to_be_equal_in_each_run():
     model = parser.parse_model('<ir_version: 8, opset_import: ["":18]>\ng (float[s, 4] x, float[t, 4] z) => (float[] y) { y = Add(x, z) }')
     run = compare(model, {"s": (1, 6), "t": (2, 4)}, [{"s": 3, "t": 3}], level="popart")
     assert run.equal == (("s", "t"),)
+
+
+def test_each_op_that_is_converted_has_a_case():
+    covered = {node.op_type for name in CASES for node in case(name).graph.node}
+    missing = (set(RULES) | set(UNIFORM)) - set(ELEMENTWISE) - covered
+    # Older forms of ScatterElements and Resize; CastLike is in the function of Attention.
+    assert missing == {"CastLike", "Scatter", "Upsample"}, missing
+
+
+def test_old_broadcasting_is_refused():
+    model = parser.parse_model('<ir_version: 3, opset_import: ["":6]>\ng (float[s, 4] x) => (float[] y) { y = Add(x, x) }')
+    with pytest.raises(PopulusError, match="before opset 7"):
+        BoundedRun(model, {"s": (1, 6)})

@@ -1,0 +1,36 @@
+"""Whole models with open sizes as one program: an encoder, a decoder with a cache, images of any size, lines of text of any width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from onnx import ModelProto
+
+from helpers.bounded_models import decoder, encoder, images, text_lines
+from helpers.bounded_runs import compare, compare_gradients
+
+MODELS: dict[str, tuple[Callable[[], ModelProto], dict[str, tuple[int, int]], list[tuple[int, ...]]]] = {
+    "encoder": (encoder, {"batch": (1, 3), "seq": (1, 10)}, [(2, 7), (3, 10), (1, 1)]),
+    "decoder": (decoder, {"batch": (1, 2), "past": (0, 6), "cur": (1, 4)}, [(2, 3, 1), (1, 0, 4), (2, 6, 4), (1, 5, 2)]),
+    "images": (images, {"batch": (1, 2), "h": (5, 12), "w": (6, 12)}, [(2, 8, 12), (1, 5, 7), (2, 12, 11)]),
+    "text lines": (text_lines, {"batch": (1, 2), "width": (4, 16)}, [(2, 9), (1, 4), (2, 16)]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_program_is_right_at_each_size(name: str):
+    make, dims, every = MODELS[name]
+    compare(make(), dims, [dict(zip(dims, sizes)) for sizes in every], level="popart")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_vertex_reads_an_invalid_part_into_a_result(name: str):
+    make, dims, every = MODELS[name]
+    compare(make(), dims, [dict(zip(dims, every[0]))], engine="strict", tiles=16)
+
+
+@pytest.mark.parametrize(("name", "wrt"), [("encoder", ["words", "wq", "g", "w1"]), ("images", ["x", "k1", "k2"])])
+def test_gradients_of_weights_agree(name: str, wrt: list[str]):
+    make, dims, every = MODELS[name]
+    compare_gradients(make(), dims, [dict(zip(dims, every[0]))], wrt, level="popart")
