@@ -41,6 +41,7 @@ SHARED_DIALECTS = {  # xDSL's, for functions, codelets and tests
     "arith": lazily("xdsl.dialects.arith:Arith"),
     "math": lazily("xdsl.dialects.math:Math"),
     "scf": lazily("xdsl.dialects.scf:Scf"),
+    "cf": lazily("xdsl.dialects.cf:Cf"),
     "memref": lazily("xdsl.dialects.memref:MemRef"),
     "test": lazily("xdsl.dialects.test:Test"),
 }

@@ -1,6 +1,6 @@
 """Tile memory: the tenants of each tile with their live ranges, and the fullest tile's bytes at each step.
 
-Variables, constants and the elements that a compute set fetches from other tiles are counted. Vertex code, exchange
+Variables, constants, the elements that a compute set fetches from other tiles, and scratch vectors are counted. Vertex code, exchange
 code, vertex state and stacks are not; the target's `reserved_bytes` stand for them.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,10 +20,12 @@ from populus.dialects.poplar import ConstOp, ExecuteOp, FamilyOp, Field, GraphOp
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.target import Target
+from populus.dialects.poplar.tile_ranges import scratch_shapes
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.exchange import Moved, field_exchange, owned_elements
 from populus.runtime.liveness import Span, liveness
+from populus.runtime.views import params_of
 
 Bytes: TypeAlias = NDArray[np.int64]
 
@@ -122,12 +126,29 @@ def moved_by(family: FamilyOp, field: Field, value: SSAValue, tiles: int) -> Mov
 
 
 def temporary_bytes(execute: ExecuteOp, tiles: int) -> Bytes:
-    """Gives the bytes on each tile for other tiles' elements that the vertices of a compute set access: [tiles]."""
+    """Gives the bytes on each tile for other tiles' elements that the vertices of a compute set access, and for their scratch: [tiles]."""
     total = np.zeros(tiles, np.int64)
     for family in execute.families():
+        if scratch := scratch_bytes(family):
+            vertices = prod(split.parts for _, split in family.space.axes)
+            total[(family.space.start + np.arange(min(vertices, tiles))) % tiles] += aligned(scratch)
         for field, value in family.connections():
             total += aligned(moved_by(family, field, value, tiles).away * size_in_bytes(storage_of(value).type.element))
     return total
+
+
+def scratch_bytes(family: FamilyOp) -> int:
+    """Gives the bytes of the scratch vectors of a family's largest vertex; only codelets in Python have some."""
+    code = family.declaration.code
+    kinds = {} if code is None else {s.vector: s.kind for s in code.scratch()}
+    if code is None or not kinds:
+        return 0
+    sizes = {axis: max(b - a for a, b in pairwise(split.bounds())) for axis, split in family.space.axes}
+    scalars = {n: v for n, v in params_of(family.params).items() if isinstance(v, int | float)}
+    shapes = scratch_shapes(code, {v: tuple(sizes[a] for a in axes) for v, axes in code.axes.items()}, scalars)
+    wide = any(size_in_bytes(storage_of(v).type.element) == 8 and code.kinds[f.name] == "float" for f, v in family.connections())
+    bytes = {"float": 8 if wide else 4, "int": 8, "bool": 1}
+    return sum(aligned(bytes[kinds[v]] * prod(shape)) for v, shape in shapes.items())
 
 
 def tenants(graph: GraphOp) -> tuple[list[Tenant], list[Operation]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, IntegerAttr, f64, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, TensorType, f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
@@ -73,17 +73,30 @@ def codelet(
     """Calls a codelet written in Python. Shape and element type of the result default to those of the first value.
 
     `parts`: the number of parts of each axis that is split over tiles. Without it, an operand's layout decides, or all tiles share.
-    Raises VerifyException if values or parameters do not fit the codelet, PopulusError if another codelet has its name.
+    Raises VerifyException if values or parameters do not fit the codelet.
     """
-    register(code)
     to = shape_of(values[0].type) if shape is None else tuple(shape)
+    of = element_type_of(values[0].type) if element is None else element
+    return codelets(b, code, *values, outputs=[(to, of)], parts=parts, **params)[0]
+
+
+def codelets(
+    b: Builder,
+    code: TileCode,
+    *values: SSAValue,
+    outputs: Sequence[tuple[Sequence[int], Attribute]],
+    parts: Mapping[str, int] | None = None,
+    **params: float | int | bool,
+) -> list[SSAValue]:
+    """Calls a codelet with any number of outputs, given by shape and element type, in the order of its parameters; see `codelet`."""
+    register(code)
     whole = {"int": i64, "bool": i1}
     given = DictionaryAttr(
         {n: IntegerAttr(int(v), whole[k]) if (k := code.scalars.get(n)) in whole else FloatAttr(float(v), f64) for n, v in params.items()}
     )
-    of = element_type_of(values[0].type) if element is None else element
+    types = ArrayAttr[Attribute]([TensorType(of, tuple(to)) for to, of in outputs])
     cut = {} if parts is None else {"parts": DictionaryAttr({axis: IntegerAttr(n, i64) for axis, n in parts.items()})}
-    return insert(b, CodeletOp(*values, codelet=code.name, params=given, shape=to, element=of, **cut))
+    return list(b.insert(CodeletOp(*values, codelet=code.symbol, params=given, outputs=types, **cut)).results)
 
 
 def reshape(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from populus.dialects.poplar import forms
 from populus.dialects.poplar.forms import Form, Kind
 from populus.dialects.poplar.tile_program import TileCode
-from populus.dialects.support.diagnostics import PopulusError
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,11 @@ class Codelet:
     def module(self) -> str:
         """The file of `runtime/codelets` that implements the codelet, without its suffix."""
         return self.file or self.name
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of `out` fields; only a codelet in Python has several."""
+        return (self.output,) if self.code is None else self.code.outputs
 
     @property
     def is_product(self) -> bool:
@@ -110,26 +114,15 @@ CODELETS: dict[str, Codelet] = {
 
 
 def register(code: TileCode) -> Codelet:
-    """Makes the codelet known; again, after its source has changed, in place of what it was.
-
-    Raises PopulusError for a name that another has: one of the machine's, or of another file.
-    """
-    known = CODELETS.get(code.name)
-    if known is not None and (known.code is None or _file(known.code) != _file(code)):
-        other = "is one of the machine's" if known.code is None else f"is defined at {known.code.place} too"
-        raise PopulusError(f"{code.place}: codelet {code.name} {other}; give it another name")
-    if known is None or known.code is not code:
-        CODELETS[code.name] = Codelet(
-            code.name,
+    """Makes the codelet known by its symbol, which differs between files and between versions of one file."""
+    if code.symbol not in CODELETS:
+        CODELETS[code.symbol] = Codelet(
+            code.symbol,
             code.inputs,
-            code.output,
+            code.outputs[0],
             whole="|".join(code.whole),
             form=forms.of_axes(code.axes),
             params=dict.fromkeys(code.scalars, "number"),
             code=code,
         )
-    return CODELETS[code.name]
-
-
-def _file(code: TileCode) -> str:
-    return code.place.rpartition(":")[0]
+    return CODELETS[code.symbol]

@@ -130,8 +130,9 @@ class FamilyOp(IRDLOperation):
         else:
             expected = list(codelet.inputs)
         outputs = [f for f in self.fields.data if f.kind != "in"]
-        if [f.name for f in inputs] != expected or len(outputs) != 1 or (outputs[0].kind == "out" and outputs[0].name != codelet.output):
-            raise VerifyException(f"@{codelet.name} has fields {', '.join((*codelet.inputs, codelet.output))}, not {', '.join(names)}")
+        written = [f.name for f in outputs if f.kind == "out"] or list(codelet.outputs)
+        if [f.name for f in inputs] != expected or len(outputs) != len(codelet.outputs) or written != list(codelet.outputs):
+            raise VerifyException(f"@{codelet.name} has fields {', '.join((*codelet.inputs, *codelet.outputs))}, not {', '.join(names)}")
         if outputs[0].kind == "inout" and not codelet.inout:
             raise VerifyException(f"@{codelet.name} cannot write what it reads; {outputs[0].name} is inout")
         for axis, split in self.space.axes:

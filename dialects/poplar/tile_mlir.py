@@ -1,233 +1,420 @@
-"""Codelets that were written in Python as functions of `scf`, `arith`, `math` and `memref`, to look at and to hand to other compilers.
+"""Codelets that were written in Python as functions of `scf`, `cf`, `arith`, `math` and `memref`: what `native` compiles.
 
-print(function_of(code, {"x": ((4,), f32), "y": ((4,), f32)}))
+print(function_of(code, {"x": Operand((4,), f32), "y": Operand((4,), f32)}).text)
+
+Statements that are left at their end only are `scf.for` and `scf.if`; those that may fail, `break` or `return` are blocks of `cf`.
+Indices and other values are checked where their intervals (`tile_ranges.py`) prove nothing. A function with such checks has the
+argument `%report` and a result: 0, or 1 after it has reported the place, a value, and the index along each lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
 
-from xdsl.dialects.builtin import Float64Type, i1
-from xdsl.ir import Attribute
-
+from populus.dialects.poplar.tile_mlir_lines import Fields, Operand, Site
+from populus.dialects.poplar.tile_mlir_values import ValueWriter, assignments
 from populus.dialects.poplar.tile_program import (
-    Apply,
     Assign,
+    Call,
+    Exit,
     For,
     If,
-    Load,
-    Name,
     Number,
-    Size,
+    Scratch,
     Statement,
     Store,
     TileCode,
-    Value,
-    assigned,
+    While,
+    blocks,
+    from_data,
+    roots,
 )
-from populus.dialects.support.element_types import is_float, is_unsigned, size_in_bytes
 
-Fields: TypeAlias = Mapping[str, tuple[tuple[int, ...], Attribute]]
+__all__ = ["Function", "Operand", "Site", "function_of"]
 
-_FLOAT = {"add": "addf", "div": "divf", "max": "maximumf", "min": "minimumf", "mul": "mulf", "neg": "negf", "sub": "subf"}
-_INT = {"add": "addi", "floordiv": "floordivsi", "max": "maxsi", "min": "minsi", "mul": "muli", "sub": "subi"}
-_MATH = {"pow": "powf", "abs": "absf"}
-_PREDICATES = {
-    "eq": ("oeq", "eq"),
-    "ge": ("oge", "sge"),
-    "gt": ("ogt", "sgt"),
-    "le": ("ole", "sle"),
-    "lt": ("olt", "slt"),
-    "ne": ("une", "ne"),
-}
+_MOD = """  func.func private @python_mod{s}(%a: {t}, %b: {t}) -> {t} {{
+    %zero = arith.constant 0.0 : {t}
+    %r = func.call @fmod{s}(%a, %b) : ({t}, {t}) -> {t}
+    %some = arith.cmpf une, %r, %zero : {t}
+    %low = arith.cmpf olt, %b, %zero : {t}
+    %under = arith.cmpf olt, %r, %zero : {t}
+    %apart = arith.xori %low, %under : i1
+    %sum = arith.addf %r, %b : {t}
+    %moved = arith.select %apart, %sum, %r : {t}
+    %none = math.copysign %zero, %b : {t}
+    %exact = arith.cmpf oeq, %r, %zero : {t}
+    %m = arith.select %exact, %none, %moved : {t}
+    func.return %m : {t}
+  }}
+"""  # %, as Python has it: the sign is that of the divisor
+_FLOORDIV = """  func.func private @python_floordiv{s}(%a: {t}, %b: {t}) -> {t} {{
+    %zero = arith.constant 0.0 : {t}
+    %one = arith.constant 1.0 : {t}
+    %half = arith.constant 0.5 : {t}
+    %r = func.call @fmod{s}(%a, %b) : ({t}, {t}) -> {t}
+    %rest = arith.subf %a, %r : {t}
+    %quotient = arith.divf %rest, %b : {t}
+    %some = arith.cmpf une, %r, %zero : {t}
+    %low = arith.cmpf olt, %b, %zero : {t}
+    %under = arith.cmpf olt, %r, %zero : {t}
+    %apart = arith.xori %low, %under : i1
+    %below = arith.andi %some, %apart : i1
+    %less = arith.subf %quotient, %one : {t}
+    %q = arith.select %below, %less, %quotient : {t}
+    %floor = math.floor %q : {t}
+    %off = arith.subf %q, %floor : {t}
+    %far = arith.cmpf ogt, %off, %half : {t}
+    %next = arith.addf %floor, %one : {t}
+    %near = arith.select %far, %next, %floor : {t}
+    %plain = arith.divf %a, %b : {t}
+    %sign = math.copysign %zero, %plain : {t}
+    %null = arith.cmpf oeq, %q, %zero : {t}
+    %signed = arith.select %null, %sign, %near : {t}
+    %by_zero = arith.cmpf oeq, %b, %zero : {t}
+    %result = arith.select %by_zero, %plain, %signed : {t}
+    func.return %result : {t}
+  }}
+"""  # //, as Python has it: exact, where a rounded quotient might be one too many
+FLOORED = {"python_mod": _MOD, "python_floordiv": _FLOORDIV}
 
 
-def function_of(code: TileCode, fields: Fields) -> str:
-    """Writes a module with the function: vectors in order as memrefs, then scalars. `fields`: shape and element type of each."""
-    return _Writer(code, fields).module()
+@dataclass(frozen=True)
+class Function:
+    """A codelet's function, in the text of its module.
+
+    Its arguments: the vectors, the scratch vectors, a byte for each element of the `tracked` outputs, and the scalars. Then
+    follow the report, if the function `reports` failures at its `sites`, and the range of `lane`, if one is shared out.
+    """
+
+    name: str
+    text: str
+    scratch: Mapping[str, tuple[int, ...]]
+    tracked: tuple[str, ...]
+    reports: bool
+    sites: tuple[Site, ...]
+    lane: str
 
 
-class _Writer:
-    """Writes statements in static single assignment: what a loop or branch assigns is carried through it."""
+def function_of(code: TileCode, fields: Fields, scalars: Mapping[str, float] | None = None, lane: str = "") -> Function:
+    """Writes a module with the function of a codelet for vectors of given shapes.
 
-    def __init__(self, code: TileCode, fields: Fields):
-        self.code, self.fields = code, fields
-        wide = any(isinstance(fields[v][1], Float64Type) for v in code.axes)
-        self.types = {"float": "f64" if wide else "f32", "int": "index", "bool": "i1"}
-        self.lines: list[str] = []
-        self.count = 0
-        self.kinds: dict[str, str] = dict(code.scalars)
+    `scalars`: the parameters, where sizes of scratch vectors depend on them. `lane`: an axis whose loops run over arguments' range.
+    """
+    return _Writer(code, fields, scalars or {}, lane).function()
 
-    def module(self) -> str:
-        arguments = [f"%{v}: {self.memref(v)}" for v in self.code.axes]
-        arguments += [f"%{n}: {self.types[k]}" for n, k in self.code.scalars.items()]
-        self.block(self.code.body, {n: f"%{n}" for n in self.code.scalars}, 2)
-        body = "\n".join(self.lines)
-        return f"builtin.module {{\n  func.func @{self.code.name}({', '.join(arguments)}) {{\n{body}\n    func.return\n  }}\n}}\n"
 
-    def memref(self, vector: str) -> str:
-        shape, element = self.fields[vector]
-        return f"memref<{''.join(f'{n}x' for n in shape)}{_signless(element)}>"
+class _Writer(ValueWriter):
+    """Writes statements. A variable that is assigned once is a value; others are memory, which LLVM puts into registers."""
 
-    def emit(self, depth: int, text: str) -> str:
-        """Writes a line that defines a value; returns the value."""
-        self.count += 1
-        self.lines.append(f"{'  ' * depth}%t{self.count} = {text}")
-        return f"%t{self.count}"
+    def __init__(self, code: TileCode, fields: Fields, scalars: Mapping[str, float], lane: str):
+        super().__init__(code, fields, scalars)
+        self.lane = lane
+        self.counts = assignments(code)
+        self.variables = {name for name, _ in self.counts}
+        self.exits: list[dict[str, str]] = []  # of loops and helpers: the blocks to which their exits lead
+        self._flat: dict[int, bool] = {}
+        self.reports = False
+
+    def function(self) -> Function:
+        """Writes the function and its module."""
+        code, tracked = self.code, tuple(v for v in self.code.outputs if v in self.tracked)
+        for (name, kind), count in self.counts.items():
+            if count > 1 and kind in self.types:
+                self.cells[name, kind] = f"%{name}.{kind}"
+                self.line(2, f"%{name}.{kind} = memref.alloca() : memref<{self.types[kind]}>")
+        self.reports = bool(tracked) or self.needs_blocks(code.body, of_failures=True)
+        for v in tracked:
+            self.fill(f"%{v}.written", self.mask(v), "i8", self.shape(v), 2)
+        if self.block(code.body, 2):
+            self.end(2)
+        arguments = [f"%{v}: {self.memref(v)}" for v in (*code.axes, *self.scratch)]
+        arguments += [f"%{v}.written: {self.mask(v)}" for v in tracked]
+        arguments += [f"%{n}: {self.types[k]}" for n, k in code.scalars.items()]
+        arguments += [f"%report: {self.report()}"] if self.reports else []
+        arguments += ["%first: index", "%end: index"] if self.lane else []
+        body = "\n".join((*self.lines, *self.late))
+        head = f"func.func @{code.name}({', '.join(arguments)}){' -> i64' if self.reports else ''}"
+        text = f"builtin.module {{\n{self.declarations()}  {head} {{\n{body}\n  }}\n}}\n"
+        return Function(code.name, text, self.scratch, tracked, self.reports, tuple(self.sites), self.lane)
+
+    def declarations(self) -> str:
+        """Writes the functions that the codelet calls."""
+        text, type = "", self.types["float"]
+        suffix = "" if type == "f64" else "f"
+        for name, body in FLOORED.items():
+            if self.externals.pop(name + suffix, None):
+                text += body.format(s=suffix, t=type)
+                self.externals[f"fmod{suffix}"] = f"({type}, {type}) -> {type}"
+        return "".join(f"  func.func private @{n}{signature}\n" for n, signature in sorted(self.externals.items())) + text
+
+    def end(self, depth: int) -> None:
+        """Writes the function's end: all outputs are written."""
+        for v in (v for v in self.code.outputs if v in self.tracked):
+            self.check_written(v)
+        self.line(depth, f"func.return {self.emit(depth, 'arith.constant 0 : i64')} : i64" if self.reports else "func.return")
+
+    def check_written(self, vector: str) -> None:
+        """Counts the elements of an output that are not written."""
+        cell, zero = self.emit(2, "memref.alloca() : memref<index>"), self.integer(0, 2)
+        self.line(2, f"memref.store {zero}, {cell}[] : memref<index>")
+        at, depth = self.nest(self.shape(vector), 2)
+        mark = self.emit(depth, f"memref.load %{vector}.written[{', '.join(at)}] : {self.mask(vector)}")
+        count = self.emit(depth, f"memref.load {cell}[] : memref<index>")
+        wide = self.emit(depth, f"arith.index_cast {self.emit(depth, f'arith.extui {mark} : i8 to i64')} : i64 to index")
+        self.line(depth, f"memref.store {self.emit(depth, f'arith.addi {count}, {wide} : index')}, {cell}[] : memref<index>")
+        self.close(depth, 2)
+        total = 1
+        for n in self.shape(vector):
+            total *= n
+        left = self.emit(2, f"arith.subi {self.integer(total, 2)}, {self.emit(2, f'memref.load {cell}[] : memref<index>')} : index")
+        good = self.emit(2, f"arith.cmpi eq, {left}, {self.integer(0, 2)} : index")
+        self.check(good, Site("left", int(self.code.place.rpartition(":")[2]), vector), left, 2)
+
+    def nest(self, shape: Sequence[int], depth: int) -> tuple[list[str], int]:
+        """Opens loops over all elements; returns their variables and the depth inside."""
+        at: list[str] = []
+        for n in shape:
+            low, high, one = self.integer(0, depth), self.integer(n, depth), self.integer(1, depth)
+            self.count += 1
+            at.append(f"%{self.count}")
+            self.line(depth, f"scf.for {at[-1]} = {low} to {high} step {one} {{")
+            depth += 1
+        return at, depth
+
+    def close(self, depth: int, to: int) -> None:
+        """Closes loops."""
+        for d in range(depth - 1, to - 1, -1):
+            self.line(d, "}")
+
+    def fill(self, memory: str, memref: str, element: str, shape: Sequence[int], depth: int) -> None:
+        """Fills memory with zeros."""
+        zero = self.emit(depth, f"arith.constant {'0.0' if element.startswith('f') else 0} : {element}")
+        at, inner = self.nest(shape, depth)
+        self.line(inner, f"memref.store {zero}, {memory}[{', '.join(at)}] : {memref}")
+        self.close(inner, depth)
 
     # -- statements
 
-    def block(self, body: Sequence[Statement], env: dict[str, str], depth: int) -> None:
-        """Writes statements, and updates `env`, the values of names."""
-        for s in body:
-            match s:
-                case Assign(name, value):
-                    env[name] = self.value(value, env, depth)
-                    self.kinds[name] = value.kind
-                case Store(vector, index, value):
-                    at = [self.value(i, env, depth) for i in index]
-                    stored = self.narrowed(self.value(value, env, depth), vector, depth)
-                    self.lines.append(f"{'  ' * depth}memref.store {stored}, %{vector}[{', '.join(at)}] : {self.memref(vector)}")
-                case For():
-                    self.loop(s, env, depth)
-                case If():
-                    self.branch(s, env, depth)
+    def needs_blocks(self, body: Sequence[Statement], of_failures: bool = False) -> bool:
+        """Tells whether statements leave their block other than at its end. `of_failures`: by a failure."""
+        return any(self.fails_in(s) if of_failures else self.is_flat(s) for s in body)
 
-    def loop(self, s: For, env: dict[str, str], depth: int) -> None:
-        start, stop = (self.value(v, env, depth) for v in (s.start, s.stop))
-        step = self.emit(depth, f"arith.constant {s.step} : index")
-        carried = sorted(assigned(s.body) & env.keys())
-        self.count += 1
-        n = self.count
-        pairs = ", ".join(f"%{name}_{n} = {env[name]}" for name in carried)
-        types = ", ".join(self.types[self.kinds[name]] for name in carried)
-        head = f"scf.for %{s.var}_{n} = {start} to {stop} step {step}"
-        if carried:
-            result = f"%r{n}" + (f":{len(carried)}" if len(carried) > 1 else "")
-            self.lines.append(f"{'  ' * depth}{result} = {head} iter_args({pairs}) -> ({types}) {{")
+    def last_needs_blocks(self, call: Call) -> bool:
+        last = call.body[-1] if call.body else None
+        return last is not None and not (isinstance(last, Exit) and last.kind == "return") and self.is_flat(last)
+
+    def is_flat(self, s: Statement) -> bool:
+        """Tells whether a statement takes blocks of `cf`."""
+        found = self._flat.get(id(s))
+        if found is None:
+            found = isinstance(s, Exit | While) or self.own_failure(s) or any(map(self.fails, roots(s)))
+            found = self._flat[id(s)] = found or any(self.needs_blocks(b) for b in blocks(s))
+        return found
+
+    def own_failure(self, s: Statement) -> bool:
+        """Tells whether a statement itself is checked."""
+        match s:
+            case Store(vector, index):
+                return vector in self.kinds and not self.in_bounds(vector, index)
+            case While():
+                return True
+            case For():
+                return self.is_limited(s)
+            case _:
+                return False
+
+    def fails_in(self, s: Statement) -> bool:
+        """Tells whether a statement has a check, in itself or inside."""
+        if self.own_failure(s) or any(self.fails(v) for v in roots(s)):
+            return True
+        return any(self.fails_in(inner) for b in blocks(s) for inner in b)
+
+    def is_limited(self, s: For) -> bool:
+        """Tells whether the turns of a loop are held against the limit: data decide them, and they may be more."""
+        if not from_data(s, self.variables):
+            return False
+        (low, _), (_, high) = (self.ranges.of(v) for v in ((s.start, s.stop) if s.step > 0 else (s.stop, s.start)))
+        return (high - low) // abs(s.step) > self.code.steps
+
+    def block(self, body: Sequence[Statement], depth: int) -> bool:
+        """Writes statements. Returns False if their end is not reached."""
+        return all(self.statement(s, depth) for s in body)
+
+    def statement(self, s: Statement, depth: int) -> bool:
+        """Writes one statement."""
+        match s:
+            case Assign(name, value):
+                self.assign(name, value.kind, self.value(value, depth), depth)
+            case Store():
+                self.store(s, depth)
+            case Scratch(vector, kind):
+                element = "i8" if kind == "bool" else self.types[kind]
+                self.fill(f"%{vector}", self.memref(vector), element, self.scratch[vector], depth)
+            case For():
+                self.flat_loop(s) if self.is_flat(s) else self.loop(s, depth)
+            case While():
+                return self.while_(s)
+            case If():
+                return self.flat_branch(s) if self.is_flat(s) else self.branch(s, depth)
+            case Exit(kind):
+                return self.leave(kind)
+        return True
+
+    def assign(self, name: str, kind: str, value: str, depth: int) -> None:
+        """Gives a variable its value."""
+        cell = self.cells.get((name, kind))
+        if cell is None:
+            self.env[name] = value
         else:
-            self.lines.append(f"{'  ' * depth}{head} {{")
-        inner = {**env, s.var: f"%{s.var}_{n}", **{name: f"%{name}_{n}" for name in carried}}
-        self.block(s.body, inner, depth + 1)
-        if carried:
-            self.lines.append(f"{'  ' * (depth + 1)}scf.yield {', '.join(inner[name] for name in carried)} : {types}")
-        self.lines.append(f"{'  ' * depth}}}")
-        env.update(self._results(n, carried))
+            self.line(depth, f"memref.store {value}, {cell}[] : memref<{self.types[kind]}>")
 
-    def branch(self, s: If, env: dict[str, str], depth: int) -> None:
-        condition = self.value(s.condition, env, depth)
-        one, two = assigned(s.then), assigned(s.otherwise)
-        given = sorted(((one | two) & env.keys()) | (one & two))
+    def store(self, s: Store, depth: int) -> None:
+        """Writes a store."""
+        value = self.value(s.value, depth)
+        at = ", ".join(self.place(s.vector, s.index, s.line, depth))
+        stored = self.narrowed(value, s.vector, depth)
+        self.line(depth, f"memref.store {stored}, %{s.vector}[{at}] : {self.memref(s.vector)}")
+        if s.vector in self.tracked:
+            one = self.emit(depth, "arith.constant 1 : i8")
+            self.line(depth, f"memref.store {one}, %{s.vector}.written[{at}] : {self.mask(s.vector)}")
+
+    def leave(self, kind: str) -> bool:
+        """Writes a `break`, `continue` or `return`."""
+        target = next((e[kind] for e in reversed(self.exits) if kind in e), None)
+        if target is None:
+            self.end(2)
+        elif target:
+            self.line(2, f"cf.br {target}")
+        return False
+
+    def bounds(self, s: For, depth: int) -> tuple[str, str, str]:
+        """Writes the bounds of a loop."""
+        if self.lane and self.code.loops.get(s.var) == self.lane:
+            return "%first", "%end", self.integer(1, depth)
+        return self.value(s.start, depth), self.value(s.stop, depth), self.integer(s.step, depth)
+
+    def within(self, s: For, variable: str) -> None:
+        """Makes a loop's variable known in its body."""
+        self.env[s.var] = variable
+        if s.var in self.code.loops:
+            self.loop_values[self.code.loops[s.var]] = variable
+
+    def after(self, s: For) -> None:
+        """Forgets a loop's variable."""
+        self.loop_values.pop(self.code.loops.get(s.var, ""), None)
+
+    def loop(self, s: For, depth: int) -> None:
+        """Writes a loop as `scf.for`. A loop downward counts its turns."""
+        start, stop, step = self.bounds(s, depth)
+        if s.step < 0:
+            span = self.emit(depth, f"arith.subi {start}, {stop} : index")
+            more = self.emit(depth, f"arith.addi {span}, {self.integer(-s.step - 1, depth)} : index")
+            some = self.emit(depth, f"arith.maxsi {more}, {self.integer(0, depth)} : index")
+            turns = self.emit(depth, f"arith.divui {some}, {self.integer(-s.step, depth)} : index")
+            low, high, by = self.integer(0, depth), turns, self.integer(1, depth)
+        else:
+            low, high, by = start, stop, step
         self.count += 1
-        n = self.count
-        at = len(self.lines)
-        self.lines.append("")
-        for i, body in enumerate((s.then, s.otherwise)):
-            if i:
-                self.lines.append(f"{'  ' * depth}}} else {{")
-            inner = dict(env)
-            self.block(body, inner, depth + 1)
-            if given:
-                types = ", ".join(self.types[self.kinds[name]] for name in given)
-                self.lines.append(f"{'  ' * (depth + 1)}scf.yield {', '.join(inner[name] for name in given)} : {types}")
-        self.lines.append(f"{'  ' * depth}}}")
-        head = f"scf.if {condition}"
-        if given:
-            types = ", ".join(self.types[self.kinds[name]] for name in given)
-            result = f"%r{n}" + (f":{len(given)}" if len(given) > 1 else "")
-            head = f"{result} = {head} -> ({types})"
-        self.lines[at] = f"{'  ' * depth}{head} {{"
-        env.update(self._results(n, given))
+        variable = f"%{self.count}"
+        self.line(depth, f"scf.for {variable} = {low} to {high} step {by} {{")
+        if s.step < 0:
+            moved = self.emit(depth + 1, f"arith.muli {variable}, {step} : index")
+            variable = self.emit(depth + 1, f"arith.addi {start}, {moved} : index")
+        self.within(s, variable)
+        self.block(s.body, depth + 1)
+        self.after(s)
+        self.line(depth, "}")
 
-    def _results(self, n: int, names: Sequence[str]) -> dict[str, str]:
-        return {name: f"%r{n}#{i}" if len(names) > 1 else f"%r{n}" for i, name in enumerate(names)}
+    def flat_loop(self, s: For) -> None:
+        """Writes a loop as blocks."""
+        start, stop, step = self.bounds(s, 2)
+        if self.is_limited(s):
+            span = self.emit(2, f"arith.subi {stop}, {start} : index" if s.step > 0 else f"arith.subi {start}, {stop} : index")
+            good = self.emit(2, f"arith.cmpi sle, {span}, {self.integer(self.code.steps * abs(s.step), 2)} : index")
+            self.check(good, Site("turns", s.line), span, 2)
+        head, body, following, exit = (self.label() for _ in range(4))
+        self.line(2, f"cf.br {head}({start} : index)")
+        self.count += 1
+        variable = f"%{self.count}"
+        self.begin(head, f"({variable} : index)")
+        more = self.emit(2, f"arith.cmpi {'slt' if s.step > 0 else 'sgt'}, {variable}, {stop} : index")
+        self.line(2, f"cf.cond_br {more}, {body}, {exit}")
+        self.begin(body)
+        self.within(s, variable)
+        self.turn(s.body, following, exit)
+        self.after(s)
+        self.begin(following)
+        self.line(2, f"cf.br {head}({self.emit(2, f'arith.addi {variable}, {step} : index')} : index)")
+        self.begin(exit)
 
-    # -- values
+    def turn(self, body: Sequence[Statement], following: str, exit: str) -> None:
+        """Writes one turn of a loop of blocks."""
+        self.exits.append({"break": exit, "continue": following})
+        if self.block(body, 2):
+            self.line(2, f"cf.br {following}")
+        self.exits.pop()
 
-    def value(self, value: Value, env: Mapping[str, str], depth: int) -> str:
-        match value:
-            case Number():
-                return self.number(value, depth)
-            case Name(name):
-                return env[name]
-            case Size(vector, dim):
-                return self.emit(depth, f"arith.constant {self.fields[vector][0][dim]} : index")
-            case Load(vector, index):
-                at = [self.value(i, env, depth) for i in index]
-                loaded = self.emit(depth, f"memref.load %{vector}[{', '.join(at)}] : {self.memref(vector)}")
-                return self.widened(loaded, vector, depth)
-            case Apply():
-                return self.apply(value, [self.value(a, env, depth) for a in value.args], depth)
+    def while_(self, s: While) -> bool:
+        """Writes a `while`, which counts its turns."""
+        head, body, following, exit, going = (self.label() for _ in range(5))
+        self.line(2, f"cf.br {head}({self.integer(0, 2)} : index)")
+        self.count += 1
+        turn = f"%{self.count}"
+        self.begin(head, f"({turn} : index)")
+        if s.condition == Number(True, "bool"):
+            self.line(2, f"cf.br {going}")
+        else:
+            self.line(2, f"cf.cond_br {self.value(s.condition, 2)}, {going}, {exit}")
+        self.begin(going)
+        good = self.emit(2, f"arith.cmpi slt, {turn}, {self.integer(self.code.steps, 2)} : index")
+        self.check(good, Site("turns", s.line), turn, 2)
+        self.line(2, f"cf.br {body}")
+        self.begin(body)
+        mark = len(self.lines)
+        self.turn(s.body, following, exit)
+        reached = s.condition != Number(True, "bool") or any(f"cf.br {exit}" in line for line in self.lines[mark:])
+        self.begin(following)
+        self.line(2, f"cf.br {head}({self.emit(2, f'arith.addi {turn}, {self.integer(1, 2)} : index')} : index)")
+        if reached:
+            self.begin(exit)
+        return reached
 
-    def number(self, value: Number, depth: int) -> str:
-        if value.kind == "bool":
-            return self.emit(depth, f"arith.constant {'true' if value.value else 'false'}")
-        text = f"{float(value.value):.17e}" if value.kind == "float" else str(int(value.value))
-        return self.emit(depth, f"arith.constant {text} : {self.types[value.kind]}")
+    def branch(self, s: If, depth: int) -> bool:
+        """Writes a branch as `scf.if`."""
+        self.line(depth, f"scf.if {self.value(s.condition, depth)} {{")
+        self.block(s.then, depth + 1)
+        if s.otherwise:
+            self.line(depth, "} else {")
+            self.block(s.otherwise, depth + 1)
+        self.line(depth, "}")
+        return True
 
-    def apply(self, value: Apply, args: list[str], depth: int) -> str:
-        kind, name = value.args[0].kind, value.function
-        type = self.types[kind]
-        match name:
-            case "select":
-                return self.emit(depth, f"arith.select {args[2]}, {args[0]}, {args[1]} : {self.types[value.kind]}")
-            case "and" | "or":
-                return self.emit(depth, f"arith.{name}i {args[0]}, {args[1]} : i1")
-            case "not":
-                return self.emit(depth, f"arith.xori {args[0]}, {self.emit(depth, 'arith.constant true')} : i1")
-            case "eq" | "ge" | "gt" | "le" | "lt" | "ne":
-                of = _PREDICATES[name][kind != "float"]
-                return self.emit(depth, f"arith.cmp{'f' if kind == 'float' else 'i'} {of}, {args[0]}, {args[1]} : {type}")
-            case "float":
-                whole = self.emit(depth, f"arith.index_cast {args[0]} : index to i64")
-                return self.emit(depth, f"arith.sitofp {whole} : i64 to {self.types['float']}")
-            case "int":
-                whole = self.emit(depth, f"arith.fptosi {args[0]} : {type} to i64")
-                return self.emit(depth, f"arith.index_cast {whole} : i64 to index")
-            case "mod":
-                quotient = self.emit(depth, f"arith.floordivsi {args[0]}, {args[1]} : index")
-                product = self.emit(depth, f"arith.muli {quotient}, {args[1]} : index")
-                return self.emit(depth, f"arith.subi {args[0]}, {product} : index")
-            case "neg" | "abs" if kind == "int":
-                zero = self.emit(depth, "arith.constant 0 : index")
-                minus = self.emit(depth, f"arith.subi {zero}, {args[0]} : index")
-                return minus if name == "neg" else self.emit(depth, f"arith.maxsi {args[0]}, {minus} : index")
-            case _ if kind == "int":
-                return self.emit(depth, f"arith.{_INT[name]} {args[0]}, {args[1]} : index")
-            case _ if name in _FLOAT:
-                return self.emit(depth, f"arith.{_FLOAT[name]} {', '.join(args)} : {type}")
-            case _:
-                return self.emit(depth, f"math.{_MATH.get(name, name)} {', '.join(args)} : {type}")
+    def flat_branch(self, s: If) -> bool:
+        """Writes a branch as blocks."""
+        then, otherwise, end = (self.label() for _ in range(3))
+        self.line(2, f"cf.cond_br {self.value(s.condition, 2)}, {then}, {otherwise if s.otherwise else end}")
+        reached = not s.otherwise
+        for label, body in ((then, s.then), (otherwise, s.otherwise)):
+            if label == then or s.otherwise:
+                self.begin(label)
+                if self.block(body, 2):
+                    reached = True
+                    self.line(2, f"cf.br {end}")
+        if reached:
+            self.begin(end)
+        return reached
 
-    def widened(self, value: str, vector: str, depth: int) -> str:
-        """Converts an element to the type of the computation."""
-        element = self.fields[vector][1]
-        match self.code.kinds[vector]:
-            case "float":
-                same = _signless(element) == self.types["float"]
-                return value if same else self.emit(depth, f"arith.extf {value} : {element} to {self.types['float']}")
-            case "int":
-                if is_unsigned(element) and size_in_bytes(element) < 8:
-                    wide = self.emit(depth, f"arith.extui {value} : {_signless(element)} to i64")
-                    return self.emit(depth, f"arith.index_cast {wide} : i64 to index")
-                return self.emit(depth, f"arith.index_cast {value} : {_signless(element)} to index")
-            case _:
-                return value
-
-    def narrowed(self, value: str, vector: str, depth: int) -> str:
-        """Converts a computed value to an element."""
-        element = self.fields[vector][1]
-        match self.code.kinds[vector]:
-            case "float":
-                same = _signless(element) == self.types["float"]
-                return value if same else self.emit(depth, f"arith.truncf {value} : {self.types['float']} to {element}")
-            case "int":
-                return self.emit(depth, f"arith.index_cast {value} : index to {_signless(element)}")
-            case _:
-                return value
-
-
-def _signless(element: Attribute) -> str:
-    """Returns the signless element type, as memrefs have it."""
-    return str(element) if is_float(element) or element == i1 else f"i{8 * size_in_bytes(element)}"
+    def inline(self, call: Call, depth: int) -> None:
+        """Writes the statements of a helper. Its returns lead to a block after it; a last one leads nowhere."""
+        if not self.part_fails(call):
+            self.exits.append({"return": ""})
+            self.block(call.body, depth)
+            self.exits.pop()
+            return
+        end = self.label()
+        self.exits.append({"return": end})
+        if self.block(call.body, 2):
+            self.line(2, f"cf.br {end}")
+        self.exits.pop()
+        self.begin(end)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
@@ -218,7 +218,7 @@ class IotaOp(TensorOp):
 
 @irdl_op_definition
 class CodeletOp(TensorOp):
-    """The call of a codelet written in Python: `y` of `shape` and `element` from the operands and `params`, its scalars.
+    """The call of a codelet written in Python: results of the types `outputs` from the operands and `params`, its scalars.
 
     Axes whose elements are independent are split over vertices: as an operand is laid out, else evenly. `parts` overrides this: it
     gives axes their numbers of parts and leaves the others whole. Source: poplar::Graph::addVertex, setTileMapping.
@@ -227,11 +227,10 @@ class CodeletOp(TensorOp):
     name = "popops.codelet"
     codelet = prop_def(StringAttr)
     params = prop_def(DictionaryAttr)
-    shape = prop_def(DenseArrayBase.constr(i64))
-    element = prop_def(Attribute)
+    outputs = prop_def(ArrayAttr[Attribute])
     parts = opt_prop_def(DictionaryAttr)
     operands_ = var_operand_def(TensorType)
-    y = result_def(TensorType)
+    ys = var_result_def(TensorType)
     assembly_format = "$codelet `(` $operands_ `)` attr-dict `:` functional-type(operands, results)"
 
     @property
@@ -243,15 +242,21 @@ class CodeletOp(TensorOp):
             raise VerifyException(f"there is no codelet '{self.codelet.data}' in Python{did_you_mean(self.codelet.data, known)}")
         return found.code
 
+    def types(self) -> list[TensorType[Attribute]]:
+        """Lists the types of the results."""
+        return [cast("TensorType[Attribute]", t) for t in self.outputs.data]
+
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        code, shape = self.code, ints(self.shape)
+        code = self.code
         if len(code.inputs) != len(self.operands):
             raise VerifyException(
                 f"codelet {code.name} reads {', '.join(code.inputs) or 'nothing'}; {len(self.operands)} operands are given"
             )
+        if len(code.outputs) != len(self.outputs.data):
+            raise VerifyException(f"codelet {code.name} writes {', '.join(code.outputs)}; {len(self.outputs.data)} types are given")
         sizes: dict[str, int] = {}
-        vectors = [(v, shape_of(o.type), element_type_of(o.type)) for v, o in zip(code.inputs, self.operands)]
-        for vector, found, element in (*vectors, (code.output, shape, self.element)):
+        for vector, type in (*zip(code.inputs, (o.type for o in self.operands)), *zip(code.outputs, self.types())):
+            found, element = shape_of(type), element_type_of(type)
             kind = "float" if is_float(element) else "int" if is_integer(element) else "bool"
             if kind != code.kinds[vector]:
                 raise VerifyException(f"codelet {code.name}: {vector} holds {code.kinds[vector]}, and is given {element}")
@@ -265,12 +270,12 @@ class CodeletOp(TensorOp):
         self._verify_params(code)
         if why := self.cut_problem():
             raise VerifyException(why)
-        return [tensor(shape, self.element)]
+        return self.types()
 
     def cut_problem(self) -> str | None:
         """Returns the reason why the axes cannot be split into `parts`; None if they can."""
         code = self.code
-        sizes = dict(zip(code.axes[code.output], ints(self.shape)))
+        sizes = dict(zip(code.axes[code.outputs[0]], shape_of(self.types()[0])))
         for axis, n in self.cut.items():
             if axis not in code.lanes or axis not in sizes:
                 apart = ", ".join(a for a in code.lanes if a in sizes) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 
 from populus.dialects.expr import ExprAttr
 from populus.dialects.poplar import FamilyOp, TensorType
-from populus.dialects.poplar.tile_mlir import function_of
+from populus.dialects.poplar.tile_mlir import Operand, function_of
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.table import context
 
@@ -37,9 +37,10 @@ class PoplarEmitPass(ModulePass):
             for key, text_or_module in _code(family):
                 if key not in made:
                     module = Parser(context(), text_or_module).parse_module() if isinstance(text_or_module, str) else text_or_module
-                    function = next(f for f in module.body.block.ops if isinstance(f, FuncOp))
+                    *called, function = (f for f in module.body.block.ops if isinstance(f, FuncOp))
+                    _declare(op, called)
                     function.detach()
-                    function.properties["sym_name"] = StringAttr(f"{family.codelet.data}_{len(made)}")
+                    function.properties["sym_name"] = StringAttr(f"{_name(family)}_{len(made)}")
                     function.attributes["families"] = IntegerAttr(0, i64)
                     function.location = family.location
                     op.body.block.add_op(function)
@@ -49,22 +50,39 @@ class PoplarEmitPass(ModulePass):
                 made[key].attributes["families"] = IntegerAttr(count.value.data + 1, i64)
 
 
+def _declare(module: ModuleOp, functions: Sequence[FuncOp]) -> None:
+    """Adds the functions that a codelet calls, each once."""
+    known = {f.sym_name.data for f in module.body.block.ops if isinstance(f, FuncOp)}
+    for f in functions:
+        if f.sym_name.data not in known:
+            f.detach()
+            module.body.block.add_op(f)
+
+
 def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
     """Yields a key that identifies the family's code, and the code; nothing for a library codelet."""
     from populus.runtime.engine.native.kernels.map_codelet import module_of
     from populus.runtime.engine.native.kernels.map_pattern import Pattern
     from populus.runtime.tape import tape_of
+    from populus.runtime.views import params_of
 
     code = family.declaration.code
     if code is not None:
         sizes = {axis: max(b - a for a, b in zip(s.bounds(), s.bounds()[1:])) for axis, s in family.space.axes}
         elements = {f.name: _element(v.type) for f, v in family.connections()}
-        fields = {v: (tuple(sizes[a] for a in axes), elements[v]) for v, axes in code.axes.items()}
-        yield f"{code.name} {fields}", function_of(code, fields)
+        operands = {v: Operand(tuple(sizes[a] for a in axes), elements[v]) for v, axes in code.axes.items()}
+        scalars = {n: v for n, v in params_of(family.params).items() if isinstance(v, int | float)}
+        text = function_of(code, operands, scalars).text
+        yield text, text
     elif isinstance(formula := family.params.data.get("expr"), ExprAttr):
         operands = tuple(dtype_of(_element(v.type)) for f, v in family.connections() if f.name != "y")
         pattern = Pattern(tape_of(formula.data, operands), 1, ("one",) * (len(operands) + 1), ())
         yield pattern.key, module_of(pattern, "map")
+
+
+def _name(family: FamilyOp) -> str:
+    code = family.declaration.code
+    return family.codelet.data if code is None else code.name
 
 
 def _element(type: Attribute) -> Attribute:

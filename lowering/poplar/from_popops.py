@@ -193,24 +193,36 @@ def multi_slice(op: MultiSliceOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def codelet(op: CodeletOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Lowers to one family whose vertices share out the output along the codelet's parallel axes."""
-    code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
-    axes, views = code.axes[code.output], [t.view(x) for x in op.operands]
+    """Lowers to one family whose vertices share out the outputs along the codelet's parallel axes."""
+    code, views = op.code, [t.view(x) for x in op.operands]
     grid = _forced(op, t) or _unwound(op, t, views) or _shared(op, t)
-    y = t.var(shape, element, grid)
+    first = code.axes[code.outputs[0]]
+    order = tuple(first[d] for d in grid.order)
     sizes = {a: n for v, x in zip(code.inputs, op.operands) for a, n in zip(code.axes[v], shape_of(x.type))}
-    splits = {**{a: Split(n) for a, n in sizes.items()}, **dict(zip(axes, grid.splits))}
+    sizes |= {a: n for v, type in zip(code.outputs, op.types()) for a, n in zip(code.axes[v], shape_of(type))}
+    splits = {**{a: Split(n) for a, n in sizes.items()}, **dict(zip(first, grid.splits))}
     fields: list[Connection] = [("in", v, x, list(map(along, code.axes[v]))) for v, x in zip(code.inputs, views)]
-    fields.append(("out", code.output, y, list(map(along, axes))))
-    order = tuple(axes[d] for d in grid.order)
-    t.execute(code.name, Domain(tuple(splits.items()), order, grid.start), fields, dict(op.params.data))
-    return [y]
+    results: list[SSAValue] = []
+    for v, type in zip(code.outputs, op.types()):
+        axes = code.axes[v]
+        # All outputs have the axes that are cut.
+        own = Grid(tuple(splits[a] for a in axes), tuple(axes.index(a) for a in order), grid.start)
+        results.append(t.var(shape_of(type), element_type_of(type), own))
+        fields.append(("out", v, results[-1], list(map(along, axes))))
+    t.execute(code.symbol, Domain(tuple(splits.items()), order, grid.start), fields, dict(op.params.data))
+    return results
+
+
+def _first(op: CodeletOp) -> tuple[tuple[str, ...], tuple[int, ...], Attribute]:
+    """Returns axes, shape and element type of a codelet's first output, by which its vertices are laid out."""
+    type = op.types()[0]
+    return op.code.axes[op.code.outputs[0]], shape_of(type), element_type_of(type)
 
 
 def _shared(op: CodeletOp, t: TileBuilder) -> Grid:
-    """Spreads the codelet's parallel axes of the output over all tiles."""
-    code, shape, element = op.code, op.y.type.get_shape(), op.y.type.element_type
-    cut = [d for d, a in enumerate(code.axes[code.output]) if a in code.lanes]
+    """Spreads the codelet's parallel axes of the outputs over all tiles."""
+    axes, shape, element = _first(op)
+    cut = [d for d, a in enumerate(axes) if a in op.code.lanes]
     # The grain holds for the innermost dimension only.
     grain = t.target.grain(element) if cut and cut[-1] == len(shape) - 1 else 1
     shares = dict(zip(cut, linear(tuple(shape[d] for d in cut), t.target.tiles, grain).splits))
@@ -225,7 +237,7 @@ def _forced(op: CodeletOp, t: TileBuilder) -> Grid | None:
         return None
     if why := op.cut_problem():
         raise PopulusError(f"{where(op)}: {why}")
-    axes, shape = op.code.axes[op.code.output], op.y.type.get_shape()
+    axes, shape, _ = _first(op)
     splits = tuple(Split(n, op.cut.get(a, 1)) for a, n in zip(axes, shape))
     if (total := math.prod(s.parts for s in splits)) > t.target.tiles:
         cuts = " x ".join(f"{n} parts of axis {axis}" for axis, n in op.cut.items())
@@ -238,8 +250,7 @@ def _unwound(op: CodeletOp, t: TileBuilder, views: Sequence[SSAValue]) -> Grid |
     """Returns the output's layout in which vertices work where the largest suitable operand is; None if there is
     none.
     """
-    code, shape = op.code, op.y.type.get_shape()
-    axes, spread = code.axes[code.output], _shared(op, t)
+    code, (axes, shape, _), spread = op.code, _first(op), _shared(op, t)
     by_size = sorted(zip(code.inputs, views), key=lambda pair: -math.prod(view_of(pair[1]).shape))
     for vector, x in by_size:
         grid = t.layout_of(x)

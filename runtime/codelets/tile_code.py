@@ -1,338 +1,310 @@
 """Runner of codelets written in Python: their statements become closures on NumPy values.
 
 Loops over lanes (axes whose elements are computed independently) are vectorised: their variables stand for all
-elements at once. All other statements run one after the other, as written.
+elements at once. A step runs on the lanes of a mask, and returns those that go on with the next statement: `break`,
+`continue` and `return` let none go on. All other statements run one after the other, as written.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.poplar.tile_mlir_lines import Site
+from populus.dialects.poplar.tile_program import (
+    Assign,
+    Exit,
+    For,
+    If,
+    Scratch,
+    Statement,
+    Store,
+    TileCode,
+    While,
+    assigned,
+    from_data,
+)
+from populus.dialects.poplar.tile_ranges import scratch_shapes
+from populus.dialects.poplar.tile_written import tracked_at
 from populus.runtime.codelets.implementation import Implementation
-from populus.runtime.codelets.task import Array, Run, Task
+from populus.runtime.codelets.task import Array, Run, Task, sequence
+from populus.runtime.codelets.tile_failures import CodeletError
+from populus.runtime.codelets.tile_values import Frame, Mask, Step, ValueProgram, Values, as_mask, both, either, merged, without
 from populus.runtime.cycles.tile_code import flops, tile_code_cycles
 
-Values: TypeAlias = Any  # a NumPy number, or an array with one dimension for each lane
-Mask: TypeAlias = "NDArray[np.bool_] | None"  # the lanes that take a branch; None: all
+SCRATCH_BYTES = 1 << 26  # of all lanes that run at once
 
 
 def bind(code: TileCode, task: Task) -> Run:
-    """Binds the codelet to a task.
-
-    The run raises PopulusError for an index outside its vector, or an output element that is left unwritten.
-    """
-    arrays = {v: task[v] for v in code.axes}
-    return Program(code, arrays, {name: task.number(name) for name in code.scalars}).run
+    """Binds the codelet to a task. The run raises CodeletError as `run` does."""
+    return _bound(code, {v: task[v] for v in code.axes}, {name: task.number(name) for name in code.scalars})
 
 
 def run(code: TileCode, arrays: Mapping[str, Array], scalars: Mapping[str, float | int | bool]) -> None:
-    """Runs the codelet once on whole arrays, the output among them."""
-    Program(code, dict(arrays), scalars).run()
+    """Runs the codelet once on whole arrays, the outputs among them.
+
+    Raises CodeletError for an index outside its vector, and an output's element that is left unwritten or read before.
+    It does so too for an integer division by 0, a float that has no integer, and a loop of too many turns.
+    """
+    _bound(code, arrays, scalars)()
 
 
-@dataclass
-class Frame:
-    """State of a run: local variables and, if coverage is checked, the mask of written output elements."""
+def _bound(code: TileCode, arrays: Mapping[str, Array], scalars: Mapping[str, float | int | bool]) -> Run:
+    """Binds the codelet. Where scratch vectors are large, a part of the lanes runs at a time."""
+    shapes = {v: a.shape for v, a in arrays.items()}
+    bytes = sum(8 * int(np.prod(shape)) for shape in scratch_shapes(code, shapes, scalars).values())
+    sizes = {axis: n for v, axes in code.axes.items() for axis, n in zip(axes, shapes[v])}
+    lanes = [sizes[a] for a in code.lanes]
+    if not lanes or bytes * int(np.prod(lanes)) <= SCRATCH_BYTES:
+        return Program(code, dict(arrays), scalars, {}).run
+    axis = code.lanes[int(np.argmax(lanes))]
+    others = int(np.prod(lanes)) // sizes[axis]
+    step = max(1, SCRATCH_BYTES // (bytes * others))
+    runs: list[Run] = []
+    for first in range(0, sizes[axis], step):
+        parts = {v: a[tuple(slice(first, first + step) if x == axis else slice(None) for x in code.axes[v])] for v, a in arrays.items()}
+        runs.append(Program(code, parts, scalars, {axis: first}).run)
+    return sequence(runs)
 
-    values: dict[str, Values] = field(default_factory=dict[str, Any])
-    written: NDArray[np.bool_] | None = None
 
+class Program(ValueProgram):
+    """Codelet bound to arrays. `first`: the index along an axis at which these arrays begin."""
 
-_where: Callable[[Any, Any, Any], Any] = np.where  # its own overloads are narrower
-
-Step: TypeAlias = Callable[[Frame, Mask], None]
-Get: TypeAlias = Callable[[Frame, Mask], Values]
-
-
-class Program:
-    """Codelet bound to arrays."""
-
-    def __init__(self, code: TileCode, arrays: dict[str, Array], scalars: Mapping[str, float | int | bool]):
-        self.code, self.arrays = code, arrays
-        wide = any(arrays[v].dtype == np.float64 for v, kind in code.kinds.items() if kind == "float")
-        self.types: dict[str, Any] = {"float": np.float64 if wide else np.float32, "int": np.int64, "bool": np.bool_}
+    def __init__(self, code: TileCode, arrays: dict[str, Array], scalars: Mapping[str, float | int | bool], first: Mapping[str, int]):
+        shapes = {v: a.shape for v, a in arrays.items()}
+        super().__init__(code, arrays, tracked_at(code, shapes))
+        self.first = first
+        self.variables = assigned(code.body)
         self.scalars = {n: self.types[code.scalars[n]](v) for n, v in scalars.items()}
-        self.sizes = {axis: arrays[v].shape[d] for v, axes in code.axes.items() for d, axis in enumerate(axes)}
-        self.steps = self._block(code.body)
+        own = tuple(self.sizes[a] for a in code.lanes)
+        kinds = {s.vector: s.kind for s in code.scratch()}
+        for v, shape in scratch_shapes(code, shapes, scalars).items():
+            self.scratch.add(v)
+            self.arrays[v] = np.zeros((*own, *shape), self.types[kinds[v]])
+        self.step = self.block(code.body)
 
     def run(self) -> None:
-        """Computes the output from the current contents of the inputs."""
-        out = self.arrays[self.code.output]
+        """Computes the outputs from the current contents of the inputs."""
         if any(self.sizes[a] == 0 for a in self.code.lanes):
             return
-        frame = Frame(dict(self.scalars), None if self.code.covered else np.zeros(out.shape, np.bool_))
+        frame = Frame(dict(self.scalars), {v: np.zeros(self.arrays[v].shape, np.bool_) for v in self.tracked})
         for axis in self.code.lanes:
-            frame.values[f" {axis}"] = self._lane(axis)
+            frame.values[f" {axis}"] = self.lane(axis)
         with np.errstate(all="ignore"):
-            for step in self.steps:
-                step(frame, None)
-        if frame.written is not None and not frame.written.all():
-            count = int(frame.written.size - frame.written.sum())
-            raise PopulusError(f"{self.code.place}: codelet {self.code.name} leaves {count} elements of {self.code.output} unwritten")
+            self.step(frame, True)
+        for vector in (v for v in self.code.outputs if v in self.tracked):
+            marks = frame.written[vector]
+            if not marks.all():
+                count = marks.size - int(marks.sum())
+                self.fail(Site("left", int(self.code.place.rpartition(":")[2]), vector), True, count)
 
-    def _lane(self, axis: str) -> NDArray[np.int64]:
-        """Gives 0, 1, ... along the axis's own dimension."""
-        shape = [1] * len(self.code.lanes)
-        shape[self.code.lanes.index(axis)] = self.sizes[axis]
-        return np.arange(self.sizes[axis], dtype=np.int64).reshape(tuple(shape))
+    def fail(self, site: Site, bad: Values, values: Values) -> NoReturn:
+        at: dict[str, int] = {}
+        value = values
+        if np.ndim(bad):
+            place = tuple(int(i[0]) for i in np.nonzero(bad))
+            at = {a: i for a, i, n in zip(self.code.lanes, place, np.shape(bad)) if n > 1 or self.sizes[a] == 1}
+            value = np.broadcast_to(values, np.shape(bad))[place]
+        at = {a: i + self.first.get(a, 0) for a, i in at.items()}
+        size = self.shape(site.vector)[site.dim] if site.vector else 0
+        raise CodeletError(self.code, site, 0 if site.why == "int" else int(value), size, at)
 
     # -- statements
 
-    def _block(self, body: Sequence[Statement]) -> list[Step]:
-        return [self._step(s) for s in body]
+    def block(self, body: Sequence[Statement]) -> Step:
+        steps = [self.statement(s) for s in body]
+        if len(steps) == 1:
+            return steps[0]
 
-    def _step(self, s: Statement) -> Step:
+        def block(frame: Frame, mask: Mask) -> Mask:
+            for step in steps:
+                mask = step(frame, mask)
+                if mask is False:
+                    return False
+            return mask
+
+        return block
+
+    def statement(self, s: Statement) -> Step:
+        """Turns a statement into a step."""
         match s:
             case Assign():
-                return self._assign(s)
+                return self.assign(s)
             case Store():
-                return self._store(s)
+                return self.store(s)
+            case Scratch():
+                return self.clear(s)
             case For():
-                return self._loop(s)
+                return self.lanes(s) if s.var in self.code.loops else self.loop(s)
+            case While():
+                return self.while_(s)
             case If():
-                return self._branch(s)
+                return self.branch(s)
+            case Exit():
+                return self.leave(s)
 
-    def _assign(self, s: Assign) -> Step:
-        get, name = self._get(s.value), s.name
+    def assign(self, s: Assign) -> Step:
+        """Assigns to a variable. Lanes outside the mask keep their value; one that they never had is never read."""
+        get, name = self.get(s.value), s.name
 
-        def assign(frame: Frame, mask: Mask) -> None:
+        def assign(frame: Frame, mask: Mask) -> Mask:
             value = get(frame, mask)
-            # Lanes outside the branch keep their value; a value that they never had is never read.
-            if mask is not None and name in frame.values:
-                value = _where(mask, value, frame.values[name])
-            frame.values[name] = value
+            frame.values[name] = merged(mask, value, frame.values[name]) if mask is not True and name in frame.values else value
+            return mask
 
         return assign
 
-    def _store(self, s: Store) -> Step:
-        get, out = self._get(s.value), self.arrays[s.vector]
-        at = self._place(s.vector, s.index, s.line)
+    def clear(self, s: Scratch) -> Step:
+        """Begins a scratch vector."""
+        array = self.arrays[s.vector]
+        dims = tuple(range(len(self.code.lanes), array.ndim))
 
-        def store(frame: Frame, mask: Mask) -> None:
+        def clear(frame: Frame, mask: Mask) -> Mask:
+            if mask is True:
+                array[...] = 0
+            else:
+                np.copyto(array, 0, where=np.expand_dims(mask, tuple(dims)), casting="unsafe")
+            return mask
+
+        return clear
+
+    def store(self, s: Store) -> Step:
+        """Stores elements."""
+        get, out, tracked = self.get(s.value), self.arrays[s.vector], s.vector in self.tracked
+        at = self.place(s.vector, s.index, s.line)
+        axes = self.code.axes.get(s.vector, ())
+
+        def store(frame: Frame, mask: Mask) -> Mask:
             value = get(frame, mask)
             index, order, shape = at(frame, mask)
-            if order is not None and mask is None:
+            if order is not None and mask is True:
                 part = out[(*index, ...)].transpose(order).reshape(shape, copy=False)
                 np.copyto(part, value, casting="unsafe")
-                if frame.written is not None:
-                    frame.written[(*index, ...)] = True
-                return
-            index = self._listed(index, order)
-            if mask is not None:
-                full = np.broadcast_shapes(mask.shape, *(np.shape(i) for i in index))
+                if tracked:
+                    frame.written[s.vector][(*index, ...)] = True
+                return mask
+            if order is not None:
+                own = iter(axes)
+                index = tuple(self.lane(a) if isinstance(i, slice) else i for i, a in zip(index, own))
+            if mask is not True:
+                full = np.broadcast_shapes(np.shape(mask), *(np.shape(i) for i in index))
                 chosen = np.broadcast_to(mask, full)
                 index = tuple(np.broadcast_to(i, full)[chosen] for i in index)
                 value = np.broadcast_to(value, full)[chosen]
             out[index] = np.asarray(value).astype(out.dtype)
-            if frame.written is not None:
-                frame.written[index] = True
+            if tracked:
+                frame.written[s.vector][index] = True
+            return mask
 
         return store
 
-    def _loop(self, s: For) -> Step:
-        body = self._block(s.body)
-        if s.var in self.code.loops:
+    def lanes(self, s: For) -> Step:
+        """Runs the body for all elements of a lane at once. None leaves it but by `continue`."""
+        body = self.block(s.body)
 
-            def lanes(frame: Frame, mask: Mask) -> None:
-                for step in body:
-                    step(frame, mask)
+        def lanes(frame: Frame, mask: Mask) -> Mask:
+            frame.continued.append(False)
+            body(frame, mask)
+            frame.continued.pop()
+            return mask
 
-            return lanes
-        start, stop = self._get(s.start), self._get(s.stop)
+        return lanes
 
-        def loop(frame: Frame, mask: Mask) -> None:
-            for i in range(int(start(frame, mask)), int(stop(frame, mask)), s.step):
-                frame.values[s.var] = np.int64(i)
-                for step in body:
-                    step(frame, mask)
+    def loop(self, s: For) -> Step:
+        """Runs a loop turn by turn. Lanes whose turns are over, or that leave it, wait for the others."""
+        body, start, stop = self.block(s.body), self.get(s.start), self.get(s.stop)
+        limited = from_data(s, self.variables)
+
+        def loop(frame: Frame, mask: Mask) -> Mask:
+            first, last = start(frame, mask), stop(frame, mask)
+            if np.ndim(first) == 0 and np.ndim(last) == 0:
+                numbers = range(int(first), int(last), s.step)
+                if limited and len(numbers) > self.code.steps:
+                    self.fail(Site("turns", s.line), True, 0)
+                return self.turns(frame, mask, ((True, np.int64(i)) for i in numbers), s.var, body)
+            turns = -((first - last) // s.step)
+            here = both(mask, True)
+            if np.any(bad := (turns > self.code.steps) & here):
+                self.fail(Site("turns", s.line), bad, turns)
+            count = int(np.max(_on(turns, here), initial=0))
+            return self.turns(frame, mask, ((as_mask(turns > k), first + k * s.step) for k in range(count)), s.var, body)
 
         return loop
 
-    def _branch(self, s: If) -> Step:
-        condition, then, otherwise = self._get(s.condition), self._block(s.then), self._block(s.otherwise)
+    def turns(self, frame: Frame, mask: Mask, turns: Any, var: str, body: Step) -> Mask:
+        """Runs turns: for each the lanes that take part as long as they have not left the loop, and the variable's value."""
+        frame.continued.append(False)
+        live = mask
+        for here, value in turns:
+            live = both(live, here)
+            if live is False:
+                break
+            frame.values[var] = value
+            frame.continued[-1] = False
+            live = either(body(frame, live), frame.continued[-1])
+        frame.continued.pop()
+        return without(mask, frame.returned[-1])
 
-        def branch(frame: Frame, mask: Mask) -> None:
+    def while_(self, s: While) -> Step:
+        """Runs a `while`. Lanes whose condition fails, or that leave it, wait for the others."""
+        condition, body = self.get(s.condition), self.block(s.body)
+
+        def loop(frame: Frame, mask: Mask) -> Mask:
+            frame.continued.append(False)
+            live, count = mask, 0
+            while (live := both(live, as_mask(condition(frame, live)))) is not False:
+                if count == self.code.steps:
+                    self.fail(Site("turns", s.line), live if np.ndim(live) else True, count)
+                count += 1
+                frame.continued[-1] = False
+                live = either(body(frame, live), frame.continued[-1])
+                if live is False:
+                    break
+            frame.continued.pop()
+            return without(mask, frame.returned[-1])
+
+        return loop
+
+    def branch(self, s: If) -> Step:
+        """Runs both sides of a branch, each on its lanes."""
+        condition, then, otherwise = self.get(s.condition), self.block(s.then), self.block(s.otherwise)
+
+        def branch(frame: Frame, mask: Mask) -> Mask:
             chosen = condition(frame, mask)
             if np.ndim(chosen) == 0:
-                for step in then if chosen else otherwise:
-                    step(frame, mask)
-                return
-            for steps, part in ((then, chosen), (otherwise, ~chosen)):
-                both = part if mask is None else part & mask
-                if both.any():
-                    for step in steps:
-                        step(frame, both)
+                return then(frame, mask) if chosen else otherwise(frame, mask)
+            left: Mask = False
+            for step, part in ((then, chosen), (otherwise, ~chosen)):
+                here = both(mask, as_mask(part))
+                if here is not False:
+                    left = either(left, step(frame, here))
+            return left
 
         return branch
 
-    # -- values
+    def leave(self, s: Exit) -> Step:
+        """Runs `break`, `continue` or `return`."""
+        kind = s.kind
 
-    def _get(self, value: Value) -> Get:
-        match value:
-            case Number():
-                number = self.types[value.kind](value.value)
-                return lambda frame, mask: number
-            case Name():
-                name = value.name
-                return lambda frame, mask: frame.values[name]
-            case Size():
-                size = np.int64(self.arrays[value.vector].shape[value.dim])
-                return lambda frame, mask: size
-            case Load():
-                return self._load(value)
-            case Apply():
-                function, args = self._function(value), [self._get(a) for a in value.args]
-                if len(args) == 2:
-                    first, second = args
-                    return lambda frame, mask: function(first(frame, mask), second(frame, mask))
-                return lambda frame, mask: function(*(a(frame, mask) for a in args))
+        def leave(frame: Frame, mask: Mask) -> Mask:
+            if kind == "continue":
+                frame.continued[-1] = either(frame.continued[-1], mask)
+            elif kind == "return":
+                frame.returned[-1] = either(frame.returned[-1], mask)
+            return False
 
-    def _load(self, load: Load) -> Get:
-        array, dtype = self.arrays[load.vector], self.types[load.kind]
-        at = self._place(load.vector, load.index, load.line)
-
-        def get(frame: Frame, mask: Mask) -> Values:
-            index, order, shape = at(frame, mask)
-            if order is not None:
-                return array[(*index, ...)].transpose(order).reshape(shape).astype(dtype)
-            return array[index].astype(dtype)
-
-        return get
-
-    def _place(self, vector: str, index: Sequence[Value], line: int) -> Callable[[Frame, Mask], tuple[Any, Any, Any]]:
-        """Builds the function that locates an access.
-
-        It returns an index. If the index consists of slices, it also returns the order and the shape that bring its
-        dimensions to the lanes'.
-        """
-        shape, lanes = self.arrays[vector].shape, self.code.lanes
-        own = [self.code.loops.get(i.name) if isinstance(i, Name) else None for i in index]
-        gets = [self._get(i) for i in index]
-        named = [a for a in own if a is not None]
-        regular = len(set(named)) == len(named)
-        dims = [lanes.index(a) for a in named]
-        order = tuple(sorted(range(len(dims)), key=lambda d: dims[d]))
-        seen = tuple(self.sizes[a] if a in named else 1 for a in lanes) if named else ()
-
-        def check(i: Values, n: int, d: int) -> None:
-            low, high = (i, i) if np.ndim(i) == 0 else (i.min(), i.max())
-            if low < 0 or high >= n:
-                raise PopulusError(
-                    f"{self.code.place.rpartition(':')[0]}:{line}: codelet {self.code.name}: index {low if low < 0 else high} of {vector} "
-                    f"is outside of the {n} elements of dimension {d}"
-                )
-
-        def at(frame: Frame, mask: Mask) -> tuple[Any, Any, Any]:
-            entries: list[Any] = []
-            slices = regular
-            for d, (get, axis, n) in enumerate(zip(gets, own, shape)):
-                if axis is not None:
-                    entries.append(slice(None))
-                    continue
-                i = get(frame, mask)
-                if mask is not None and np.ndim(i):
-                    i = np.where(mask, i, 0)  # indices of other lanes are undefined
-                check(i, n, d)
-                single = np.ndim(i) == 0
-                slices = slices and single
-                # A Python int: NumPy's indexing by a 0-d array gives a copy, and a store into a copy is lost.
-                entries.append(int(i) if single else i)
-            if slices:
-                return tuple(entries), order, seen
-            return tuple(frame.values[f" {a}"] if a is not None else i for a, i in zip(own, entries)), None, None
-
-        return at
-
-    def _listed(self, index: tuple[Any, ...], order: Any) -> tuple[Any, ...]:
-        """Converts an index of slices to one of arrays."""
-        if order is None:
-            return index
-        axes = iter(self.code.axes[self.code.output])
-        return tuple(self._lane(a) if isinstance(i, slice) else i for i, a in zip(index, axes))
-
-    def _function(self, value: Apply) -> Callable[..., Values]:
-        if value.function == "float":
-            return partial(_converted, dtype=self.types["float"])
-        return FUNCTIONS[value.function]
+        return leave
 
 
-def _apart(function: np.ufunc) -> Callable[[Values], Values]:
-    """Wraps a function so that a single element rounds as a vector does.
-
-    NumPy's loop for one element rounds differently from its loop for two or more.
-    """
-
-    def apply(x: Values) -> Values:
-        flat = np.ascontiguousarray(x).reshape(-1)
-        if flat.size == 1:
-            flat = np.repeat(flat, 2)
-        result = function(flat)[: math.prod(np.shape(x))]
-        return result.reshape(np.shape(x)) if np.ndim(x) else result[0]
-
-    return apply
-
-
-def _converted(x: Values, dtype: Any) -> Values:
-    return x.astype(dtype)
-
-
-def _select(a: Values, b: Values, condition: Values) -> Values:
-    return _where(condition, a, b) if np.ndim(condition) else a if condition else b
-
-
-def _power(a: Values, b: Values) -> Values:
-    one, two = np.broadcast_arrays(a, b)
-    flat = [np.ascontiguousarray(v).reshape(-1) for v in (one, two)]
-    if flat[0].size == 1:
-        flat = [np.repeat(v, 2) for v in flat]
-    result = np.power(*flat)[: one.size]
-    return result.reshape(one.shape) if one.ndim else result[0]
-
-
-FUNCTIONS: dict[str, Callable[..., Values]] = {
-    "abs": np.abs,
-    "add": np.add,
-    "and": np.logical_and,
-    "ceil": np.ceil,
-    "cos": _apart(np.cos),
-    "div": np.divide,
-    "eq": np.equal,
-    "exp": _apart(np.exp),
-    "expm1": _apart(np.expm1),
-    "floor": np.floor,
-    "floordiv": np.floor_divide,
-    "ge": np.greater_equal,
-    "gt": np.greater,
-    "int": partial(_converted, dtype=np.int64),  # rounds towards 0
-    "le": np.less_equal,
-    "log": _apart(np.log),
-    "log1p": _apart(np.log1p),
-    "lt": np.less,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mod": np.mod,
-    "mul": np.multiply,
-    "ne": np.not_equal,
-    "neg": np.negative,
-    "not": np.logical_not,
-    "or": np.logical_or,
-    "pow": _power,
-    "select": _select,
-    "sin": _apart(np.sin),
-    "sqrt": np.sqrt,
-    "sub": np.subtract,
-    "tan": _apart(np.tan),
-    "tanh": _apart(np.tanh),
-}
+def _on(values: Values, mask: Mask) -> Values:
+    """Selects the values on the lanes of a mask."""
+    if mask is True:
+        return np.asarray(values)
+    full = np.broadcast_shapes(np.shape(values), np.shape(mask))
+    return np.broadcast_to(values, full)[np.broadcast_to(mask, full)]
 
 
 def implementation(code: TileCode) -> Implementation:
@@ -341,4 +313,5 @@ def implementation(code: TileCode) -> Implementation:
         kernel=partial(bind, code),
         cycles=lambda v, sizes: tile_code_cycles(code, sizes, dict(v.scalars), v.target.workers),
         flops=lambda v: flops(code, {a: s.n for a, s in v.domain.axes}, dict(v.scalars)),
+        native="tile_code.tile_code",
     )

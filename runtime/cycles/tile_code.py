@@ -1,24 +1,47 @@
 """Cycles of codelets written in Python: the author's formula, else an estimate from the body.
 
 The estimate counts one instruction per load, store and simple operation, more for divisions and functions, and two
-per turn of a loop. The workers of a tile share the outermost lanes; one worker runs a codelet without lanes.
+per turn of a loop. The workers of a tile share the outermost lanes; one worker runs a codelet without lanes. A loop
+whose end the data decide has as many turns as the longest vector read in it, along its last dimension.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from populus.dialects.poplar.tile_program import Apply, Assign, For, If, Load, Name, Number, Size, Statement, Store, TileCode, Value, parts
+from populus.dialects.poplar.tile_functions import FLOATS
+from populus.dialects.poplar.tile_program import (
+    Apply,
+    Assign,
+    Call,
+    Exit,
+    For,
+    If,
+    Load,
+    Name,
+    Number,
+    Scratch,
+    Size,
+    Statement,
+    Store,
+    TileCode,
+    Value,
+    While,
+    assigned,
+    from_data,
+    own_values,
+    parts,
+    statements,
+)
 
 START = 20  # cycles to begin and to end a vertex
 TURN = 2
-COSTS = {"div": 4, "floordiv": 8, "mod": 8, "pow": 30, "sqrt": 5} | dict.fromkeys(
-    ("cos", "exp", "expm1", "log", "log1p", "sin", "tan", "tanh"), 12
-)
+COSTS = dict.fromkeys(FLOATS, 12) | {"div": 4, "floordiv": 8, "mod": 8, "pow": 30, "sqrt": 5}
 
 
 def tile_code_cycles(code: TileCode, sizes: Mapping[str, Any], scalars: Mapping[str, int], workers: int) -> Any:
@@ -40,6 +63,8 @@ class _Count:
         self.code, self.sizes, self.workers = code, sizes, workers
         self.known: dict[str, Any] = dict(scalars)
         self.shared = False
+        self.variables = assigned(code.body)
+        self.scratch = {s.vector: s.shape for s in code.scratch()}
 
     def block(self, body: Sequence[Statement]) -> Any:
         """Counts a sequence of statements."""
@@ -56,9 +81,17 @@ class _Count:
                 return self.value(s.condition) + self.turn() + np.maximum(self.block(s.then), self.block(s.otherwise))
             case For():
                 return self.loop(s)
+            case While():
+                return self.turns(s) * (self.value(s.condition) + self.turn() + self.block(s.body))
+            case Scratch():
+                return self.store() * prod(self.integer(n) for n in s.shape)
+            case Exit():
+                return self.turn()
 
     def loop(self, s: For) -> Any:
         """Counts a loop. The workers share the outermost loop over lanes."""
+        if from_data(s, self.variables):
+            return self.turns(s) * (self.block(s.body) + self.turn())
         start, stop = self.integer(s.start), self.integer(s.stop)
         turns = np.maximum(0, -((start - stop) // s.step))
         first = s.var in self.code.loops and not self.shared
@@ -71,6 +104,15 @@ class _Count:
             self.shared = False
         return total
 
+    def turns(self, s: For | While) -> Any:
+        """Estimates the turns of a loop whose end the data decide."""
+        loads = {p.vector for inner in (s, *statements(s.body)) for p in own_values(inner) if isinstance(p, Load)}
+        found: Any = 1
+        for v in sorted(loads):
+            last = self.integer(self.scratch[v][-1]) if v in self.scratch else self.sizes[self.code.axes[v][-1]]
+            found = np.maximum(found, last)
+        return found
+
     def integer(self, value: Value) -> Any:
         """Evaluates an integer expression of sizes, scalars and loop variables."""
         match value:
@@ -79,16 +121,18 @@ class _Count:
             case Name():
                 return self.known.get(value.name, 1)
             case Size():
+                if value.vector in self.scratch:
+                    return self.integer(self.scratch[value.vector][value.dim])
                 return self.sizes[self.code.axes[value.vector][value.dim]]
             case Apply():
                 a, *rest = (self.integer(v) for v in value.args)
-                return _INTEGERS[value.function](a, *rest)
-            case Load():
-                raise AssertionError(value)
+                return _INTEGERS[value.function](a, *rest) if value.function in _INTEGERS else 1
+            case Load() | Call():
+                return 1
 
     def value(self, value: Value) -> Any:
         """Counts the parts of an expression."""
-        return sum(self.part(p) for p in parts(value))
+        return sum(self.block(p.body) if isinstance(p, Call) else self.part(p) for p in parts(value))
 
     def part(self, p: Value) -> int:
         """Counts one operation or load."""

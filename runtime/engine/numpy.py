@@ -19,6 +19,7 @@ from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
 from populus.runtime.engine.arena import assign_offsets, memory
+from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.guarded_memory import GuardedMemory, GuardedWorkspace, guarded
 from populus.runtime.engine.program import LoadedProgram, StepNode
 from populus.runtime.engine.states import States
@@ -132,17 +133,11 @@ class NumpyProgram(LoadedProgram):
         """Binds the kernel to each box of a family."""
         kernel, params = IMPLEMENTATIONS[family.codelet.data].kernel, params_of(family.params)
         fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
-        return [
-            kernel(
-                Task(
-                    params,
-                    box,
-                    {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields},
-                    self.workspace,
-                )
-            )
-            for box in collapsed(family).boxes()
-        ]
+        runs: list[Run] = []
+        for box in collapsed(family).boxes():
+            pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
+            runs.append(named(family, box, kernel(Task(params, box, pieces, self.workspace))))
+        return runs
 
     def copy(self, op: CopyOp) -> StepNode:
         source, target = self.array(op.src), self.array(op.dst)

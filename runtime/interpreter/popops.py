@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 from populus.dialects import popops
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.element_types import dtype_of, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.runtime.codelets.indexed import order, update
 from populus.runtime.codelets.tile_code import run as run_tile_code
 from populus.runtime.expr import evaluate
@@ -134,10 +134,10 @@ def _iota(op: popops.IotaOp) -> list[Array]:
 
 
 def _codelet(op: popops.CodeletOp, *xs: Array) -> list[Array]:
-    y = np.zeros(shape_of(op.y.type), dtype_of(op.element))
+    ys = [np.zeros(shape_of(t), dtype_of(element_type_of(t))) for t in op.types()]
     scalars = {name: value for name, value in params_of(op.params).items() if isinstance(value, bool | int | float)}
-    run_tile_code(op.code, {**dict(zip(op.code.inputs, xs)), op.code.output: y}, scalars)
-    return [y]
+    run_tile_code(op.code, {**dict(zip(op.code.inputs, xs)), **dict(zip(op.code.outputs, ys))}, scalars)
+    return ys
 
 
 FUNCTIONS: dict[type[Operation], Callable[..., list[Array]]] = {

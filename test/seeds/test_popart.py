@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -445,21 +446,21 @@ def test_P31_our_inference_and_onnx_s_agree_on_all_node_tests():
     assert known >= 1300
 
 
-def row_norms(cut: str) -> populus.Program:
+def row_norms(root: Path, cut: str) -> populus.Program:
     """Norms of the rows of what a map makes, with a codelet of the user's."""
-    properties = f"{{params = {{}}, shape = array<i64: 64>, element = f32{cut}}}"
+    symbol = populus.load(root / "examples" / "row_norm.py").module.row_norm_vertex.symbol
+    properties = f"{{params = {{}}, outputs = [tensor<64xf32>]{cut}}}"
     text = f"""
     func.func @main(%x: tensor<64x48xf32>) -> tensor<64xf32> {{
       %a = popops.map <mul(_1, 2.0)>(%x) : (tensor<64x48xf32>) -> tensor<64x48xf32>
-      %y = popops.codelet "row_norm_vertex"(%a) {properties} : (tensor<64x48xf32>) -> tensor<64xf32>
+      %y = popops.codelet "{symbol}"(%a) {properties} : (tensor<64x48xf32>) -> tensor<64xf32>
       func.return %y : tensor<64xf32>
     }}"""
     return populus.compile(Parser(context(), text).parse_module(), target="gc200", tiles=16, engine="strict")
 
 
 def test_P28_a_codelet_works_where_its_operand_lies_or_in_the_parts_that_are_asked_for(root):
-    populus.load(root / "examples" / "row_norm.py")
-    unwound, forced = row_norms(""), row_norms(", parts = {row = 4 : i64}")
+    unwound, forced = row_norms(root, ""), row_norms(root, ", parts = {row = 4 : i64}")
     x = np.random.default_rng(0).standard_normal((64, 48)).astype("f4")
     assert unwound.run({"x": x})["output_0"].tobytes() == forced.run({"x": x})["output_0"].tobytes()
     assert unwound.profile().summary["exchange_bytes"] == 0
@@ -479,9 +480,8 @@ def test_P28_a_codelet_works_where_its_operand_lies_or_in_the_parts_that_are_ask
     ],
 )
 def test_P28_a_layout_that_cannot_be_is_one_line(root, cut, message):
-    populus.load(root / "examples" / "row_norm.py")
     with pytest.raises(PopulusError, match=f"codelet row_norm_vertex {message}"):
-        row_norms(f", parts = {{{cut} : i64}}")
+        row_norms(root, f", parts = {{{cut} : i64}}")
 
 
 LOWERED_APART = """

@@ -413,7 +413,7 @@ def test_a_formula_that_is_wrong_is_one_line(pair, message, tmp_path):
         ("for i in range(len(y)):\n        y[i + 1] = x[i]", "index 3 of y is outside of the 3 elements of dimension 0"),
         ("for i in range(len(y)):\n        y[i] = x[i]\n    y[99] = 1.0", "index 99 of y is outside of the 3 elements of dimension 0"),
         ("for i in range(len(y)):\n        y[i - 1] = x[i]", "index -1 of y is outside of the 3 elements of dimension 0"),
-        ("for i in range(1, len(y)):\n        y[i] = x[i]", "leaves 1 elements of y unwritten"),
+        ("for i in range(1, len(y)):\n        y[i] = x[i]", "it leaves 1 element of y unwritten"),
     ],
 )
 def test_a_codelet_that_writes_out_of_its_field_or_not_all_of_it_is_one_line(body, message, tmp_path):

@@ -1,4 +1,4 @@
-"""Codelets in Python: what they compute at every cut, what is refused, their cycles, and their text run by xDSL's interpreter."""
+"""Codelets in Python: what they compute at every cut, what is refused, their cycles, and their text as LLVM."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import f16, f32, f64, i32
-from xdsl.interpreter import Interpreter
-from xdsl.interpreters import register_implementations
-from xdsl.interpreters.shaped_array import ShapedArray
-from xdsl.interpreters.utils.ptr import TypedPtr
 from xdsl.parser import Parser
 
 import populus
+from helpers.codelet_engines import by_emitted_llvm
 from populus.dialects.popart import PopartOp, calls
 from populus.dialects.poplar.codelets import CODELETS, register
 from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, codelet
-from populus.dialects.poplar.tile_mlir import function_of
+from populus.dialects.poplar.tile_mlir import Operand, function_of
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import element_of, ui8
+from populus.dialects.support.element_types import ui8
 from populus.dialects.table import context
 from populus.runtime.codelets.tile_code import run
 from populus.runtime.cycles.tile_code import tile_code_cycles
@@ -96,7 +93,7 @@ def functions(x: Vector, y: Vector) -> None:
 
 def result(code, shape, dtype=np.float32, *, inputs, **scalars):
     y = np.zeros(shape, dtype)
-    run(code, {**dict(zip(code.inputs, inputs)), code.output: y}, scalars)
+    run(code, {**dict(zip(code.inputs, inputs)), code.outputs[0]: y}, scalars)
     return y
 
 
@@ -214,13 +211,16 @@ def test_every_cut_and_engine_gives_the_same_bits(case, tiles):
     module = program(code, inputs, shape, **scalars)
     for engine in ("numpy", "strict", "native"):
         got = populus.compile(module, target="host", tiles=tiles, engine=engine).run({f"x{i}": a for i, a in enumerate(inputs)})["y"]
-        assert got.tobytes() == expected.tobytes(), engine
+        if engine == "native" and code in (turned, functions):  # its own exp, and those of C's library
+            assert got == pytest.approx(expected, rel=2e-6, abs=1e-6)
+        else:
+            assert got.tobytes() == expected.tobytes(), engine
 
 
 def test_the_vertices_share_the_lanes():
     module = program(turned, [np.zeros((8, 8), np.float32)], (8, 8))
     text = str(populus.compile(module, tiles=16).module("poplar"))
-    assert re.search(r"@turned for \(.*8 in 8", text)
+    assert re.search(r"@turned\.[0-9a-f]{8} for \(.*8 in 8", text)
     assert populus.compile(module, tiles=16).profile()
 
 
@@ -242,28 +242,12 @@ def test_cycles_are_counted_or_stated():
     assert tile_code_cycles(clipped_norm, {"row": np.array([6, 12]), "n": 5}, {}, 6).shape == (2,)
 
 
-def interpreted(code, arrays, y, scalars):
-    """What xDSL's interpreter makes of the text."""
-    fields = {v: (a.shape, element_of(a.dtype)) for v, a in (*zip(code.inputs, arrays), (code.output, y))}
-    module = Parser(context(), function_of(code, fields)).parse_module()
-    module.verify()
-    interpreter = Interpreter(module)
-    register_implementations(interpreter, context())
-    formats = {"f": TypedPtr.new_float32, "i": TypedPtr.new_int32}
-    given = {
-        v: ShapedArray(formats[a.dtype.kind](a.reshape(-1).tolist()), list(a.shape))
-        for v, a in zip((*code.inputs, code.output), (*arrays, y))
-    }
-    interpreter.call_op(code.name, (*(given[v] for v in code.axes), *scalars.values()))
-    return np.array(given[code.output].data, y.dtype).reshape(y.shape)
-
-
 @pytest.mark.parametrize(
     ("code", "scalars"), [(leaky_in_test, {"alpha": 0.5}), (running_sum, {}), (last_one, {})], ids=["leaky", "sum", "last"]
 )
 def test_the_text_computes_the_same(code, scalars):
     expected = result(code, (4,), inputs=[X[0]], **scalars)
-    assert interpreted(code, [X[0]], np.zeros_like(expected), scalars).tolist() == expected.tolist()
+    assert by_emitted_llvm(code, {"x": X[0]}, {"y": ((4,), np.float32)}, scalars)["y"].tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(
@@ -273,38 +257,51 @@ def test_the_text_computes_the_same(code, scalars):
     ids=lambda v: getattr(v, "name", str(v)),
 )
 def test_the_text_is_verified(code, types):
-    module = Parser(context(), function_of(code, {v: ((4,) * len(a), types) for v, a in code.axes.items()})).parse_module()
-    module.verify()
+    text = function_of(code, {v: Operand((4,) * len(a), types) for v, a in code.axes.items()}).text
+    Parser(context(), text).parse_module().verify()
 
 
-HEADER = "from math import *\nfrom populus.dialects.poplar.tile_code import *\n\n\n"
+HEADER = "import math\nfrom math import *\nfrom populus.dialects.poplar.tile_code import *\n\n\n"
 REFUSED = [
-    ("y[0] = 1.0\n    while x[0] > 0:\n        pass", "`while x[0] > 0:` is not allowed; for over range, if and assignments are"),
+    (
+        "y[0] = 1.0\n    with x:\n        pass",
+        "`with x:` is not allowed; for over range, while, if, assignments, break, continue and return are",
+    ),
+    ("y[0] = 1.0\n    while x[0]:\n        pass", "`x[0]` is float; a comparison is expected"),
+    ("y[0] = 1.0\n    while x[0] > 0:\n        pass\n    else:\n        pass", "`else` of a loop is not allowed"),
     ("for i in x:\n        y[i] = 0.0", "`for i in x:` is not allowed"),
     ("y[0] = x[0].real", "`x[0].real` is not allowed"),
     ("y[0] = sorted(x)", "x is a vector; its elements have values"),
-    ("y[0] = erf(x[0])", "`erf(x[0])` is not allowed; the functions are abs, ceil, cos"),
+    ("y[0] = nearest(x[0])", "`nearest(x[0])` is not allowed; the functions are abs, acos, acosh"),
     ("y[0] = x[0, 1]", "x has 1 dimensions (i) and gets 2 indices"),
     ("y[0] = x[x[0]]", "an index of x is float; int(..) makes an integer"),
-    ("y[0] += x[0]", "`y[0]` is read before it is written; start with an assignment to it"),
+    ("y[0] += x[0]", "`y[0]` is read before it is written; an output is written first, and an input is never written"),
     ("y[0] = t", "t may have no value here; assign it before, on every way"),
     ("if x[0] > 0:\n        t = 1.0\n    y[0] = t", "t may have no value here"),
     ("t = 1\n    t = 1.5\n    y[0] = t", "t is int and gets float; start it as float"),
     ("y[0] = x[0] > 0", "y holds float, and gets bool"),
     ("y[0] = 1.0 if x[0] else 0.0", "`x[0]` is float; a comparison is expected"),
-    ("y[0] = x[0] // 2", "// and % are of integers"),
-    ("y[0] = 1 / 2", "/ of integers is not allowed; // divides them"),
-    ("y[0] = x[0] @ x[0]", "of the operators, + - * / // % ** are allowed"),
-    ("for i in range(int(x[0])):\n        y[i] = 0.0", "range(int(x[0])): bounds are integers made of sizes"),
-    ("for i in range(0, 3, -1):\n        y[i] = 0.0", "the step of a range is a positive number"),
+    ("y[0] = x[0] << 2", "& | ^ << >> are of integers"),
+    ("y[0] = 2 ** len(x)", "** of integers is that of a variable with a literal exponent of 0 to 16"),
+    ("y[0] = 1 if x[0] is x[0] else 2", "comparisons are < <= > >= == !="),
+    ("y[0] = 1.0\n    a, b = x[0]", "`x[0]` is one value; several targets get as many values"),
+    ("y[0] = 1.0\n    a, b = 1, 2, 3", "2 targets get 3 values"),
+    ("y[0] = 1.0\n    t = x", "x is a vector; its elements have values"),
+    ("y[0] = 1.0\n    t = floats(int(x[0]))", "t: the sizes of a scratch vector are made of sizes, whole numbers and parameters"),
+    ("y[0] = math.tau * 99999999999999999999", "does not fit 64 bits"),
+    ("y[0] = sin(x[0], 2)", "`sin(x[0], 2)` is not allowed; the functions are"),
+    ("y[0] = 1.0\n    sin(x[0])", "`sin(x[0])` has a value that nothing uses"),
+    ("y[0] = x[0] @ x[0]", "of the operators, + - * / // % ** & | ^ << >> are allowed"),
+    ("for i in range(x[0]):\n        y[i] = 0.0", "range(x[0]): a bound is float; int(..) makes an integer"),
+    ("for i in range(0, 3, 0):\n        y[i] = 0.0", "the step of a range is a literal other than 0"),
     ("for i in range(3):\n        i = 2\n        y[i] = 0.0", "i is the variable of a loop, which is not assigned"),
-    ("x[0] = 1.0\n    y[0] = 1.0", "one vector is to be written, found x, y"),
-    ("t = 1.0", "one vector is to be written, found none"),
+    ("t = 1.0", "it writes no vector"),
+    ("x[0] = 2.0 * x[0]\n    y[0] = x[0]", "`x[0]` is read before it is written"),
     ("y[0] = (x[0] > 0) + 1", "a boolean is no number"),
     ("x = 1.0\n    y[0] = x", "x is a parameter, which is not assigned"),
     ("y[0] = x.shape[1]", "x has 1 dimensions; there is no shape[1]"),
     ("y[:] = 0.0", "`:` is not allowed"),
-    ("y[0] = 1.0\n    return 1", "`return 1` is not allowed"),
+    ("y[0] = 1.0\n    return 1", "`return 1` is not allowed: a codelet's results are the vectors that it writes"),
 ]
 
 
@@ -327,8 +324,8 @@ def test_what_is_outside_of_the_subset_is_one_line(body, message, tmp_path):
 
 
 def test_the_line_is_that_of_the_mistake(tmp_path):
-    with pytest.raises(PopulusError, match=r"own0.py:8: codelet own: "):
-        loaded(tmp_path, "@codelet\ndef own(x: Vector, y: Vector) -> None:\n    y[0] = 1.0\n    y[1] = erf(2.0)\n")
+    with pytest.raises(PopulusError, match=r"own0.py:9: codelet own: "):
+        loaded(tmp_path, "@codelet\ndef own(x: Vector, y: Vector) -> None:\n    y[0] = 1.0\n    y[1] = nearest(2.0)\n")
 
 
 @pytest.mark.parametrize(
@@ -359,13 +356,13 @@ def half_written(x: Vector, y: Vector) -> None:
         y[i] = x[i]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "strict"])
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
 @pytest.mark.parametrize(
     ("code", "scalars", "message"),
     [
         (outside, {"shift": 1}, r"codelet outside: index 4 of x is outside of the 4 elements of dimension 0"),
         (outside, {"shift": -1}, r"codelet outside: index -1 of x is outside of the 4 elements of dimension 0"),
-        (half_written, {}, r"codelet half_written leaves 2 elements of y unwritten"),
+        (half_written, {}, r"codelet half_written: it leaves 2 elements of y unwritten"),
     ],
 )
 def test_what_goes_wrong_in_a_run_names_the_codelet(code, scalars, message, engine):
@@ -391,15 +388,13 @@ def test_a_call_that_does_not_fit_is_one_line(arguments, message):
         program(leaky_in_test, inputs, shape, **scalars)
 
 
-def test_a_name_that_is_taken_is_refused(tmp_path):
-    text = "@codelet\ndef {}(y: Vector) -> None:\n    for i in range(len(y)):\n        y[i] = 1.0\n"
-    first, second, machine = (loaded(tmp_path, text.format(n), i) for i, n in enumerate(("taken", "taken", "matmul")))
-    register(first.taken)
-    with pytest.raises(PopulusError, match=r"own1.py:5: codelet taken is defined at .*own0.py:5 too; give it another name"):
-        register(second.taken)
-    with pytest.raises(PopulusError, match="codelet matmul is one of the machine's"):
-        register(machine.matmul)
-    del CODELETS["taken"]
+def test_equal_names_of_two_files_do_not_meet(tmp_path):
+    text = "@codelet\ndef taken(y: Vector) -> None:\n    for i in range(len(y)):\n        y[i] = {}\n"
+    first, second, again = (loaded(tmp_path, text.format(n), i).taken for i, n in enumerate(("1.0", "2.0", "1.0")))
+    assert register(first) is register(again)
+    assert register(first) is not register(second)
+    assert first.symbol == again.symbol != second.symbol
+    assert CODELETS[second.symbol].code is second
 
 
 @pytest.mark.parametrize("tiles", [1, 4])

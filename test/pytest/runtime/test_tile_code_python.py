@@ -139,7 +139,7 @@ def test_a_codelet_is_its_function(function, axes, inputs, shape, lanes):
     assert code.lanes == lanes
     expected, got, slow = (np.zeros(shape, inputs[0].dtype) for _ in range(3))
     function(*inputs, expected)
-    run(code, {**dict(zip(code.inputs, inputs)), code.output: got}, {})
+    run(code, {**dict(zip(code.inputs, inputs)), code.outputs[0]: got}, {})
     assert got == pytest.approx(expected, rel=1e-14)
-    run(codelet(function, axes=axes, whole=" ".join(lanes)), {**dict(zip(code.inputs, inputs)), code.output: slow}, {})
+    run(codelet(function, axes=axes, whole=" ".join(lanes)), {**dict(zip(code.inputs, inputs)), code.outputs[0]: slow}, {})
     assert slow.tobytes() == got.tobytes()

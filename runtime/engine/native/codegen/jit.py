@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -72,6 +73,22 @@ def object_code(text: str, host: Machine) -> bytes:
     """Compiles LLVM text to machine code."""
     module, target = optimised(text, host)
     return bytes(target.emit_object(module))
+
+
+@lru_cache(1)
+def _c_library() -> Any:
+    return ctypes.CDLL("msvcrt" if os.name == "nt" else None)
+
+
+def c_functions(names: Iterable[str]) -> bool:
+    """Makes functions of C's library known to compiled code. Returns False if one of them is not there."""
+    for name in names:
+        try:
+            function = getattr(_c_library(), name)
+        except (AttributeError, OSError):
+            return False
+        binding().add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    return True
 
 
 # One thread enters LLVM at a time. A fork waits for it: a lock that LLVM holds would stay locked in the child.

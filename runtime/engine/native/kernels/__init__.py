@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 
+from populus.dialects.poplar.codelets import CODELETS
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.engine.native.kernels.f16 import Native
 
@@ -17,4 +19,6 @@ def native_form(codelet: str) -> Native | None:
     if not place:
         return None
     file, _, function = place.partition(".")
-    return getattr(import_module(f"{__name__}.{file}"), function)
+    form = getattr(import_module(f"{__name__}.{file}"), function)
+    code = CODELETS[codelet].code
+    return form if code is None else partial(form, code)

@@ -53,7 +53,7 @@ def pairs(steps: Sequence[Operation]) -> Iterator[tuple[Operation, PartialSums]]
     order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
     products: dict[StorageOp, int] = {}
     for j, (_, total) in enumerate(order):
-        if not isinstance(total, FamilyOp):
+        if not isinstance(total, FamilyOp) or total.declaration.code is not None:
             continue
         ((_, written),) = total.written()
         if total.declaration.is_product:

@@ -20,6 +20,7 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.choice import NoMachineCodeError
+from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import native_form
 from populus.runtime.engine.native.kernels.copies import copy
@@ -99,6 +100,8 @@ class NativeProgram(NumpyProgram):
             bound = native(self.library, task)
             if bound is None:
                 return None
+            for launch in bound:
+                launch.refused = None if launch.refused is None else named(family, box, launch.refused)
             launches += self.settled(family, task, bound)
         return launches
 

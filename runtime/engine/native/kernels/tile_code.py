@@ -1,0 +1,203 @@
+"""Kernel of codelets written in Python: the function that `dialects/poplar/tile_mlir.py` writes, for a whole family.
+
+A unit is a block of the outermost lane; each has scratch vectors and a report of its own, so threads share the units.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+
+from populus.dialects.poplar.tile_functions import FLOATS
+from populus.dialects.poplar.tile_mlir import Function, Operand, function_of
+from populus.dialects.poplar.tile_program import For, Statement, TileCode, blocks
+from populus.dialects.support.element_types import element_of
+from populus.runtime.codelets.task import Array, Task
+from populus.runtime.codelets.tile_failures import CodeletError
+from populus.runtime.cycles.tile_code import tile_code_cycles
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import HALVES
+
+BLOCKS = 16  # units that threads share
+SCRATCH_BYTES = 1 << 24  # of all units together
+TYPES = {"float32": "float", "float64": "double"}
+
+
+def tile_code(code: TileCode, library: Library, task: Task) -> list[Launch] | None:
+    """Runs the codelet as machine code. Returns None for element types, strides or C functions that it has no code for."""
+    arrays = {v: task[v] for v in code.axes}
+    scalars = {n: task.number(n) for n in code.scalars}
+    sizes = {axis: arrays[v].shape[d] for v, axes in code.axes.items() for d, axis in enumerate(axes)}
+    if any(sizes[a] == 0 for a in code.lanes):
+        return []
+    wide = any(a.dtype == np.float64 for a in arrays.values())
+    if not all(_held(a, wide) for a in arrays.values()):
+        return None
+    if any(np.may_share_memory(arrays[v], a) for v in code.outputs for w, a in arrays.items() if v != w):
+        return None
+    operands = {v: _operand(a) for v, a in arrays.items()}
+    lane = _outermost(code, code.body)
+    function = function_of(code, operands, scalars, lane)
+    if not c_functions(c for f in FLOATS.values() for c in _called(function.text, f.c, f.op, wide)):
+        return None
+    scratch = {v: _item(code, v, wide).itemsize * prod(shape) for v, shape in function.scratch.items()}
+    shared = bool(lane) and not function.tracked and sum(scratch.values()) * BLOCKS <= SCRATCH_BYTES
+    units = min(sizes[lane], BLOCKS) if shared else 1
+    report = np.zeros((units, 2 + len(code.lanes)), np.int64)
+    args: list[int | Array | Kernel] = list(arrays.values())
+    args += [np.zeros(units * -(-bytes // 64) * 64, np.uint8) for bytes in scratch.values()]
+    args += [np.zeros(arrays[v].shape, np.uint8) for v in function.tracked]
+    args += [_bits(scalars[n], kind, wide) for n, kind in code.scalars.items()]
+    args += [report, sizes[lane] if lane else 0, units]
+    steps = tuple(-(-bytes // 64) * 64 for bytes in scratch.values())
+    digest = hashlib.sha256(function.text.encode()).hexdigest()
+    kernel = Kernel(f"codelet {code.name} {digest} {steps}", partial(_text, function, code, steps, wide))
+    work = int(
+        np.min([tile_code_cycles(code, sizes, {n: int(v) for n, v in scalars.items() if code.scalars[n] == "int"}, 1) // 2, 1 << 40])
+    )
+    return [Launch(library, kernel, args, units, work, partial(_refuse, code, function, operands, report))]
+
+
+def _held(array: Array, wide: bool) -> bool:
+    """Tells whether there is code for elements of a type, at these strides."""
+    dtype = array.dtype
+    plain = dtype.kind in "biu" and dtype.isbuiltin == 1
+    floats = dtype.name in TYPES or (dtype.name in HALVES and not wide)
+    return (plain or floats) and all(s % array.itemsize == 0 for s in array.strides)
+
+
+def _operand(array: Array) -> Operand:
+    strides = tuple(
+        s // array.itemsize if n > 1 else prod(array.shape[d + 1 :]) for d, (s, n) in enumerate(zip(array.strides, array.shape))
+    )
+    return Operand(array.shape, element_of(array.dtype), strides, halves=array.dtype.name in HALVES)
+
+
+def _outermost(code: TileCode, body: tuple[Statement, ...]) -> str:
+    """Finds the lane of the first loop over one; empty if there is none."""
+    for s in body:
+        if isinstance(s, For) and s.var in code.loops:
+            return code.loops[s.var]
+        for block in blocks(s):
+            if found := _outermost(code, block):
+                return found
+    return ""
+
+
+def _item(code: TileCode, vector: str, wide: bool) -> np.dtype[Any]:
+    """Gives the element type of a scratch vector in memory."""
+    kind = next(s.kind for s in code.scratch() if s.vector == vector)
+    return np.dtype({"float": np.float64 if wide else np.float32, "int": np.int64, "bool": np.bool_}[kind])
+
+
+def _called(text: str, c: str, op: str, wide: bool) -> list[str]:
+    """Lists a function of C's library, if the codelet calls it."""
+    name = c if wide else f"{c}f"
+    inline = not wide and c in ("erf", "exp", "log", "tanh")
+    return [name] if c != "sqrt" and not inline and (f"@{name}(" in text or (op and f"math.{op} " in text)) else []
+
+
+def _bits(value: float, kind: str, wide: bool) -> int:
+    """Gives a scalar as a machine word."""
+    if kind != "float":
+        return int(value)
+    return int(np.float64(value).view(np.int64)) if wide else int(np.float32(value).view(np.int32))
+
+
+def _text(function: Function, code: TileCode, scratch: tuple[int, ...], wide: bool, name: str, machine: Machine) -> str:
+    """Compiles the codelet's function to LLVM text, and adds the kernel that calls it for units."""
+    from xdsl.backend.llvm.convert import convert_module
+    from xdsl.context import Context
+    from xdsl.parser import Parser
+
+    from populus.dialects.table import context
+    from populus.runtime.engine.native.codegen.to_llvm import lower
+    from populus.runtime.engine.native.kernels.formula_calls import expand
+
+    module = Parser(context(), function.text).parse_module()
+    expand(module)
+    lower(Context(), module)
+    text = str(convert_module(module, fallback_target_triple=machine.triple))
+    text = text.replace("\ndefine ", "\ndefine internal ")
+    return text + _caller(function, code, scratch, wide, name)
+
+
+def _caller(function: Function, code: TileCode, scratch: tuple[int, ...], wide: bool, name: str) -> str:
+    """Emits the kernel: for each unit a call with its scratch vectors, its report and its range of the lane."""
+    lines: list[str] = []
+    operands: list[str] = []
+
+    def word(i: int, type: str) -> str:
+        lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}\n  %w{i} = load {type}, ptr %p{i}")
+        return f"%w{i}"
+
+    place = 0
+    for _ in code.axes:
+        operands.append(f"ptr {word(place, 'ptr')}")
+        place += 1
+    for bytes in scratch:
+        base = word(place, "ptr")
+        lines.append(f"  %o{place} = mul i64 %unit, {bytes}\n  %s{place} = getelementptr i8, ptr {base}, i64 %o{place}")
+        operands.append(f"ptr %s{place}")
+        place += 1
+    for _ in function.tracked:
+        operands.append(f"ptr {word(place, 'ptr')}")
+        place += 1
+    for kind in code.scalars.values():
+        value = word(place, "i64")
+        if kind == "float" and wide:
+            lines.append(f"  %c{place} = bitcast i64 {value} to double")
+            operands.append(f"double %c{place}")
+        elif kind == "float":
+            lines.append(f"  %n{place} = trunc i64 {value} to i32\n  %c{place} = bitcast i32 %n{place} to float")
+            operands.append(f"float %c{place}")
+        elif kind == "bool":
+            lines.append(f"  %c{place} = trunc i64 {value} to i1")
+            operands.append(f"i1 %c{place}")
+        else:
+            operands.append(f"i64 {value}")
+        place += 1
+    report, size, units = word(place, "ptr"), word(place + 1, "i64"), word(place + 2, "i64")
+    if function.reports:
+        lines.append(f"  %ro = mul i64 %unit, {8 * (2 + len(code.lanes))}\n  %r = getelementptr i8, ptr {report}, i64 %ro")
+        operands.append("ptr %r")
+    if function.lane:
+        lines.append(f"  %next0 = add i64 %unit, 1\n  %a0 = mul i64 {size}, %unit\n  %low = udiv i64 %a0, {units}")
+        lines.append(f"  %a1 = mul i64 {size}, %next0\n  %high = udiv i64 %a1, {units}")
+        operands += ["i64 %low", "i64 %high"]
+    call = f"@{function.name}({', '.join(operands)})"
+    lines.append(f"  %status = call i64 {call}" if function.reports else f"  call void {call}\n  %status = add i64 0, 0")
+    body = "\n".join(lines)
+    return f"""
+define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
+entry:
+  br label %head
+head:
+  %unit = phi i64 [ %first, %entry ], [ %next, %body ]
+  %bad = phi i64 [ 0, %entry ], [ %worse, %body ]
+  %more = icmp slt i64 %unit, %end
+  br i1 %more, label %body, label %done
+body:
+{body}
+  %worse = or i64 %bad, %status
+  %next = add i64 %unit, 1
+  br label %head
+done:
+  ret i64 %bad
+}}
+"""
+
+
+def _refuse(code: TileCode, function: Function, operands: dict[str, Operand], report: Array) -> NoReturn:
+    """Raises the error that the first unit with one has reported."""
+    row: list[int] = report[np.flatnonzero(report[:, 0])[0]].tolist()
+    report[...] = 0
+    site = function.sites[row[0] - 1]
+    shape = operands[site.vector].shape if site.vector in operands else function.scratch.get(site.vector, (0,))
+    raise CodeletError(code, site, row[1], shape[site.dim], {a: i for a, i in zip(code.lanes, row[2:]) if i >= 0})
