@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import no_garbage_collection
+from populus.lowering.poplar.allocate import TooLargeError
 from populus.open_program import OpenProgram, open_dimensions
 from populus.options import WITH_OPTIONS, CompileOptions
 from populus.program import Program
@@ -23,7 +25,8 @@ def compile(model: Model, options: CompileOptions) -> Program:
 
     `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module. A module is not modified.
     The keywords are the fields of `populus.options.CompileOptions`, which documents them.
-    A dimension that neither the model nor `dims` fixes stays open. Such a model is compiled once for each size that arrives.
+    A dimension that neither the model nor `dims` fixes stays open. Such a model is compiled once for each bucket of sizes that
+    arrives (`populus.buckets`); with a range in `dims`, once for all sizes in it.
 
     Raises PopulusError for a model that cannot be read or compiled, and for invalid options.
     """
@@ -47,7 +50,29 @@ def compiled(model: Model, options: CompileOptions) -> Program:
     if names := open_dimensions(once):
         program = OpenProgram(once, pipeline, options, names, lambda sizes: specialised(once.at(sizes)))
         return _built(program, replace(options, host=True))
-    return specialised(source)
+    try:
+        return specialised(source)
+    except TooLargeError as error:
+        raise _advised(error, source, specialised) from error
+
+
+def _advised(error: TooLargeError, source: Source, specialised: Callable[[Source], Program]) -> TooLargeError:
+    """Adds the largest bound that fits the machine, of the dimension with the largest, to the error of a program that does not."""
+    ranges = {name: size for name, size in source.dims.items() if isinstance(size, tuple)}
+    if not ranges:
+        return error
+    name = max(ranges, key=lambda n: ranges[n][1])
+    least, greatest = ranges[name]
+    fits, large = max(least, 1) - 1, greatest  # the largest bound that is known to fit, and the least that does not
+    while large - fits > 1:
+        middle = (fits + large) // 2
+        try:
+            specialised(source.at({name: (least, middle)}))
+            fits = middle
+        except TooLargeError:
+            large = middle
+    found = f"the largest bound that fits is {fits}" if fits >= max(least, 1) else f"it does not fit with {least} either"
+    return TooLargeError(f"{error}; '{name}' is bounded by {greatest}, and {found}")
 
 
 def _built(program: Program, options: CompileOptions) -> Program:

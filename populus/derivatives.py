@@ -117,11 +117,21 @@ class Vjp:
             raise PopulusError(f"the model has no input '{strange[0]}'{did_you_mean(strange[0], self.inputs)}")
         arrays = {**self.weights, **{name: array for name, array in inputs.items() if name not in self._unread}}
         for name, type in self.cotangents.items():
-            arrays[gradient_name(name)] = _cotangent(name, type, cotangents.get(name))
+            arrays[gradient_name(name)] = _cotangent(name, type.element_type, self._shape(name, type, arrays), cotangents.get(name))
         results = self.program.run(arrays)
         gradients = {name: results[gradient_name(name)] for name in self.wrt if name not in self._unread}
         gradients.update({name: np.zeros_like(array) for name, array in self._unread.items()})
         return {name: results[name] for name in self.outputs}, {name: gradients[name] for name in self.wrt}
+
+    def _shape(self, name: str, type: TensorType[Attribute], arrays: Mapping[str, Any]) -> tuple[int, ...]:
+        """Gives the shape of an output, at the sizes of these inputs where a dimension is bounded."""
+        import numpy as np
+
+        padding = self.program.signature.padding
+        if padding is None:
+            return type.get_shape()
+        given = {n: np.asarray(a) for n, a in arrays.items() if n in self.inputs}
+        return padding.shape(name, type.get_shape(), padding.sizes(given, self.inputs))
 
     def kept(self) -> Report:
         """Reports the forward tensors that live until the backward pass reads them, with their readers and bytes."""
@@ -166,10 +176,10 @@ def unread_weights(model: Model, names: Sequence[str]) -> Arrays:
     return {i.name: read_tensor(i, folder) for i in proto.graph.initializer if i.name in names}
 
 
-def _cotangent(name: str, type: TensorType[Attribute], given: object) -> NDArray[Any]:
+def _cotangent(name: str, element: Attribute, shape: tuple[int, ...], given: object) -> NDArray[Any]:
     import numpy as np
 
-    dtype, shape = dtype_of(type.element_type), type.get_shape()
+    dtype = dtype_of(element)
     if given is None:
         return np.zeros(shape, dtype)
     array = np.asarray(given)

@@ -1,4 +1,4 @@
-"""Models with open dimensions: a program for each size that arrives, compiled on first use and kept."""
+"""Models with open dimensions: a program for each bucket of sizes, compiled on first use and kept."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from populus.buckets import bucket
+from populus.dialects.onnx.dimensions import parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, is_open
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
+from populus.lowering.poplar.allocate import TooLargeError
 from populus.options import CompileOptions
+from populus.padding import UnequalSizesError
 from populus.program import Program
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 KEPT = 32  # programs of a model; they share its weights
 STALE = 4 * KEPT  # changes of size after which an unused program counts as out of use
 
-Key: TypeAlias = tuple[tuple[str, int], ...]  # (dimension, size), by name
+Key: TypeAlias = tuple[tuple[str, int | tuple[int, int]], ...]  # (dimension, its size or range), by name
 
 
 class _Place:
@@ -49,9 +53,10 @@ def _give_back_memory() -> None:
 class OpenProgram(Program):
     """A compiled model with open dimensions: `run` takes inputs of any size that the model allows.
 
-    `names`: the open dimensions of each input, in order, by position. `specialise` compiles for sizes by name.
+    `names`: the open dimensions of each input, in order, by position. `specialise` compiles for sizes by name; a pair is a range.
+    A program serves all sizes of a bucket, unless the options say `exact` or the compiler refuses a range; `sizes` tells.
     Levels, profile and signature belong to one size: `sized(n=..)` gives it.
-    Threads that need the same new size wait for the one that compiles it. Sizes that exist do not wait.
+    Threads that need the same new program wait for the one that compiles it. Programs that exist do not wait.
     """
 
     def __init__(
@@ -60,23 +65,37 @@ class OpenProgram(Program):
         pipeline: Pipeline,
         options: CompileOptions,
         names: Mapping[str, Mapping[int, str]],
-        specialise: Callable[[Mapping[str, int]], Program],
+        specialise: Callable[[Mapping[str, int | tuple[int, int]]], Program],
     ):
         super().__init__(source, pipeline, options)
         self.names = names
         self.specialise = specialise
         self.compilations = 0  # so far
+        self._refusal = "asked for" if options.exact else ""
+        self._refused: set[Key] = set()  # ranges that do not fit the machine
         self._kept: OrderedDict[Key, _Place] = OrderedDict()  # by last use
         self._changes = 0  # of size, so far
         self._keeping = Guard()
+
+    def __repr__(self) -> str:
+        named = ", ".join(dict.fromkeys(d for dimensions in self.names.values() for d in dimensions.values()))
+        return f"<OpenProgram of {named}: {self.sizes}, {len(self._kept)} programs>"
+
+    @property
+    def sizes(self) -> str:
+        """Says what a program serves: `buckets`, or `exact: REASON` where ranges of sizes have no programs."""
+        return f"exact: {self._refusal}" if self._refusal else "buckets"
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
         """Reads the model; compiling waits until sizes are known. Raises PopulusError."""
         self.source.module(self.source.context())
 
     def sized(self, **sizes: int) -> Program:
-        """Gives the program for these sizes of dimensions, compiled if needed. Raises PopulusError."""
-        key = tuple(sorted(sizes.items()))
+        """Gives the program for exactly these sizes of dimensions, compiled if needed. Raises PopulusError."""
+        return self._program(tuple(sorted(sizes.items())))
+
+    def _program(self, key: Key) -> Program:
+        """Gives the program of a key, compiled if needed. Raises PopulusError."""
         with self._keeping.lock:
             if next(reversed(self._kept), None) != key:
                 self._changes += 1
@@ -116,12 +135,46 @@ class OpenProgram(Program):
         return next(key for key in reversed(self._kept) if key != new)
 
     def sized_for(self, inputs: Mapping[str, Any]) -> Program:
-        """Gives the program for the sizes of these inputs. Raises PopulusError if an input is missing or sizes disagree."""
+        """Gives the program for exactly the sizes of these inputs.
+
+        Raises PopulusError if an input is missing or sizes disagree.
+        """
         return self.sized(**self._sizes(inputs))
+
+    def program_for(self, inputs: Mapping[str, Any]) -> Program:
+        """Gives the program that `run` uses for these inputs: that of their bucket, if there may be one.
+
+        Raises PopulusError if an input is missing or sizes disagree.
+        """
+        sizes = self._sizes(inputs)
+        key = self._bucket(sizes)
+        if self._refusal or key in self._refused or key == tuple(sorted(sizes.items())):
+            return self.sized(**sizes)
+        try:
+            return self._program(key)
+        except PopulusError as error:
+            exact = self.sized(**sizes)  # raises for what is wrong with the model at any size
+            if isinstance(error, TooLargeError):
+                self._refused.add(key)
+            else:
+                self._refusal = str(error)
+            return exact
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""
-        return self.sized_for(inputs).run_at(level, inputs)
+        try:
+            return self.program_for(inputs).run_at(level, inputs)
+        except UnequalSizesError:
+            return self.sized_for(inputs).run_at(level, inputs)
+
+    def _bucket(self, sizes: Mapping[str, int]) -> Key:
+        """Gives the key of a program for these sizes. A dimension such as `past + cur` follows from others."""
+        found: dict[str, int | tuple[int, int]] = {}
+        for name, size in sizes.items():
+            others = parts(name)
+            if others == {name} or not others or not all(o in sizes or o in self.source.dims for o in others):
+                found[name] = bucket(size, self.options.buckets)
+        return tuple(sorted(found.items()))
 
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         import numpy as np
@@ -153,7 +206,7 @@ class OpenProgram(Program):
         graph, dims = self.source.opened.proto.graph, self.source.dims
 
         def type_of(value: ValueInfoProto) -> Attribute:
-            return from_proto(value.type, lambda name: dims.get(name, -1))
+            return from_proto(value.type, lambda name: n if isinstance(n := dims.get(name), int) else -1)
 
         inputs = {i.name: t for i in graph.input if i.name in self.names and (t := as_tensor(type_of(i))) is not None}
         return inputs, {o.name: type_of(o) for o in graph.output}

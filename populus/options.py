@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
+from populus.buckets import BUCKETS, check_buckets
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
@@ -32,12 +33,26 @@ R = TypeVar("R")
 O = TypeVar("O")
 P = ParamSpec("P")
 
+Dims: TypeAlias = Mapping[str, int | tuple[int, int]]
+"""The size of each dimension, or its least and its greatest size, both inclusive."""
+
+
+def check_size(name: str, entry: object) -> None:
+    """Raises PopulusError for an entry of `dims` that is neither a size nor a pair of sizes."""
+    entries: Sequence[object] = cast("Sequence[object]", entry) if isinstance(entry, tuple | list) else (entry,)
+    numbers = [n for n in entries if isinstance(n, int) and not isinstance(n, bool)]
+    if len(numbers) != len(entries) or len(numbers) not in (1, 2) or (len(numbers) == 1 and isinstance(entry, tuple | list)):
+        raise PopulusError(f"dims['{name}'] is {entry!r}; a size is expected, or a pair of the least and the greatest size")
+    if min(numbers) < 0 or numbers[0] > numbers[-1] or (len(numbers) == 2 and numbers[1] < 1):
+        expected = "a least size of at least 0 and a greatest of at least 1, as in (1, 512)" if len(numbers) == 2 else "at least 0"
+        raise PopulusError(f"dims['{name}'] is {entry!r}; expected {expected}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions:
     """The machine, the engine, and the user's files.
 
-    `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions.
+    `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions; a pair is the least and the greatest of several sizes.
     `engine`: `native` runs machine code, `numpy` runs NumPy, and `strict` checks every vertex.
     `auto` chooses native, but numpy for small programs.
     `level`: the level to run (`popart`, `popops`, `poplar`). `load`: Python files that define ops.
@@ -46,7 +61,7 @@ class MachineOptions:
 
     target: str = "host"
     tiles: int | None = None
-    dims: Mapping[str, int] | None = None
+    dims: Dims | None = None
     engine: str = "auto"
     level: str = "poplar"
     load: Sequence[str | os.PathLike[str]] = ()
@@ -64,13 +79,15 @@ class MachineOptions:
             raise PopulusError(f"no level '{self.level}'{did_you_mean(self.level, LEVELS)}")
         if self.tiles is not None and self.tiles < 1:
             raise PopulusError(f"tiles = {self.tiles}; expected at least 1")
+        for name, entry in (self.dims or {}).items():
+            check_size(name, entry)
         if self.threads is not None and (self.threads < 1 or self.engine not in ("auto", "native")):
             raise PopulusError(
                 f"threads = {self.threads} with engine {self.engine}; the native engine runs on 1 thread or more, the others on one"
             )
         Spec.of(self.target, self.tiles)
 
-    def compiling(self, pipeline: Pipeline, dims: Mapping[str, int] | None) -> CompileOptions:
+    def compiling(self, pipeline: Pipeline, dims: Dims | None) -> CompileOptions:
         """Gives the options for a program with this pipeline and these sizes on the same machine."""
         return CompileOptions(
             target=self.target,
@@ -96,6 +113,8 @@ class CompileOptions(MachineOptions):
     `host`: False refuses models that need the host (strings, images).
     `cache`: a folder of compiled programs, reused for models of equal content; True: the folder of POPULUS_CACHE.
     A cached program keeps the node names of the model that it was compiled from.
+    `buckets`: for open dimensions, the greatest sizes of the ranges that each have a program; default: 1, 2, 3, 4, 6, 8, 12, ..
+    `exact`: a program for each size that arrives, instead of for each range of sizes.
     `progress`: called with the number and name of each pass before it runs.
     """
 
@@ -106,11 +125,14 @@ class CompileOptions(MachineOptions):
     force_kernels: Sequence[str] = ()
     host: bool = True
     cache: bool | str | os.PathLike[str] = False
+    buckets: Sequence[int] = BUCKETS
+    exact: bool = False
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:
         """Raises PopulusError for an invalid machine, and for a sample that the engine does not support."""
         super().check()
+        check_buckets(self.buckets)
         if self.sample is not None and self.sample < 1:
             raise PopulusError(f"sample = {self.sample}; expected at least 1 vertex per family")
         if self.sample is not None and self.engine == "native":

@@ -47,8 +47,10 @@ class Trainable:
         """Reads a model. Raises PopulusError if it is not a valid ONNX model."""
         if isinstance(model, ModuleOp) or str(model).endswith(".mlir"):
             raise PopulusError("training needs an ONNX model; weights of a module cannot be exported")
-        dims = dict(options.dims or {})
-        source = Source(model, dims, options.extensions())
+        dims = {name: size for name, size in (options.dims or {}).items() if isinstance(size, int)}
+        if several := [name for name in options.dims or {} if name not in dims]:
+            raise PopulusError(f"dims['{several[0]}'] is a range; training compiles for one size of each dimension")
+        source = Source(model, {**dims}, options.extensions())
         with in_file(model if isinstance(model, str | os.PathLike) else None):
             function = main_of(source.module(source.context()))
         constants = {n: op for n, op in weights_of(function).items() if is_float(element_type_of(op.result.type))}

@@ -252,9 +252,13 @@ def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arr
 
     Raises PopulusError for inputs that do not match the signature.
     """
-    arrays = signature.checked(inputs)
+    arrays, padding = signature.checked(inputs), signature.padding
+    at = {} if padding is None else padding.sizes(arrays, signature.inputs)
+    if padding is not None:
+        padding.check(at)
     with signature.handled(arrays) as (strings, given):
-        found = trimmed(run(given), signature.bounded)
+        found = run(given if padding is None else padding.padded(given, at, signature.inputs))
+        found = trimmed(found if padding is None else padding.trimmed(found, at), signature.bounded)
         outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
     for entry in signature.maps:
         outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps

@@ -19,6 +19,7 @@ from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
 from populus.dialects.signature.valid_lengths import Bounded, bounded
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, tensor
+from populus.padding import Padding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """The names and types of a program's inputs and outputs, in order."""
+    """The names and types of a program's inputs and outputs, in order.
+
+    `padding`: how arrays of any size become those of a program with bounded dimensions, whose types have the bounds.
+    """
 
     inputs: dict[str, TensorType[Attribute]]
     outputs: dict[str, TensorType[Attribute]]
@@ -37,6 +41,7 @@ class Signature:
     bounded: tuple[Bounded, ...] = ()
     texts: Texts = NO_TEXTS
     maps: tuple[Map, ...] = ()
+    padding: Padding | None = None
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
@@ -52,19 +57,21 @@ class Signature:
         inputs, outputs = input_names(op), output_names(op)
         if len(inputs) != len(arguments) or len(outputs) != len(results):
             raise PopulusError(f"@main names {len(inputs)} inputs and {len(outputs)} outputs, and has {len(arguments)} and {len(results)}")
-        strings = texts(op)
+        strings, padding = texts(op), Padding.of(op)
+        taken = [name for name in inputs if padding is None or not padding.is_size(name)]
         return Signature(
-            {name: _static(name, a.type, strings.inputs) for name, a in zip(inputs, arguments, strict=True)},
+            {name: _static(name, a.type, strings.inputs) for name, a in zip(inputs, arguments, strict=True) if name in taken},
             {name: _static(name, t, strings.outputs) for name, t in zip(outputs, results, strict=True)},
-            tuple(required(op)),
+            tuple(replace(entry, input=taken.index(inputs[entry.input])) for entry in required(op)),
             tuple(bounded(op)),
             strings,
             tuple(maps(op)),
+            padding,
         )
 
     def state(self, module: ModuleOp) -> None:
         """Writes the names onto `@main`: the streams of the levels below have them."""
-        state_names(_main(module), inputs=self.inputs, outputs=self.outputs)
+        state_names(_main(module), inputs=input_names(_main(module)), outputs=self.outputs)
 
     def without(self, states: Mapping[str, str]) -> Signature:
         """Gives the signature of a program that keeps these states: pairs of an input and the output that replaces it.
@@ -103,8 +110,7 @@ class Signature:
         for name, type in self.inputs.items():
             if name in self.texts.inputs:
                 array = _strings(name, inputs[name])
-                if array.shape != type.get_shape():
-                    raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
+                self._check_shape(name, array.shape)
                 arrays[name] = array
                 continue
             array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
@@ -112,13 +118,17 @@ class Signature:
                 array = array.view(dtype)  # NumPy's files drop the types of ml_dtypes but keep the bits
             if array.dtype != dtype:
                 raise PopulusError(f"input '{name}' is {array.dtype}, expected {dtype}; array.astype('{dtype}') converts it")
-            if array.shape != type.get_shape():
-                raise PopulusError(f"input '{name}' has shape {_shape(array.shape)}, expected {_shape(type.get_shape())}")
+            self._check_shape(name, array.shape)
             arrays[name] = array
         for entry in self.required:
             name = list(self.inputs)[entry.input]
             entry.check(name, arrays[name])
         return arrays
+
+    def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        expected = self.inputs[name].get_shape()
+        if self.padding is None and shape != expected:
+            raise PopulusError(f"input '{name}' has shape {_shape(shape)}, expected {_shape(expected)}")
 
     @contextmanager
     def handled(self, arrays: Arrays) -> Generator[tuple[Strings, Arrays], None, None]:

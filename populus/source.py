@@ -38,7 +38,7 @@ class Source:
     """
 
     model: Model
-    dims: dict[str, int]
+    dims: dict[str, int | tuple[int, int]]
     extensions: tuple[extensions.Extension, ...] = ()
     opened: OpenedModel | None = None
     values: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, "NDArray[Any]"])
@@ -56,7 +56,7 @@ class Source:
 
         return replace(self, opened=OpenedModel(self.model))
 
-    def at(self, sizes: Mapping[str, int]) -> Source:
+    def at(self, sizes: Mapping[str, int | tuple[int, int]]) -> Source:
         """Gives the same model with more dimensions bound."""
         return replace(self, dims={**self.dims, **sizes})
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
     add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
-    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
+    add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--repeat", type=int, default=3, metavar="N", help="number of runs, of which the fastest is printed (3)")
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check`."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .onnx model")
-    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension (1)")
+    add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range (1)")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
     add("--no-host", action="store_true", help="treat ops that need the host as missing")
     add("--nodes", action="store_true", help="list every node instead of every kind")
@@ -39,7 +39,8 @@ def execute(args: argparse.Namespace) -> int:
     ctx = context()
     for extension in (*extensions.installed(), *map(extensions.read, args.load)):
         extension.register(ctx)
-    rows = inventory(args.model, dims=dims_of(args.dim), customs=custom_ops(ctx))
+    dims = {name: size if isinstance(size, int) else size[1] for name, size in dims_of(args.dim).items()}
+    rows = inventory(args.model, dims=dims, customs=custom_ops(ctx))
     if args.no_host:
         rows = [
             replace(row, status="missing", reason=f"only the host can do it: {row.reason}") if row.status == "host" else row for row in rows

@@ -22,14 +22,18 @@ class ArgumentParser(argparse.ArgumentParser):
         raise PopulusError(f"{message} (--help lists the options)")
 
 
-def dims_of(texts: Sequence[str]) -> dict[str, int]:
-    """Parses `["batch=4"]` to `{"batch": 4}`. Raises PopulusError unless each text is NAME=N with N at least 0."""
-    dims: dict[str, int] = {}
+def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
+    """Parses `["batch=4", "seq=1..512"]` to `{"batch": 4, "seq": (1, 512)}`.
+
+    Raises PopulusError unless each text is NAME=N or NAME=LEAST..GREATEST, with whole numbers.
+    """
+    dims: dict[str, int | tuple[int, int]] = {}
     for text in texts:
-        name, equals, number = text.rpartition("=")
-        if not equals or not name or not number.isdecimal():
-            raise PopulusError(f"--dim {text}: expected NAME=N with a whole number N, such as --dim batch=1")
-        dims[name] = int(number)
+        name, equals, size = text.rpartition("=")
+        numbers = size.split("..")
+        if not equals or not name or len(numbers) > 2 or not all(n.isdecimal() for n in numbers):
+            raise PopulusError(f"--dim {text}: expected NAME=N or NAME=LEAST..GREATEST, such as --dim batch=1 or --dim seq=1..512")
+        dims[name] = int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
     return dims
 
 

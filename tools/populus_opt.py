@@ -91,7 +91,7 @@ class PopulusOpt(xDSLOptMain):
         add("--pass-statistics", action="store_true", help="print to standard error the passes that changed something, and op counts")
         add("--print-pipeline", action="store_true", help="print the passes that would run, and exit")
         add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
-        add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of an ONNX model")
+        add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of an ONNX model, or LOW..HIGH")
         add("-o", "--output-file", metavar="FILE", help="write here, with locations; stored constants go to a .safetensors file next to it")
         add("--weights", metavar="FILE", help="read stored constants from this file instead of the one next to the input")
         add("--save-weights", metavar="FILE", help="write stored constants to this file")

@@ -45,7 +45,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
     add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
     add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
-    add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
+    add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel regardless of its cost")

@@ -43,6 +43,10 @@ class PoplarAllocatePass(ModulePass):
                 allocate(graph, self.fit)
 
 
+class TooLargeError(PopulusError):
+    """A program that the memory of the tiles does not hold."""
+
+
 def allocate(graph: GraphOp, fit: str = "first") -> None:
     """Sets the addresses of a graph. Raises PopulusError if it does not fit its target, and for an unknown `fit`."""
     if fit not in FITS:
@@ -62,7 +66,7 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
             if last is not None:
                 tenant = all_tenants[last]
                 tile = (tenant.start + int(tenant.bytes.argmax())) % target.tiles
-            raise PopulusError(_too_much(target, top, tile, used))
+            raise TooLargeError(_too_much(target, top, tile, used))
     graph.attributes[PEAK] = IntegerAttr(top, i64)
     for tenant, address in zip(all_tenants, placed):
         if isinstance(tenant.op, StorageOp):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto as T
-from onnx import helper, load, save
+from onnx import helper, load, numpy_helper, save
 
 import populus
 from benchmarks.models import Graph
 from populus import open_program
+from populus.buckets import BUCKETS, bucket
 from populus.dialects.data import blobs_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.open_program import OpenProgram
@@ -126,3 +127,140 @@ def test_what_is_of_one_program_says_which_dimension_to_bind():
     bound = populus.compile(MODEL, dims={"n": 1, "k": 2, "y.1": 3})
     assert not isinstance(bound, OpenProgram)
     assert bound.profile().summary["fits"]
+
+
+# -- buckets and ranges
+
+
+def made(nodes, inputs, outputs, weights=()):
+    """A model of these nodes, in opset 20. Weights: (name, array)."""
+    initial = [numpy_helper.from_array(array, name) for name, array in weights]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, initial), opset_imports=[helper.make_opsetid("", 20)])
+
+
+def value(name, shape, element=T.FLOAT):
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def drawn(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def test_the_number_of_programs_grows_with_the_logarithm_of_the_range():
+    program = populus.compile(MODEL, tiles=4)
+    for n in np.random.default_rng(0).permutation(np.arange(1, 49)):
+        x, y = drawn(n, 5), drawn(5, 3)
+        np.testing.assert_allclose(program.run({"x": x, "y": y})["z"], x @ y, rtol=1e-4, atol=1e-5)
+    assert program.sizes == "buckets"
+    assert program.compilations == len([b for b in BUCKETS if b <= 48]) == 11
+    assert "n, k, y.1: buckets, 11 programs" in repr(program)
+
+
+def test_buckets_of_the_user_and_exact_sizes():
+    for keywords, compilations in (({"buckets": [8, 20]}, 3), ({"exact": True}, 5)):
+        program = populus.compile(MODEL, tiles=4, **keywords)
+        for n in (5, 8, 9, 20, 21):
+            x, y = drawn(n, 2), drawn(2, 2)
+            np.testing.assert_allclose(program.run({"x": x, "y": y})["z"], x @ y, rtol=1e-4, atol=1e-5)
+        assert program.compilations == compilations, keywords
+    for wrong in ([], [0, 1], [4, 4]):
+        with pytest.raises(PopulusError, match="ascending sizes of at least 1 are expected"):
+            populus.compile(MODEL, buckets=wrong)
+
+
+@pytest.mark.parametrize(
+    ("size", "found"), [(0, 0), (1, 1), (3, 3), (4, 4), (5, (5, 6)), (7, (7, 8)), (8, (7, 8)), (300, (257, 384)), (1 << 40, 1 << 40)]
+)
+def test_the_bucket_of_a_size(size, found):
+    assert bucket(size) == found
+
+
+def test_an_op_that_ranges_do_not_have_makes_a_program_exact():
+    """The positions of what is not zero have a size that the data decide."""
+    nodes = [helper.make_node("NonZero", ["x"], ["at"], "at")]
+    program = populus.compile(made(nodes, [value("x", ["n"])], [value("at", [1, "m"], T.INT64)]), tiles=4)
+    for n in (9, 10, 11):
+        np.testing.assert_array_equal(program.run({"x": np.arange(n, dtype=np.float32)})["at"], [np.arange(1, n)])
+    assert program.sizes.startswith("exact: ")
+    assert "NonZero" in program.sizes
+    assert program.compilations == 3
+
+
+ROWS = made([helper.make_node("Softmax", ["x"], ["y"], "rows", axis=0)], [value("x", ["n", 3])], [value("y", ["n", 3])])
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_one_program_serves_a_range(engine):
+    program = populus.compile(ROWS, dims={"n": (1, 7)}, tiles=4, engine=engine)
+    assert not isinstance(program, OpenProgram)
+    assert list(program.signature.inputs) == ["x"]
+    for n in range(1, 8):
+        e = np.exp(drawn(n, 3).astype(np.float64))
+        np.testing.assert_allclose(program.run({"x": drawn(n, 3)})["y"], e / e.sum(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "said"),
+    [
+        ((2, 8), (9, 3), r"dimension 'n' is 9, above its bound 8; compile with dims={'n': \(2, 9\)} or --dim n=2..9"),
+        ((2, 8), (1, 3), "dimension 'n' is 1, below its least size 2"),
+        ((2, 8), (4, 4), r"input 'x' has shape \[4, 4\], expected \[n, 3\]"),
+        ((2, 8), (4,), r"input 'x' has shape \[4\], expected \[n, 3\]"),
+    ],
+)
+def test_arrays_out_of_a_range_are_refused(dims, shape, said):
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(ROWS, dims={"n": dims}, tiles=4).run({"x": drawn(*shape)})
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ((0, 0), r"dims\['n'\] is \(0, 0\); expected a least size of at least 0 and a greatest of at least 1"),
+        ((-1, 4), r"dims\['n'\] is \(-1, 4\); expected"),
+        ((5, 4), r"dims\['n'\] is \(5, 4\); expected"),
+        (-2, r"dims\['n'\] is -2; expected at least 0"),
+        ("4", r"dims\['n'\] is '4'; a size is expected, or a pair"),
+        ((1, 2, 3), r"dims\['n'\] is \(1, 2, 3\); a size is expected, or a pair"),
+    ],
+)
+def test_ranges_that_no_size_has_are_refused(entry, said):
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(ROWS, dims={"n": entry})
+
+
+def test_inputs_that_disagree_on_a_bounded_dimension_are_refused():
+    program = populus.compile(MODEL, dims={"n": 2, "k": (1, 8), "y.1": 2}, tiles=4)
+    with pytest.raises(PopulusError, match="dimension 'k' is 3 in input 'x' and 4 in 'y'"):
+        program.run({"x": ones(2, 3), "y": ones(4, 2)})
+
+
+def test_a_size_that_follows_from_others_is_checked():
+    nodes = [helper.make_node("Concat", ["past", "x"], ["all"], "all", axis=0), helper.make_node("Add", ["all", "mask"], ["y"], "y")]
+    inputs = [value("past", ["past"]), value("x", ["cur"]), value("mask", ["past + cur"])]
+    model = made(nodes, inputs, [value("y", ["past + cur"])])
+    for program in (populus.compile(model, dims={"past": (0, 9), "cur": (1, 4)}, tiles=4), populus.compile(model, tiles=4)):
+        for past, cur in ((5, 2), (7, 1), (0, 3)):
+            found = program.run({"past": drawn(past), "x": drawn(cur), "mask": drawn(past + cur)})["y"]
+            np.testing.assert_allclose(found, np.concatenate([drawn(past), drawn(cur)]) + drawn(past + cur), rtol=1e-6)
+    program = populus.compile(model, dims={"past": (0, 9), "cur": (1, 4)}, tiles=4)
+    with pytest.raises(PopulusError, match=r"input 'mask' has 6 elements along '.*', which is 7 for cur = 2, past = 5"):
+        program.run({"past": drawn(5), "x": drawn(2), "mask": drawn(6)})
+
+
+def test_a_bound_that_does_not_fit_names_the_largest_that_does():
+    tight = {"target": "gc200, tile_bytes=12000", "tiles": 1}
+    with pytest.raises(PopulusError, match="'n' is bounded by 400, and the largest bound that fits is ([0-9]+)") as caught:
+        populus.compile(ROWS, dims={"n": (1, 400)}, **tight)
+    most = int(str(caught.value).split()[-1])
+    populus.compile(ROWS, dims={"n": (1, most)}, **tight)
+    with pytest.raises(PopulusError, match="the largest bound that fits"):
+        populus.compile(ROWS, dims={"n": (1, most + 1)}, **tight)
+
+
+def test_a_bucket_that_does_not_fit_is_served_by_exact_programs():
+    program = populus.compile(ROWS, target="gc200, tile_bytes=12000", tiles=1, buckets=[2, 400])
+    for n in (3, 4):
+        np.testing.assert_allclose(program.run({"x": drawn(n, 3)})["y"].sum(0), np.ones(3), rtol=1e-5)
+    assert program.sizes == "buckets"
+    assert program.compilations == 2

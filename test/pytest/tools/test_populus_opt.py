@@ -211,7 +211,9 @@ def test_print_pipeline_prints_what_would_run_and_parses_back(populus_opt, modul
 def test_the_dimensions_of_a_model_are_whole_numbers(populus_opt, tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"")
     got = populus_opt(tmp_path / "m.onnx", "--dim", "batch=many")
-    assert got.err == "populus-opt: --dim batch=many: expected NAME=N with a whole number N, such as --dim batch=1\n"
+    assert got.err == (
+        "populus-opt: --dim batch=many: expected NAME=N or NAME=LEAST..GREATEST, such as --dim batch=1 or --dim seq=1..512\n"
+    )
 
 
 def test_standard_input_is_read(populus_opt, monkeypatch):

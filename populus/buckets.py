@@ -1,0 +1,30 @@
+"""The sizes that programs of open dimensions are compiled for: each serves a range, which ends at a bucket."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+
+from populus.dialects.support.diagnostics import PopulusError
+
+BUCKETS = tuple(sorted({n for k in range(31) for n in (1 << k, 3 << k)}))
+"""1, 2, 3, 4, 6, 8, 12, 16, 24, ..: powers of two, and their halves added. At most a third of an axis is padding."""
+
+
+def bucket(size: int, buckets: Sequence[int] = BUCKETS) -> int | tuple[int, int]:
+    """Gives the least and the greatest size of the bucket that holds a size, or the size if it has a bucket of its own.
+
+    `buckets`: the greatest sizes, ascending. 0, and a size above the last, has a bucket of its own.
+    """
+    at = bisect_left(buckets, size)
+    if size == 0 or at == len(buckets):
+        return size
+    low, high = (buckets[at - 1] + 1 if at else 1), buckets[at]
+    return high if low == high else (low, high)
+
+
+def check_buckets(buckets: Sequence[int]) -> None:
+    """Raises PopulusError unless buckets are ascending sizes of at least 1."""
+    if not buckets or min(buckets) < 1 or any(a >= b for a, b in pairwise(buckets)):
+        raise PopulusError(f"buckets = {list(buckets)}; ascending sizes of at least 1 are expected, such as [64, 128, 512]")

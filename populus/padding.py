@@ -1,0 +1,134 @@
+"""Arrays of any size for a program with bounded dimensions: inputs are padded to the bounds, and outputs are trimmed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from populus.dialects.onnx.sizes import Size, parse
+from populus.dialects.signature import input_names, output_names
+from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, RESULTS, bounds, equal_sizes, sizes
+from populus.dialects.support.diagnostics import PopulusError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+Axes: TypeAlias = "tuple[Size | None, ...]"
+
+
+class UnequalSizesError(PopulusError):
+    """Sizes that a bounded program needs to be equal, or not negative, and that are not in this run."""
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The valid sizes of a program's inputs and outputs by name, None for an axis that is valid as a whole.
+
+    `bounds`: the least and the greatest size of each dimension. `equal`: pairs of sizes that have to be equal in a run.
+    """
+
+    bounds: Mapping[str, tuple[int, int]]
+    inputs: Mapping[str, Axes]
+    outputs: Mapping[str, Axes]
+    equal: tuple[tuple[Size, Size], ...]
+
+    @staticmethod
+    def of(function: FuncOp) -> Padding | None:
+        """Reads what `onnx-infer-shapes` recorded on `@main`; None if no dimension is bounded."""
+        found = bounds(function)
+        if not found:
+            return None
+        inputs = dict(zip(input_names(function), map(_axes, sizes(function, ARGUMENTS))))
+        return Padding(
+            found,
+            {name: axes for name, axes in inputs.items() if not name.startswith(PREFIX)},
+            dict(zip(output_names(function), map(_axes, sizes(function, RESULTS)))),
+            tuple((parse(a), parse(b)) for a, b in equal_sizes(function)),
+        )
+
+    def is_size(self, name: str) -> bool:
+        """Tells whether an input of the program is the size of a dimension, which the host adds."""
+        return name.startswith(PREFIX) and name.removeprefix(PREFIX) in self.bounds
+
+    def sizes(self, arrays: Arrays, types: Mapping[str, TensorType[Attribute]]) -> dict[str, int]:
+        """Gives the size of each dimension, from the shapes of inputs. `types`: of the buffers of the bounds.
+
+        Raises PopulusError for a rank or size that the model does not have, for a size out of bounds, and for inputs that disagree.
+        """
+        found: dict[str, tuple[int, str]] = {}
+        present = {name: axes for name, axes in self.inputs.items() if name in arrays}
+        for name, axes in present.items():
+            shape, full = arrays[name].shape, types[name].get_shape()
+            text = ", ".join(str(n) if s is None else str(s) for n, s in zip(full, axes)) if axes else ", ".join(map(str, full))
+            if len(shape) != len(full) or any(m != n for m, n, s in zip(shape, full, axes or (None,) * len(full)) if s is None):
+                raise PopulusError(f"input '{name}' has shape {list(shape)}, expected [{text}]")
+            for n, axis in zip(shape, axes):
+                if axis is not None and str(axis) in self.bounds:
+                    self._check(str(axis), n, name)
+                    size, first = found.setdefault(str(axis), (n, name))
+                    if size != n:
+                        raise PopulusError(f"dimension '{axis}' is {size} in input '{first}' and {n} in '{name}'")
+        at = {dimension: size for dimension, (size, _) in found.items()}
+        if missing := [d for d in self.bounds if d not in at]:
+            raise PopulusError(f"no input has the dimension '{missing[0]}' alone, so its size is not known")
+        for name, axes in present.items():
+            for n, axis in zip(arrays[name].shape, axes):
+                if axis is not None and axis.evaluate(at) != n:
+                    where = ", ".join(f"{d} = {at[d]}" for d in sorted(axis.names()))
+                    raise PopulusError(f"input '{name}' has {n} elements along '{axis}', which is {axis.evaluate(at)} for {where}")
+        return at
+
+    def check(self, at: Mapping[str, int]) -> None:
+        """Raises UnequalSizesError if sizes that have to be equal are not, or an output would have a negative size."""
+        for a, b in self.equal:
+            if a.evaluate(at) != b.evaluate(at):
+                raise UnequalSizesError(f"'{a}' is {a.evaluate(at)} and '{b}' is {b.evaluate(at)}; the model needs them equal")
+        for name, axes in self.outputs.items():
+            for axis in axes:
+                if axis is not None and axis.evaluate(at) < 0:
+                    raise UnequalSizesError(f"output '{name}' has the size '{axis}', which is {axis.evaluate(at)}")
+
+    def shape(self, output: str, full: tuple[int, ...], at: Mapping[str, int]) -> tuple[int, ...]:
+        """Gives the shape of an output whose buffer is `full`."""
+        axes = self.outputs.get(output) or (None,) * len(full)
+        return tuple(n if axis is None else axis.evaluate(at) for n, axis in zip(full, axes))
+
+    def _check(self, dimension: str, n: int, name: str) -> None:
+        low, high = self.bounds[dimension]
+        if low <= n <= high:
+            return
+        bound = f"above its bound {high}" if n > high else f"below its least size {low}"
+        option = f"dims={{'{dimension}': ({min(low, n)}, {max(high, n)})}} or --dim {dimension}={min(low, n)}..{max(high, n)}"
+        raise PopulusError(f"input '{name}': dimension '{dimension}' is {n}, {bound}; compile with {option}")
+
+    def padded(self, arrays: Arrays, at: Mapping[str, int], types: Mapping[str, TensorType[Attribute]]) -> Arrays:
+        """Gives the inputs of the program: arrays with zeros up to the bounds, and the sizes."""
+        given: Arrays = {}
+        for name, array in arrays.items():
+            full = types[name].get_shape()
+            given[name] = array
+            if array.shape != full:
+                given[name] = np.zeros(full, array.dtype)
+                given[name][tuple(slice(0, n) for n in array.shape)] = array
+        return {**given, **{PREFIX + dimension: np.array(at[dimension], np.int32) for dimension in self.bounds}}
+
+    def trimmed(self, outputs: Arrays, at: Mapping[str, int]) -> Arrays:
+        """Gives the valid parts of outputs, as arrays of their own."""
+        return {name: _valid(array, self.outputs.get(name, ()), at) for name, array in outputs.items()}
+
+
+def _valid(array: NDArray[Any], axes: Axes, at: Mapping[str, int]) -> NDArray[Any]:
+    part = tuple(slice(None) if axis is None else slice(0, axis.evaluate(at)) for axis in axes)
+    return array[part].copy() if any(axis is not None for axis in axes) else array
+
+
+def _axes(texts: tuple[str, ...]) -> Axes:
+    return tuple(parse(text) if text else None for text in texts)
