@@ -58,20 +58,26 @@ from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.session import Session
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, d2h_stream, h2d_stream
 from populus.popxl.tensor import Constant, Tensor, TensorByRef, TensorSpec, Variable, constant, graph_input, graph_output, variable
+from populus.popxl.tensorlocation import ExecutionContext, ReplicatedTensorSharding, TensorLocation, TensorStorage, TileSet
 
 __all__ = [
     "Constant",
     "DeviceToHostStream",
+    "ExecutionContext",
     "Graph",
     "HostToDeviceStream",
     "Ir",
     "Module",
     "RemoteBuffer",
     "ReplicaGrouping",
+    "ReplicatedTensorSharding",
     "Session",
     "Tensor",
     "TensorByRef",
+    "TensorLocation",
     "TensorSpec",
+    "TensorStorage",
+    "TileSet",
     "Variable",
     "bool",
     "complex64",

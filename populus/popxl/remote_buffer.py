@@ -11,6 +11,7 @@ from populus.popxl.context import get_ir
 from populus.popxl.errors import WrongValue
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.tensor import State, Tensor, Variable
+from populus.popxl.tensorlocation import TensorLocation, TensorStorage
 from populus.popxl.utils import held, to_numpy
 
 
@@ -84,6 +85,11 @@ class RemoteVariable(Variable):
 
     buffer: RemoteBuffer
     row: int
+
+    @property
+    def location_info(self) -> TensorLocation:
+        """Where the variable lies: outside of the chip."""
+        return TensorLocation(TensorStorage.__members__["OffChip"])
 
     @property
     def shape(self) -> tuple[int, ...]:

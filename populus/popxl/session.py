@@ -151,7 +151,7 @@ class Session:
         results = self.program.run(given)
         for state in self._changed & self._device.keys():
             self._device[state] = results[f"after {state.name}"]
-            self._stale = True
+            self._stale, state.in_sync = True, False
         self._look(results)
         return {stream: self._stored(stream, events, results) for stream, events in self.ir.main_graph.stores.items()}
 
@@ -190,6 +190,7 @@ class Session:
         self._host, self._stale = {s: np.array(array) for s, array in self._device.items()}, False
         for variable in self.ir.main_graph.variables:
             self._map(variable)
+        self._settle()
         _LOG.debug("Writing weights to host complete.")
 
     def weights_from_host(self) -> None:
@@ -199,7 +200,12 @@ class Session:
 
     def _from_host(self) -> None:
         self._device, self._stale = {s: np.array(array) for s, array in self._host.items()}, False
+        self._settle()
         _LOG.debug(f"Writing weights from host, {len(self._device)} of them.")
+
+    def _settle(self) -> None:
+        for state in self._host:
+            state.in_sync = True
 
     def _map(self, variable: Variable) -> None:
         """Writes the host's copy of a variable into the file that is mapped to it, if there is one."""

@@ -20,6 +20,7 @@ from populus.popxl.errors import UndefinedValue, WrongType, WrongValue
 from populus.popxl.internals.views import TensorView
 from populus.popxl.operators import Operators
 from populus.popxl.replica_grouping import ReplicaGrouping
+from populus.popxl.tensorlocation import TensorLocation
 from populus.popxl.utils import to_numpy
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class State:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     data: NDArray[Any] | None = None  # at first
+    in_sync: bool = False  # whether a session's host and device have the same value
 
 
 class Tensor(Operators):
@@ -198,6 +200,18 @@ class Tensor(Operators):
             raise UndefinedValue(f"{self.id} is on no set of tiles yet; the ops that take it say where it is")
         return self._tile_set
 
+    @property
+    def location_info(self) -> TensorLocation:
+        """Where the tensor lies: on the chip."""
+        return TensorLocation()
+
+    @property
+    def in_sync_with_ipu(self) -> bool:
+        """True for a variable whose value on the host is that on the device. Raises UndefinedValue for other tensors."""
+        if self.state is None:
+            raise UndefinedValue(f"{self.id} is no variable, so the host has no value of it")
+        return self.state.in_sync
+
     def strides(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Counts bytes apart neighbours of each dimension are, in an array of this element type."""
         sizes = list(self.shape if shape is None else shape)
@@ -268,6 +282,10 @@ class Variable(Tensor):
         assert self.state.data is not None
         return self.state.data
 
+    def copy_to_ipu(self, dst: int, src: int | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Calls `ops.ipu_copy`; PopXL has other names of parameters here."""
+        return super().copy_to_ipu(dst, src)
+
     @property
     def shape_on_replica(self) -> tuple[int, ...]:
         """The shape on a replica, of which there is one."""
@@ -295,6 +313,10 @@ class Constant(Tensor):
     def __init__(self, ssa: SSAValue, graph: Graph, id: str, data: NDArray[Any]):
         super().__init__(ssa, graph, id)
         self.data = data
+
+    def copy_to_ipu(self, dst: int, src: int | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Calls `ops.ipu_copy`; PopXL has other names of parameters here."""
+        return super().copy_to_ipu(dst, src)
 
 
 def variable(

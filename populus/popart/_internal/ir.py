@@ -5,8 +5,6 @@ The classes of ops are made of the table `populus.popxl.internals.kinds`. Their 
 
 from __future__ import annotations
 
-from enum import Enum
-
 from populus.popart.enums import ENUMS
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popxl.internals.kinds import op_module
@@ -15,13 +13,7 @@ from populus.popxl.internals.options import IrView as Ir
 from populus.popxl.internals.views import GraphView as Graph
 from populus.popxl.internals.views import TensorType
 from populus.popxl.internals.views import TensorView as Tensor
-
-TileSet = ENUMS["TileSet"]
-ExecutionContext = Enum(
-    "ExecutionContext",
-    ["Normal", "AccumulateOuterFragment", "WeightsFromHostFragment", "WeightsToHostFragment", "OptimizerFromHostFragment", "Subgraph"],
-    module=__name__,
-)
+from populus.popxl.tensorlocation import ExecutionContext, TileSet
 
 
 class patterns:

@@ -27,7 +27,13 @@ BEGINNING = {
 class IrOptions(SessionOptions):
     """The options of an Ir's sessions: these keep compiled programs and draw graphs, too."""
 
-    HONOURED: ClassVar[frozenset[str]] = SessionOptions.HONOURED | {"cachePath", "dotChecks", "enableEngineCaching", "engineOptions"}
+    HONOURED: ClassVar[frozenset[str]] = SessionOptions.HONOURED | {
+        "cachePath",
+        "dotChecks",
+        "enableEngineCaching",
+        "engineOptions",
+        "logDir",
+    }
 
 
 class IrView:

@@ -9,7 +9,16 @@ from typing import Any
 from populus.builder import built_in, function_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.ops import var_updates
-from populus.popxl.ops.call import CallSiteInfo, call, call_with_info, conditional, conditional_with_info, repeat, repeat_with_info
+from populus.popxl.ops.call import (
+    CallSiteInfo,
+    ConditionalSiteInfo,
+    call,
+    call_with_info,
+    conditional,
+    conditional_with_info,
+    repeat,
+    repeat_with_info,
+)
 from populus.popxl.ops.chance import dropout, random_normal, random_uniform, shaped_dropout, split_random_seed
 from populus.popxl.ops.elementwise import (
     abs,
@@ -125,6 +134,7 @@ from populus.popxl.ops.shape import (
 
 __all__ = [
     "CallSiteInfo",
+    "ConditionalSiteInfo",
     "PadType",
     "abs",
     "add",
