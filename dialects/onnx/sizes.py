@@ -175,6 +175,9 @@ class Size:
             for a in product:
                 one = _times(one, _interval(a, bounds))
             low, high = low + one[0], high + one[1]
+        if isinstance(bounds, Limited):
+            for limited, most in bounds.limits.items():
+                high = min(high, most + (self - limited).upper(dict(bounds)))
         return low, high
 
     def lower(self, bounds: Bounds) -> int:
@@ -198,6 +201,14 @@ class Size:
         for product, n in self.terms:
             total = total + reduce(lambda x, a: x * _decided(a, bounds), product, as_size(n))
         return total
+
+
+class Limited(dict[str, tuple[int, int]]):
+    """Bounds of dimensions, and the greatest values of sizes that several of them make, such as `past + cur`."""
+
+    def __init__(self, bounds: Mapping[str, tuple[int, int]] = {}, limits: Mapping[Size, int] = {}):
+        super().__init__(bounds)
+        self.limits = dict(limits)
 
 
 def size(name: str) -> Size:

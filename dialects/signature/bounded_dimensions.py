@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, StringAttr, i32, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, i32, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
@@ -25,7 +25,8 @@ from populus.dialects.support.element_types import tensor
 
 Texts: TypeAlias = tuple[tuple[str, ...], ...]
 
-BOUNDS, ARGUMENTS, RESULTS, EQUAL = "dimension_bounds", "argument_sizes", "result_sizes", "equal_sizes"
+BOUNDS, ARGUMENTS, RESULTS = "dimension_bounds", "argument_sizes", "result_sizes"
+EQUAL, LIMITS = "equal_sizes", "size_limits"
 PREFIX = "size."  # of the inputs that are sizes
 
 
@@ -36,10 +37,13 @@ def check_bounds(name: str, low: int, high: int) -> None:
         raise PopulusError(f"dimension '{name}' is bounded by {low} and {high}; {expected}")
 
 
-def open_dimensions(function: FuncOp, found: Mapping[str, tuple[int, int]], texts: Sequence[Sequence[str]]) -> None:
+def open_dimensions(
+    function: FuncOp, found: Mapping[str, tuple[int, int]], texts: Sequence[Sequence[str]], limits: Mapping[str, int] = {}
+) -> None:
     """Gives a function bounded dimensions: their bounds, the sizes of its arguments, and an argument `size.NAME` for each.
 
-    `texts`: the size of each axis of each argument. Raises PopulusError for a name that an argument has already.
+    `texts`: the size of each axis of each argument. `limits`: the greatest values of sizes that dimensions make.
+    Raises PopulusError for a name that an argument has already.
     """
     names, block = input_names(function), function.body.block
     for name in found:
@@ -50,6 +54,7 @@ def open_dimensions(function: FuncOp, found: Mapping[str, tuple[int, int]], text
     state_names(function, inputs=[*names, *(PREFIX + name for name in found)])
     set_bounds(function, found)
     set_sizes(function, ARGUMENTS, [*texts, *[()] * len(found)])
+    set_limits(function, limits)
     function.update_function_type()
 
 
@@ -67,6 +72,19 @@ def bounds(op: Operation) -> dict[str, tuple[int, int]]:
         low, high = ints(cast("DenseArrayBase[Any]", pair))
         result[name] = (low, high)
     return result
+
+
+def set_limits(op: Operation, limits: Mapping[str, int]) -> None:
+    """Records the greatest values of sizes that several dimensions make, such as `past + cur`."""
+    if limits:
+        op.attributes[LIMITS] = DictionaryAttr({text: IntegerAttr(n, i64) for text, n in limits.items()})
+
+
+def limits(op: Operation) -> dict[str, int]:
+    """Returns what `set_limits` recorded; a run has to keep them."""
+    found = op.attributes.get(LIMITS)
+    entries = found.data.items() if isinstance(found, DictionaryAttr) else ()
+    return {text: n.value.data for text, n in entries if isinstance(n, IntegerAttr)}
 
 
 def set_sizes(op: Operation, key: str, texts: Sequence[Sequence[str]]) -> None:

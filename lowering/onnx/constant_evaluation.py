@@ -20,7 +20,7 @@ from populus.dialects.data import ConstantOp, constant
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import unknown
 from populus.dialects.signature import state_names
-from populus.dialects.signature.bounded_dimensions import PREFIX, set_bounds
+from populus.dialects.signature.bounded_dimensions import PREFIX, set_bounds, set_limits
 from populus.dialects.signature.string_table import KEY
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import tensor
@@ -120,6 +120,7 @@ class ConstantEvaluation:
         block = function.body.block
         state_names(function, inputs=[*(f"operand_{i}" for i in range(len(operands))), *(f"{PREFIX}{name}" for name in names)])
         set_bounds(function, valid.bounds)
+        set_limits(function, {str(size): n for size, n in valid.bounds.limits.items()})
         mapper: dict[SSAValue, SSAValue] = dict(zip(operands, block.args))
         for value in operands:
             if (array := known(value)) is not None and array.dtype != object:

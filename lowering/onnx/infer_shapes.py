@@ -114,12 +114,12 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int | tuple[int, int]], defa
             found = given.size(dimension)
             if found is None and default is None:
                 raise PopulusError(f"{title} is {type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
-            shape[d] = default or 0 if found is None else found.upper(given.bounds)
+            shape[d] = default or 0 if found is None else given.upper(found)
             stated[i][d] = str(found) if found is not None and found.constant is None else ""
         check_shape(shape, title)
         set_type(argument, TensorType(type.element_type, shape))
     if given.bounds:
-        open_dimensions(function, given.bounds, stated)
+        open_dimensions(function, given.bounds, stated, {str(s): n for s, n in given.limits.items()})
 
 
 def _texts(attribute: Attribute | None) -> list[list[str]]:

@@ -18,11 +18,11 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
-from populus.dialects.onnx.sizes import size
+from populus.dialects.onnx.sizes import parse, size
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.dialects.signature import input_names
-from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, sizes
+from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, limits, sizes
 from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
@@ -105,6 +105,7 @@ class Inference:
     def enter(self, function: FuncOp) -> None:
         """Begins with a function: reads the bounds of its dimensions, and the sizes of its arguments."""
         self.valid.bounds.update(bounds(function))
+        self.valid.bounds.limits.update({parse(text): n for text, n in limits(function).items()})
         stated = sizes(function, ARGUMENTS)
         for i, argument in enumerate(function.body.block.args):
             if i < len(stated) and any(stated[i]):

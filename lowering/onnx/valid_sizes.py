@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.onnx.sizes import Size, as_size, parse
+from populus.dialects.onnx.sizes import Limited, Size, as_size, parse
 from populus.dialects.signature.bounded_dimensions import set_sizes, sizes
 from populus.dialects.support.element_types import shape_of
 
@@ -48,9 +48,13 @@ class ValidSizes:
     `axes` has the values that are not valid as a whole. `symbols` has integer tensors made of sizes, as arrays of `Size`.
     """
 
-    bounds: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    bounds: Limited = field(default_factory=Limited)
     axes: dict[SSAValue, Axes] = field(default_factory=dict[SSAValue, Axes])
     symbols: dict[SSAValue, NDArray[Any]] = field(default_factory=dict[SSAValue, Any])
+
+    def upper(self, size: Size) -> int:
+        """Gives the greatest value of a size, at least 0."""
+        return max(size.upper(self.bounds), 0)
 
     def of(self, value: SSAValue) -> Axes:
         """Gives the axes of a value."""

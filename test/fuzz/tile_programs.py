@@ -192,7 +192,7 @@ def judged(text: str, seed: int) -> Outcome:
         if len(refusals) < len(results) or len({_plain(r) for e, r in refusals.items() if e != "strict"}) > 1:
             return "disagree", str({e: r if isinstance(r, str) else "runs" for e, r in results.items()})
         return "refused", ""
-    strict, *others = ([r for r in results.values() if isinstance(r, dict)])
+    strict, *others = [r for r in results.values() if isinstance(r, dict)]
     for other in others:
         if why := _difference(strict, other):
             return "differs", why

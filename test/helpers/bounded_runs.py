@@ -96,9 +96,9 @@ def compare(
 ) -> BoundedRun:
     """Compares a bounded program with exact ones at all these sizes."""
     bounded = BoundedRun(model, dims, **options)
-    names = list(dims)
+    fixed = {n: size for n, size in dims.items() if isinstance(size, int)}
     for seed, sizes_ in enumerate(every):
-        at = {n: sizes_[n] if n in sizes_ else int(dims[n]) for n in names}  # pyright: ignore[reportArgumentType]
+        at = {**fixed, **sizes_}
         inputs = drawn(model, at, seed)
         exact = populus.compile(import_onnx(model, dims=at), level="popart").run(inputs)
         found = bounded.run(inputs, at, seed)

@@ -100,7 +100,7 @@ def _module(
     if any(any(names) for names in open_names):
         function.attributes["dim_names"] = ArrayAttr([ArrayAttr([StringAttr(n) for n in names]) for names in open_names])
     if bound.bounds:
-        open_dimensions(function, bound.bounds, sizes)
+        open_dimensions(function, bound.bounds, sizes, {str(s): n for s, n in bound.limits.items()})
     return ModuleOp([function])
 
 
@@ -127,7 +127,7 @@ def _input_type(value: ValueInfoProto, dims: Dimensions, used: set[str]) -> tupl
         if n < 0:
             used.add(name := _name(value, d))
             found = dims.size(name)
-            shape[d] = DYNAMIC_INDEX if found is None else found.upper(dims.bounds)
+            shape[d] = DYNAMIC_INDEX if found is None else dims.upper(found)
             texts[d] = "" if found is None or found.constant is not None else str(found)
             if found is not None and shape[d] < 0:
                 raise PopulusError(f"input '{value.name}': its dimension '{name}' is negative for all sizes")

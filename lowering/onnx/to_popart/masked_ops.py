@@ -163,11 +163,14 @@ def concat(m: Masks, c: Conversion, op: popart.ConcatOp) -> SSAValue:
     along = [a[d] for a in axes]
     if not all(map(is_prefix, along)):
         raise refuse(m, op, f"{' and '.join(map(described, axes))} are joined along merged dimensions")
-    total, bound = sum((size_of(a) for a in along), as_size(0)), sum(map(bound_of, along))
+    total, most = sum((size_of(a) for a in along), as_size(0)), sum(map(bound_of, along))
+    bound = min(most, m.valid.upper(total))
     final = (*others[:d], prefix(bound, total), *others[d + 1 :])
+    if all(map(is_whole, along[:-1])) and bound == most:
+        return put(m, c, op, final)
+    if len(parts) == 2 and bound_of(along[1]) == 1:
+        return m.state(appended(m, c, *parts, d, bound), final)
     joined = m.plain(c, op)
-    if all(map(is_whole, along[:-1])):
-        return m.state(joined, final)
     numbers, source = m.iota(c, bound), m.iota(c, bound)
     start, offset = as_size(0), 0
     for a in along[:-1]:
@@ -177,6 +180,20 @@ def concat(m: Masks, c: Conversion, op: popart.ConcatOp) -> SSAValue:
         after = m.plain(c, popart.GreaterOrEqualOp(numbers, begin))
         source = m.plain(c, popart.WhereOp(after, moved, source))
     return m.state(picked(m, c, joined, source, d), final)
+
+
+def appended(m: Masks, c: Conversion, x: SSAValue, row: SSAValue, d: int, bound: int) -> SSAValue:
+    """Appends one row to axis `d` of x, in a buffer of `bound` rows: a selection, which may overwrite x."""
+    axes, size = m.valid.of(x), shape(x)
+    if size[d] < bound:
+        upper = [bound - n if e == d else 0 for e, n in enumerate(size)]
+        x = m.plain(c, popart.PadOp(x, None, lower=[0] * len(size), upper=upper))
+    elif size[d] > bound:
+        ends = [bound if e == d else n for e, n in enumerate(size)]
+        x = m.plain(c, popart.SliceOp(x, begins=[0] * len(size), ends=ends, steps=[1] * len(size)))
+    before = m.mask(prefix(bound, size_of(axes[d])))
+    form = [bound if e == d else 1 for e in range(len(size))]
+    return m.plain(c, popart.WhereOp(m.plain(c, popart.ReshapeOp(before, shape=form)), x, row))
 
 
 def picked(m: Masks, c: Conversion, x: SSAValue, indices: SSAValue, d: int) -> SSAValue:

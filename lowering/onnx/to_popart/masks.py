@@ -222,7 +222,7 @@ class Masks:
 
     def axis(self, size: Size) -> Axis:
         """Makes an axis whose first `size` elements are valid, of the upper bound of that."""
-        return prefix(max(size.upper(self.valid.bounds), 0), size)
+        return prefix(self.valid.upper(size), size)
 
     def require(self, first: str, second: str) -> None:
         """Records on the function that two sizes have to be equal in each run."""

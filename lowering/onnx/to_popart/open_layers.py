@@ -73,7 +73,7 @@ def top_k(c: Conversion) -> list[Output]:
     n = size_of(m.valid.of(x)[axis])
     if (n - k).decided(m.valid.bounds).lower(m.valid.bounds) < 0:
         raise PopulusError(f"k is {k}, and dimension {axis} has {n} elements, fewer for some sizes; bind the dimension to one size")
-    count = min(k.upper(m.valid.bounds), shape(x)[axis])
+    count = min(m.valid.upper(k), shape(x)[axis])
     order = [*(d for d in range(rank) if d != axis), axis]
     chosen = c.insert(popart.TopKOp(c.transpose(x, order), k=count, largest=c.get("largest") != 0))
     indices = c.transpose(chosen, [order.index(d) for d in range(rank)])

@@ -290,7 +290,7 @@ def window(c: Conversion, x: SSAValue, d: int, begin: Size, size: Size, step: in
     m = masks_of(c)
     axes, n = m.valid.of(x), shape(x)
     at = begin.constant
-    bound = max(size.upper(m.valid.bounds), 0)
+    bound = m.valid.upper(size)
 
     def final(length: int) -> Axes:
         return (*axes[:d], prefix(length, size), *axes[d + 1 :])

@@ -9,6 +9,8 @@ from onnx import ModelProto
 
 from helpers.bounded_models import decoder, encoder, images, text_lines
 from helpers.bounded_runs import compare, compare_gradients
+from populus.dialects.signature import main_of
+from populus.dialects.signature.bounded_dimensions import limits
 
 MODELS: dict[str, tuple[Callable[[], ModelProto], dict[str, tuple[int, int]], list[tuple[int, ...]]]] = {
     "encoder": (encoder, {"batch": (1, 3), "seq": (1, 10)}, [(2, 7), (3, 10), (1, 1)]),
@@ -34,3 +36,13 @@ def test_no_vertex_reads_an_invalid_part_into_a_result(name: str):
 def test_gradients_of_weights_agree(name: str, wrt: list[str]):
     make, dims, every = MODELS[name]
     compare_gradients(make(), dims, [dict(zip(dims, every[0]))], wrt, level="popart")
+
+
+@pytest.mark.parametrize("cur", [1, (1, 4)])
+def test_a_cache_has_one_type_where_the_sum_of_its_sizes_is_bounded(cur: int | tuple[int, int]):
+    most = 1 if isinstance(cur, int) else 4
+    every = [{"batch": 2, "past": past, **({} if most == 1 else {"cur": n})} for past, n in ((3, 1), (0, most), (16 - most, most))]
+    run = compare(decoder(), {"batch": (1, 2), "past": (0, 16), "cur": cur, "past + cur": (1, 16)}, every, level="popart")
+    types = {**run.program.signature.inputs, **run.program.signature.outputs}
+    assert types["p0"] == types["past_key"]
+    assert limits(main_of(run.program.module("popart"))) == {"past + 1" if most == 1 else "cur + past": 16}
