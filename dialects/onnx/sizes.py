@@ -175,7 +175,7 @@ class Size:
             for a in product:
                 one = _times(one, _interval(a, bounds))
             low, high = low + one[0], high + one[1]
-        if isinstance(bounds, Limited):
+        if isinstance(bounds, Limited) and not self.simple:  # a dimension has the bound that is stated for it
             for limited, most in bounds.limits.items():
                 high = min(high, most + (self - limited).upper(dict(bounds)))
         return low, high

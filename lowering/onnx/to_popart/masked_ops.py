@@ -169,7 +169,7 @@ def concat(m: Masks, c: Conversion, op: popart.ConcatOp) -> SSAValue:
     if all(map(is_whole, along[:-1])) and bound == most:
         return put(m, c, op, final)
     if len(parts) == 2 and bound_of(along[1]) == 1:
-        return m.state(appended(m, c, *parts, d, bound), final)
+        return m.state(appended(m, c, parts[0], parts[1], d, bound), final)
     joined = m.plain(c, op)
     numbers, source = m.iota(c, bound), m.iota(c, bound)
     start, offset = as_size(0), 0
