@@ -9,10 +9,10 @@ from populus.popart.translation import Rule, rule
 
 @cache
 def _rules() -> dict[tuple[str, str], Rule]:
-    from populus.popart import graphcore_indexing, graphcore_math, graphcore_nn, graphs, onnx_differences, onnx_layers
+    from populus.popart import graphcore_graph, graphcore_indexing, graphcore_math, graphcore_nn, graphs, onnx_differences, onnx_layers
 
     found: dict[tuple[str, str], Rule] = {}
-    for module in (graphcore_math, graphcore_indexing, graphcore_nn):
+    for module in (graphcore_math, graphcore_indexing, graphcore_nn, graphcore_graph):
         found.update({("ai.graphcore", op): rule(function) for op, function in module.OPS.items()})
     for module in (onnx_differences, onnx_layers):
         found.update({("", op): rule(function) for op, function in module.FUNCTIONS.items()})

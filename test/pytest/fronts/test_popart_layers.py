@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,82 @@ def test_the_graphs_of_a_session_are_json():
     assert graphs["maingraph"][2]["outputs"][0]["shape"] == [2, 2]
     with pytest.raises(PopulusError, match="JSON is the only one"):
         session._serializeIr("text")
+
+
+def log_probability(log_probs: Any, target: list[int], blank: int) -> float:
+    """Sums the probabilities of all paths that give a target: repeated labels are one, and blanks are left out."""
+    steps, classes = log_probs.shape
+    total = -np.inf
+    for path in product(range(classes), repeat=steps):
+        if [c for c, _ in groupby(path) if c != blank] == target:
+            total = np.logaddexp(total, sum(log_probs[t, c] for t, c in enumerate(path)))
+    return float(total)
+
+
+@pytest.mark.parametrize(("blank", "reduction"), [(0, "NoReduction"), (2, "Mean"), (0, "Sum")])
+def test_the_ctc_loss_sums_all_paths_to_its_targets(blank, reduction):
+    raw = G.normal(size=(4, 3, 3))
+    log_probs = (raw - np.log(np.exp(raw).sum(2, keepdims=True))).astype(np.float32)
+    labels = [c for c in range(3) if c != blank]
+    targets = np.array([[labels[0], labels[0]], [labels[1], labels[0]], [labels[1], labels[1]]], np.uint32)
+    lengths, sizes = np.array([4, 3, 4], np.uint32), np.array([2, 2, 0], np.uint32)
+    kind = getattr(popart.ReductionType, reduction)
+    (found,) = inferred(lambda b, *n: b.aiGraphcore.ctcloss(list(n), kind, blank), log_probs, targets, lengths, sizes)
+    each = np.array([-log_probability(log_probs[: lengths[i], i], targets[i, : sizes[i]].tolist(), blank) for i in range(3)])
+    expected = {"NoReduction": each, "Mean": (each / [2, 2, 1]).mean(), "Sum": each.sum()}[reduction]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_target_that_no_path_gives_has_an_infinite_loss_or_counts_for_nothing():
+    log_probs = np.log(np.full((2, 1, 3), 1 / 3, np.float32))
+    rest = [np.array([[1, 1]], np.uint32), np.array([2], np.uint32), np.array([2], np.uint32)]
+    for zero, expected in ((0, np.inf), (1, 0)):
+        (found,) = inferred(lambda b, *n, zero=zero: b.aiGraphcore.ctcloss(list(n), zeroInfinity=zero), log_probs, *rest)
+        assert found == expected
+
+
+def test_the_gradient_of_the_ctc_loss_is_that_of_differences():
+    log_probs = np.log(G.dirichlet(np.ones(3), size=(3, 1))).astype(np.float32)
+    targets, three, two = np.array([[1, 2]], np.int32), np.array([3], np.int32), np.array([2], np.int32)
+
+    def make(b: popart.Builder) -> tuple[str, list[str]]:
+        given = [b.aiOnnx.constant(v) for v in (targets, three, two)]
+        loss = b.aiGraphcore.ctcloss(["x", *given], popart.ReductionType.Sum)
+        return loss, ["Gradient___x"]
+
+    found, _ = trained(make, {"x": log_probs}, {}, popart.ConstSGD(0.1))
+    expected = np.zeros_like(log_probs, np.float64)
+    for at in np.ndindex(log_probs.shape):
+        moved = [log_probs.astype(np.float64) for _ in range(2)]
+        for side, sign in zip(moved, (1, -1)):
+            side[at] += sign * 1e-4
+        expected[at] = (log_probability(moved[1][:, 0], [1, 2], 0) - log_probability(moved[0][:, 0], [1, 2], 0)) / 2e-4
+    np.testing.assert_allclose(found["Gradient___x"], expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_splines_of_an_edge_sum_to_one_and_belong_to_neighbouring_weights(degree):
+    pseudo = G.random((5, 2)).astype(np.float32)
+    sizes, opened = np.array([6, 5], np.int32), np.array([1, 0], np.uint8)
+    basis, places = inferred(lambda b, *n: b.aiGraphcore.splinebasis(list(n), degree), pseudo, sizes, opened)
+    assert basis.shape == places.shape == (5, (degree + 1) ** 2)
+    np.testing.assert_allclose(basis.sum(1), np.ones(5), rtol=1e-5)  # B-splines are a partition of one
+    first = np.floor(pseudo * (sizes - degree * opened)).astype(int)
+    for s in range((degree + 1) ** 2):
+        moved = np.add(first, (s % (degree + 1), s // (degree + 1))) % sizes
+        np.testing.assert_array_equal(places[:, s], moved[:, 0] + 6 * moved[:, 1])
+    if degree == 1:
+        v = pseudo * (sizes - opened) - first
+        np.testing.assert_allclose(basis[:, 0], (1 - v[:, 0]) * (1 - v[:, 1]), rtol=1e-5, atol=1e-6)
+
+
+def test_weights_of_splines_are_mixed_by_their_basis():
+    x, w = G.normal(size=(5, 3)).astype(np.float32), G.normal(size=(7, 3, 2)).astype(np.float32)
+    basis, places = G.random((5, 4)).astype(np.float32), G.integers(0, 7, (5, 4)).astype(np.int32)
+    (found,) = inferred(lambda b, *n: b.aiGraphcore.splineweighting(list(n)), x, w, basis, places)
+    np.testing.assert_allclose(found, np.einsum("es,ei,esio->eo", basis, x, w[places]), rtol=1e-5, atol=1e-6)
+
+
+def test_a_remapped_tensor_is_the_same():
+    (found,) = inferred(lambda b, x: b.aiGraphcore.tensorremap([x], popart.TensorRemapType.FwdBwd), X)
+    np.testing.assert_array_equal(found, X)
