@@ -75,7 +75,7 @@ class Lanes:
         if not loops or sizes != len(stops) or variable_uses != indexed:
             return False
         every = [s for s in self.all if isinstance(s, For)]
-        if any(s.var in variables and all(s is not t for t in loops) for s in every):
+        if variables & assigned(self.body) or any(s.var in variables and all(s is not t for t in loops) for s in every):
             return False  # one name for two things
         if any(s is not t and any(s is u for u in statements(t.body)) for s in loops for t in loops):
             return False  # a loop over the axis within another

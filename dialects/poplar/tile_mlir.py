@@ -296,12 +296,13 @@ class _Writer(ValueWriter):
 
     def within(self, s: For, variable: str) -> None:
         """Makes a loop's variable known in its body."""
-        self.env[s.var] = variable
+        self.turns[s.var] = variable
         if s.var in self.code.loops:
             self.loop_values[self.code.loops[s.var]] = variable
 
     def after(self, s: For) -> None:
         """Forgets a loop's variable."""
+        del self.turns[s.var]
         self.loop_values.pop(self.code.loops.get(s.var, ""), None)
 
     def loop(self, s: For, depth: int) -> None:

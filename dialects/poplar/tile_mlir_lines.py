@@ -75,6 +75,7 @@ class LineWriter:
         self.externals: dict[str, str] = {}
         self.env: dict[str, str] = {n: f"%{n}" for n in code.scalars}  # values of names
         self.cells: dict[tuple[str, str], str] = {}  # variables in memory, by name and kind
+        self.turns: dict[str, str] = {}  # the variables of the loops around, whose names may be other variables' elsewhere
         self.loop_values: dict[str, str] = {}  # of lanes
         self.known_fails: dict[int, bool] = {}
 

@@ -88,6 +88,8 @@ class ValueWriter(LineWriter):
         match value:
             case Number():
                 return self.number(value, depth)
+            case Name(name) if name in self.turns:
+                return self.turns[name]
             case Name(name, kind):
                 cell = self.cells.get((name, kind))
                 return self.env[name] if cell is None else self.emit(depth, f"memref.load {cell}[] : memref<{self.types[kind]}>")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation
 
-from populus.dialects.poplar.compute import ExecuteOp
+from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp, RepeatOp, WhileOp
 from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.cycles.tile_code import instructions
+from populus.runtime.views import params_of
 
 if TYPE_CHECKING:
     from populus.runtime.engine.program import LoadedProgram
@@ -22,6 +24,7 @@ class NoMachineCodeError(PopulusError):
 
 
 SMALL = 1_000_000  # iteration points: about 1 ms on the numpy engine, while one kernel takes about 20 ms to compile
+INTERPRETED = 200  # points for each interpreted instruction: it takes as long as some hundred points, and code takes longer to compile
 TURNS = 16  # assumed iterations of a while loop without a stated bound
 
 
@@ -42,12 +45,23 @@ def _block(block: Block) -> int:
 def _points(op: Operation) -> int:
     match op:
         case ExecuteOp():
-            return sum(math.prod(split.n for split in family.space.splits.values()) for family in op.families())
+            return sum(_points_of(family) for family in op.families())
         case CallOp():
             return _block(op.target().body.block)
         case _:
             turns = op.count.value.data if isinstance(op, RepeatOp) else op.turns or TURNS if isinstance(op, WhileOp) else 1
             return turns * sum(_block(block) for region in op.regions for block in region.blocks)
+
+
+def _points_of(family: FamilyOp) -> int:
+    """Counts the points of one family. A codelet in Python is interpreted by the numpy engine, but for its lanes."""
+    found = math.prod(split.n for split in family.space.splits.values())
+    code = family.declaration.code
+    if code is None:
+        return found
+    sizes = {axis: 1 if axis in code.lanes else split.n for axis, split in family.space.axes}
+    scalars = {n: v for n, v in params_of(family.params).items() if isinstance(v, int)}
+    return found + INTERPRETED * instructions(code, sizes, scalars)
 
 
 # -- the table

@@ -181,10 +181,14 @@ class Writer:
         if room == 0 and kind in ("if", "for", "while"):
             kind = "assign"
         match kind:
+            case "new" if r.random() < 0.4:
+                made = self.reused("w")
+                self.line(depth, f"{made} = 0 + {self.integer()}")
+                self.ints.append(made)
             case "new":
                 made = self.name("v")
-                self.line(depth, f"{made} = {self.value() if r.random() < 0.6 else self.integer()}")
-                (self.floats if self.lines[-1].count("x[") and False else self.kind_of(made)).append(made)
+                self.line(depth, f"{made} = {self.value()}")
+                self.kind_of().append(made)
             case "assign" if self.floats:
                 self.line(depth, f"{r.choice(self.floats)} = {self.value()}")
             case "augment" if self.floats:
@@ -220,14 +224,18 @@ class Writer:
             case _:
                 self.line(depth, "pass")
 
-    def kind_of(self, name: str) -> list[str]:
+    def kind_of(self) -> list[str]:
         """Finds the list for a new variable: its value's expression begins with what only a float's has."""
         value = self.lines[-1].split(" = ", 1)[1]
-        scope: dict[str, Any] = {}
-        return self.floats if Kinds(self).of(value, scope) == "float" else self.ints
+        return self.floats if Kinds(self).of(value) == "float" else self.ints
+
+    def reused(self, letter: str) -> str:
+        """Gives a name that may stand for other variables elsewhere, or a new one."""
+        free = [n for n in ("i", "j", "n") if n not in (*self.ints, *self.floats)]
+        return self.random.choice(free) if free and self.random.random() < 0.5 else self.name(letter)
 
     def loop(self, depth: int, room: int) -> None:
-        r, i = self.random, self.name("i")
+        r, i = self.random, self.reused("i")
         bounds = r.choice(
             (
                 self.size,
@@ -274,7 +282,7 @@ class Kinds:
     def __init__(self, writer: Writer):
         self.floats, self.helpers = set(writer.floats), {h[0]: h[2] for h in writer.helpers}
 
-    def of(self, text: str, scope: dict[str, Any]) -> str:
+    def of(self, text: str) -> str:
         import ast
 
         return self.node(ast.parse(text, mode="eval").body)
@@ -429,6 +437,8 @@ def judge(seed: int, folder: Path) -> str:
     try:
         code = load(c.text, folder, seed)
     except PopulusError as error:
+        if "has no negative index" in str(error):
+            return "refused"
         return f"not read: {error}\n{c.text}"
     expected = None
     for number, (name, way) in enumerate(ways(seed).items()):

@@ -382,3 +382,31 @@ def test_only_outputs_that_nothing_proves_are_recorded():
     }  # fmt: skip
     operands = {v: Operand(s, element_of(np.dtype(np.int64))) for v, s in {"a": (9,), "b": (6,), "y": (1,)}.items()}
     assert function_of(distance, operands).tracked == ()  # y has one element, which is written
+
+
+@codelet(axes={"x": "n", "y": "n"})
+def one_name_for_two(x: Vector, y: Vector) -> None:
+    for i in range(len(y)):
+        y[i] = x[i] + 1
+    i = 1
+    while i < 3:
+        y[i] = 0.0
+        i += 1
+
+
+def test_a_loop_s_variable_and_a_local_one_may_have_one_name():
+    assert one_name_for_two.lanes == ()
+    outputs = {"y": ((5,), "f4")}
+    for way in (engines.by_plain_python, engines.by_interpreter, engines.by_emitted_llvm):
+        assert way(one_name_for_two, {"x": np.ones(5, "f4")}, outputs, {})["y"].tolist() == [2, 0, 0, 2, 2]
+    assert engines.by_engine(one_name_for_two, {"x": np.ones(5, "f4")}, outputs, {}, "native", 2)["y"].tolist() == [2, 0, 0, 2, 2]
+
+
+def test_interpreted_instructions_decide_the_engine():
+    def chosen(code, n):
+        inputs, outputs = {"x": np.zeros(n, "f4")}, {"y": ((n,), "f4")}
+        return populus.compile(engines.model(code, inputs, outputs, {}), target="host").session.engine
+
+    assert chosen(gelu, 20_000) == "numpy"  # its lanes are vectors
+    assert chosen(selection_sort, 20) == "numpy"
+    assert chosen(selection_sort, 20_000) == "native"
