@@ -20,7 +20,6 @@ from populus.dialects.support.budget import elements
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import is_known, shape_of, value_bytes
 from populus.lowering.onnx.custom_ops import custom_ops
-from populus.lowering.onnx.dynamic_sizes import is_marked
 from populus.lowering.onnx.inference import Inference, erase_unused, placed
 from populus.lowering.onnx.structure import is_control
 from populus.lowering.onnx.to_popart import Converter
@@ -58,7 +57,7 @@ def _fold(block: Block, inference: Inference) -> None:
         if not isinstance(op, OnnxOp):
             continue
         recall(op, inference.valid)
-        if any(map(is_marked, (*op.operands, *op.results))) or inference.valid.concerns(op.operands):
+        if inference.valid.concerns((*op.operands, *op.results)):
             continue  # only part of it is valid
         try:
             if is_control(op):

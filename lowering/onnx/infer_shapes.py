@@ -22,7 +22,7 @@ from populus.dialects.support.element_types import shape_of
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
 from populus.lowering.onnx.to_popart import Converter
-from populus.lowering.onnx.valid_sizes import texts
+from populus.lowering.onnx.valid_sizes import stated
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class OnnxInferShapesPass(ModulePass):
                 inference.enter(function)
                 inference.block(function.body.block)
                 _flatten_results(function, inference)
-                if inference.valid.bounds:
+                if inference.valid.has_ranges:
                     results = return_of(function).operands
-                    set_sizes(function, RESULTS, [texts(inference.valid.of(v)) for v in results])
+                    set_sizes(function, RESULTS, [stated(inference.valid.of(v)) for v in results])
                 inference.finish()
                 function.update_function_type()
 

@@ -22,13 +22,13 @@ from populus.dialects.onnx.sizes import parse, size
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.dialects.signature import input_names
-from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, limits, sizes
+from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, limits, set_bounds, sizes
 from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
-from populus.lowering.onnx.dynamic_sizes import REFUSED, Bound, mark, passed_on
+from populus.lowering.onnx.dynamic_sizes import Bound, reads_sizes
 from populus.lowering.onnx.host_ops import MOVING, host_results
 from populus.lowering.onnx.misjudged import misjudged
 from populus.lowering.onnx.shape_arithmetic import evaluate
@@ -36,7 +36,7 @@ from populus.lowering.onnx.shape_inputs import asked_for, deciding
 from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
-from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, record, state_texts
+from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, prefix, record, state_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,12 +99,12 @@ class Inference:
         self.values: dict[SSAValue, NDArray[Any]] = {}
         self.lists: dict[SSAValue, Elements] = {}  # the elements of sequences
         self.resolved: list[Operation] = []
-        self.bounded: dict[SSAValue, Bound] = {}  # values with a run-time valid length
         self.overruled: list[str] = []  # types that the model states and inference contradicts
 
     def enter(self, function: FuncOp) -> None:
-        """Begins with a function: reads the bounds of its dimensions, and the sizes of its arguments."""
-        self.valid.bounds.update(bounds(function))
+        """Begins with a function: reads the bounds of its dimensions and of sizes in it, and the sizes of its arguments."""
+        for op in (function, *function.body.walk()):
+            self.valid.bounds.update(bounds(op))
         self.valid.bounds.limits.update({parse(text): n for text, n in limits(function).items()})
         stated = sizes(function, ARGUMENTS)
         for i, argument in enumerate(function.body.block.args):
@@ -114,7 +114,9 @@ class Inference:
                 self.valid.symbols[argument] = symbol(name.removeprefix(PREFIX))
 
     def known(self, value: SSAValue) -> NDArray[Any] | None:
-        """Gives the array of a value if it is known and small; else None."""
+        """Gives the array of a value if it is known, small and valid as a whole; else None."""
+        if value in self.valid.axes:
+            return None
         array = self.values.get(value)
         if array is None and isinstance(value.owner, StringsOp):
             return value.owner.array()
@@ -173,15 +175,12 @@ class Inference:
 
     def operation(self, op: Operation) -> None:
         """Types one op, or resolves it. Raises PopulusError if it has no static shape or is not supported."""
-        if isinstance(op, OnnxOp) and self.valid.concerns(op.operands):
+        if isinstance(op, OnnxOp) and reads_sizes(op, self.valid):
             self.open_sized(op)
             return
         if isinstance(op, CustomOp) and self.valid.concerns(op.operands):
             names = dimensions(self.valid.axes, op.operands)
             raise PopulusError(f"{op.op_type.data} reads the bounded dimension {names}; bind it to one size")
-        if isinstance(op, OnnxOp | CustomOp) and any(v in self.bounded for v in op.operands):
-            self.partly_valid(op)
-            return
         if isinstance(op, CustomOp) and (arrays := host_results(op, self.known)) is not None:
             self.assign(op, [tensor(a.shape, string if a.dtype == object else element_of(a.dtype)) for a in arrays])
             self.values.update(zip(op.results, arrays))
@@ -238,20 +237,19 @@ class Inference:
             arrays = self.evaluation.values(op, [a for a in operands if a is not None])
             self.values.update({r: a for r, a in zip(op.results, arrays or []) if a.size <= KNOWN_ELEMENTS})
 
-    def partly_valid(self, op: Operation) -> None:
-        """Types an op with an operand of run-time valid length. Raises PopulusError if it does not allow one."""
-        if not isinstance(op, OnnxOp) or is_control(op):
-            raise PopulusError(REFUSED.format(op.OP_TYPE if isinstance(op, OnnxOp) else "an op of another domain"))
-        if (own := overriding(op, self.customs)) is not None:
-            raise PopulusError(REFUSED.format(own.name))
-        bounds = {i: self.bounded[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounded}
-        self.assign(op, self.inferred(op))
-        self.mark(op, passed_on(op, bounds, self.known).outputs)
-
-    def mark(self, op: OnnxOp, bounds: Mapping[int, Bound]) -> None:
-        """Records the bounds of outputs with a run-time valid length."""
-        self.bounded.update({output: b for i, b in bounds.items() if (output := op.output(i)) is not None})
-        mark(op, {i: b.axis for i, b in bounds.items()})
+    def mark(self, op: OnnxOp, lengths: Mapping[int, Bound]) -> None:
+        """Names the sizes of outputs that the data decide, and records them on the op for later passes."""
+        names: dict[object, str] = {}
+        for i, length in lengths.items():
+            if (output := op.output(i)) is None:
+                continue
+            shape = shape_of(output.type)
+            name = names.get(length.count) or self.valid.counted(shape[length.axis])
+            names[length.count] = name
+            self.valid.state(output, tuple(prefix(n, size(name) if d == length.axis else n) for d, n in enumerate(shape)))
+        if names:
+            record(op, self.valid)
+            set_bounds(op, {name: self.valid.bounds[name] for name in names.values()})
 
     def arrays(self, op: OnnxOp) -> list[NDArray[Any]] | None:
         """Computes the results of an op if they depend on known values and shapes; else None."""

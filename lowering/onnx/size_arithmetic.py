@@ -97,7 +97,7 @@ def _array(value: SSAValue, valid: ValidSizes, known: Known) -> Array | None:
     """Gives the array of a value, of `Size` or of numbers; None if it is known only at run time."""
     if (found := valid.symbols.get(value)) is not None:
         return found
-    array = known(value)
+    array = None if value in valid.axes else known(value)
     return None if array is None or array.size > MOST else array
 
 

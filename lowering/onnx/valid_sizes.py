@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+COUNTED = "#"  # begins the name of a size that the data decide; no dimension of a model is called so
+
+
+def is_counted(name: str) -> bool:
+    """Tells whether a name is that of a size that the data decide."""
+    return name.startswith(COUNTED) and name.removeprefix(COUNTED).isdecimal()
+
+
 @dataclass(frozen=True)
 class Factor:
     """`bound` positions, of which the first `size` are valid."""
@@ -46,11 +54,24 @@ class ValidSizes:
     """The knowledge of a walk over a function: bounds of dimensions, valid parts of values, and values that are sizes.
 
     `axes` has the values that are not valid as a whole. `symbols` has integer tensors made of sizes, as arrays of `Size`.
+    `bounds` has dimensions of the inputs, and sizes that the data decide (`counted`), which have their bounds too.
     """
 
     bounds: Limited = field(default_factory=Limited)
     axes: dict[SSAValue, Axes] = field(default_factory=dict[SSAValue, Axes])
     symbols: dict[SSAValue, NDArray[Any]] = field(default_factory=dict[SSAValue, Any])
+
+    @property
+    def has_ranges(self) -> bool:
+        """Tells whether a dimension of the inputs is bounded."""
+        return not all(map(is_counted, self.bounds))
+
+    def counted(self, most: int) -> str:
+        """Makes the name of a size that the data decide, at most `most`."""
+        numbers = [int(name.removeprefix(COUNTED)) for name in self.bounds if is_counted(name)]
+        name = f"{COUNTED}{max(numbers, default=-1) + 1}"
+        self.bounds[name] = (0, most)
+        return name
 
     def upper(self, size: Size) -> int:
         """Gives the greatest value of a size, at least 0."""
@@ -203,6 +224,11 @@ def texts(axes: Axes) -> tuple[str, ...]:
     return tuple("" if is_whole(a) else str(size_of(a)) for a in axes)
 
 
+def stated(axes: Axes) -> tuple[str, ...]:
+    """Gives the sizes of axes as texts, empty for those that are whole and those that the data decide."""
+    return tuple("" if any(map(is_counted, size_of(a).names())) else text for a, text in zip(axes, texts(axes)))
+
+
 def described(axes: Axes) -> str:
     """Describes axes for a message: `4x(seq)x64`."""
     return "x".join(str(bound_of(a)) if is_whole(a) else f"({size_of(a)})" for a in axes) or "scalar"
@@ -216,7 +242,7 @@ def names_of(axes: Axes) -> list[str]:
 def dimensions(sizes: Mapping[SSAValue, Axes], values: Iterable[SSAValue]) -> str:
     """Names the bounded dimensions of values for a message: `'batch' and 'seq'`."""
     names = sorted({n for v in values for n in names_of(sizes.get(v, ()))})
-    return " and ".join(f"'{n}'" for n in names) or "of a computed size"
+    return " and ".join("that the data decide" if is_counted(n) else f"'{n}'" for n in names) or "of a computed size"
 
 
 VALID = "valid_sizes"  # the sizes of an op's results, for each axis that is partly valid

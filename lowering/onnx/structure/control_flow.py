@@ -52,7 +52,11 @@ def _kept_if(p: Resolution) -> bool:
     types: list[Attribute] = []
     bounded: dict[int, int] = {}
     for i, (a, b) in enumerate(zip(then, other)):
-        axes = {p.walk.bounded[v].axis for v in (a, b) if v in p.walk.bounded} | _differing(a.type, b.type)
+        valid = p.walk.valid
+        axes = _differing(a.type, b.type)
+        parts = [v for v in (a, b) if v in valid.axes]
+        if parts and (axes or valid.of(a) != valid.of(b)):
+            axes |= {d for v in parts for d in valid.sized(v)}
         if len(axes) > 1 or -1 in axes:
             raise PopulusError(
                 f"its branches give {a.type} and {b.type}; which one is taken is decided when the model runs, "
@@ -68,7 +72,7 @@ def _kept_if(p: Resolution) -> bool:
 
 def _typed_branches(p: Resolution) -> dict[str, Region]:
     """Types the branches of an If, by name. Raises PopulusError if neither can be typed."""
-    branches, failed = either(lambda name: p.typed(p.op.region(name), [], {}), bool(p.walk.valid.bounds))
+    branches, failed = either(lambda name: p.typed(p.op.region(name), [], {}), p.walk.valid.has_ranges)
     if failed:
         (other,) = branches.values()
         call = refusal(p.op, failed, [v.type for v in _end(other).operands])
@@ -88,7 +92,7 @@ def _differing(a: Attribute, b: Attribute) -> set[int]:
 
 def _yielded_types(p: Resolution, body: Region) -> list[Attribute]:
     """Gives the types that a loop's body yields. Raises PopulusError for a size that depends on the data."""
-    if any(v in p.walk.bounded for v in _end(body).operands):
+    if any(v in p.walk.valid.axes for v in _end(body).operands):
         raise PopulusError("the size of what it carries or collects depends on the data; a loop on tiles needs one size for all iterations")
     return [v.type for v in _end(body).operands]
 

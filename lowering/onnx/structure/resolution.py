@@ -17,7 +17,7 @@ from populus.dialects.onnx.types import unknown
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.refused_branches import emptied
-from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, record
+from populus.lowering.onnx.valid_sizes import ValidSizes, record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,6 @@ class TypingWalk(Protocol):
     lists: dict[SSAValue, Elements]
     values: dict[SSAValue, NDArray[Any]]
     resolved: list[Operation]
-    bounded: dict[SSAValue, Bound]
     write_out: int
     valid: ValidSizes
 
@@ -49,7 +48,7 @@ class TypingWalk(Protocol):
 
     def assign(self, op: Operation, types: list[Attribute]) -> None: ...
 
-    def mark(self, op: OnnxOp, bounds: Mapping[int, Bound]) -> None: ...
+    def mark(self, op: OnnxOp, lengths: Mapping[int, Bound]) -> None: ...
 
 
 class Resolution:
@@ -183,22 +182,19 @@ class Resolution:
                 region.erase_block(block, safe_erase=False)
             typed.move_blocks(region)
         self.walk.assign(self.op, [t for o, t in zip(self.op.outputs, types) if o is not None])
-        self.walk.mark(self.op, {i: Bound(axis, self.op) for i, axis in (bounded or {}).items()})
+        alike = self.op.OP_TYPE != "If"  # a loop collects as many rows of each result
+        self.walk.mark(self.op, {i: Bound(axis, self.op if alike else i) for i, axis in (bounded or {}).items()})
         self._sized(set(bounded or ()))
 
     def _sized(self, bounded: set[int]) -> None:
-        """Records the sizes of a branch's results, on which its regions have to agree. Raises PopulusError for those of a loop."""
+        """Records the sizes of a branch's results, on which its regions agree; those of `bounded` are marked already."""
         yielded = [list(end.operands) for region in self.op.regions if (end := region.block.last_op) is not None]
         valid = self.walk.valid
-        if not any(v in valid.axes or v in valid.symbols for values in yielded for v in values):
+        if self.op.OP_TYPE != "If" or not any(v in valid.axes for values in yielded for v in values):
             return
         for i, values in enumerate(zip(*yielded)):
-            axes = {valid.of(v) for v in values}
-            if self.op.OP_TYPE != "If" or len(axes) > 1 or i in bounded or any(v in valid.symbols for v in values):
-                names = dimensions(valid.axes, values)
-                raise PopulusError(f"{self.op.OP_TYPE} gives values whose size depends on the dimension {names}; bind it to one size")
-            if (output := self.op.output(i)) is not None:
-                valid.state(output, axes.pop())
+            if i not in bounded and (output := self.op.output(i)) is not None:
+                valid.state(output, valid.of(values[0]))
         record(self.op, valid)
 
     def either(self, first: Callable[[], bool], second: Callable[[], bool], reason: int = 0) -> bool:

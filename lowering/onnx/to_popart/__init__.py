@@ -28,7 +28,7 @@ from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.support.element_types import is_known
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
-from populus.lowering.onnx.dynamic_sizes import MEASURES, Bound, passed_on
+from populus.lowering.onnx.dynamic_sizes import reads_sizes
 from populus.lowering.onnx.importer.build import NodeBuilder, Scope, standard
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, erase_unused, placed
 from populus.lowering.onnx.size_arithmetic import sizes_of
@@ -46,6 +46,7 @@ from populus.lowering.onnx.to_popart import (
     math,
     ml,
     nn,
+    open_counts,
     open_shapes,
     open_sizes,
     quantization,
@@ -61,7 +62,7 @@ from populus.lowering.onnx.to_popart import (
 )
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule
 from populus.lowering.onnx.to_popart.masks import Masks, Place, by_class
-from populus.lowering.onnx.valid_sizes import ValidSizes, recall_results, texts
+from populus.lowering.onnx.valid_sizes import ValidSizes, recall_results, size_of, stated
 
 RULES: Mapping[str, Rule] = {
     **bounded.RULES,
@@ -113,7 +114,6 @@ class Converter:
         self.masks = Masks(self.valid, by_class({**masked_ops.RULES, **masked_windows.RULES}), zeroed)
         self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out, self.valid)
         self.converted: list[Operation] = []
-        self.bounds: dict[SSAValue, Bound] = {}  # of values with a valid length
 
     def function(self, function: FuncOp) -> None:
         """Converts all ops of a function, and adds the valid lengths of its outputs as results.
@@ -131,7 +131,6 @@ class Converter:
         for op in list(block.ops):
             self.operation(op)
         self.leave(function)
-        bounded.give_counts(function, self.bounds)
         self.finish()
         erase_unused(block)
         function.update_function_type()
@@ -147,14 +146,19 @@ class Converter:
                 argument.replace_uses_with_if(value, lambda use, new=value: use.operation is not new.owner)
 
     def leave(self, function: FuncOp) -> None:
-        """Ends a function with bounded dimensions: moves valid elements of its results to the front, and records their sizes."""
+        """Ends a function with bounded dimensions: moves valid elements of its results to the front, and records their sizes.
+
+        A size that the data decide becomes a result, `NAME.count`.
+        """
         last = function.body.block.last_op
         if not self.valid.bounds or last is None:
             return
         end = Place(last, self.masks)
         values = [open_shapes.compacted(end, v) for v in last.operands]
         last.operands = values
-        set_sizes(function, RESULTS, [texts(self.valid.of(v)) for v in values])
+        if self.valid.has_ranges:
+            set_sizes(function, RESULTS, [stated(self.valid.of(v)) for v in values])
+        bounded.give_counts(function, end, values)
 
     def finish(self) -> None:
         """Erases the converted ops."""
@@ -201,25 +205,37 @@ class Converter:
 
     def outputs(self, op: OnnxOp) -> list[Output]:
         """Gives the replacements of an op's outputs: constants, the result of its rule, or of its function."""
-        if self.valid.concerns(op.operands):
+        if reads_sizes(op, self.valid):
             return self.open_sized(op)
-        c = Conversion(op, Builder(InsertPoint.before(op)), self.bounds)
-        bounds = {i: self.bounds[v] for i, v in enumerate(op.inputs) if v is not None and v in self.bounds}
-        if bounds:
-            return self.partly_valid(c, bounds)
+        c = Conversion(op, Builder(InsertPoint.before(op)), self.masks if is_control(op) else None)
+        if self.valid.concerns(op.operands):
+            open_counts.prepare(Conversion(op, c.builder, self.masks))
+            c.inputs = op.inputs
         outputs = self.converted_to(c)
-        self.bounds.update({v: c.counts[i] for i, v in enumerate(outputs) if v is not None and i in c.counts})
+        if c.counts:
+            self.count(c, outputs)
         return outputs
+
+    def count(self, c: Conversion, outputs: list[Output]) -> None:
+        """Defines the sizes of results that the data decide, by the names that the op records; `outputs` replace its results."""
+        recall_results(c.op, [v for i, v in enumerate(outputs) if c.op.output(i) is not None], self.valid)
+        for i, length in c.counts.items():
+            value = outputs[i]
+            assert value is not None, (c.op, i)
+            (name,) = size_of(self.valid.of(value)[length.axis]).names()
+            if name not in self.masks.sizes:
+                self.masks.define(name, bounded.count_of(length), c.op)
+            outputs[i] = self.masks.safe(Conversion(c.op, c.builder, self.masks), value)
 
     def open_sized(self, op: OnnxOp) -> list[Output]:
         """Converts an op whose operands have bounded dimensions, or are made of sizes. Raises PopulusError if it is not known how."""
-        c = Conversion(op, Builder(InsertPoint.before(op)), self.bounds, self.masks)
+        c = Conversion(op, Builder(InsertPoint.before(op)), self.masks)
         if (found := sizes_of(op, self.valid, constant_value)) is not None:
             array, kind = found
             if array.dtype != object:
                 return [self.masks.plain(c, constant(array))]
             return [self.masks.materialised(c, array, kind)]
-        if overriding(op, self.customs) is not None or is_control(op) or any(v in self.bounds for v in op.operands):
+        if overriding(op, self.customs) is not None or is_control(op):
             raise open_shapes.refused(c)
         assert op.parent is not None
         before = op.prev_op
@@ -240,17 +256,6 @@ class Converter:
         for made in between(op.parent, before, op):
             if any(v in self.valid.axes for v in made.operands) and made not in self.masks.handled and made not in self.converted:
                 raise open_shapes.refused(c)
-        return outputs
-
-    def partly_valid(self, c: Conversion, bounds: Mapping[int, Bound]) -> list[Output]:
-        """Converts an op that has an input with a valid length; like `outputs` otherwise."""
-        passed = passed_on(c.op, bounds, constant_value)
-        if c.op.OP_TYPE in MEASURES:
-            return [bounded.measured(c, bounds[0])]
-        new = {c.input(i): bounded.filled(c, c.input(i), bounds[i], fill) for i, fill in passed.fill.items()}
-        c.op.operands = [new.get(v, v) for v in c.op.operands]
-        outputs = self.converted_to(Conversion(c.op, c.builder, self.bounds))
-        self.bounds.update({v: passed.outputs[i] for i, v in enumerate(outputs) if v is not None and i in passed.outputs})
         return outputs
 
     def converted_to(self, c: Conversion) -> list[Output]:

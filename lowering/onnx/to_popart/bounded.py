@@ -6,8 +6,8 @@ Each result is a tensor of the largest possible size, with a valid length along 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -25,6 +25,7 @@ from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.tensor import element_positions, gathered, sliced
+from populus.lowering.onnx.valid_sizes import is_counted, size_of
 
 MOST_ROWS = 4096  # rows that Unique compares pairwise
 MOST_COLUMNS = 64  # columns of such a row, one comparison each
@@ -43,57 +44,23 @@ def count_of(bound: Bound) -> SSAValue:
     return cast("SSAValue", bound.count)
 
 
-def give_counts(function: FuncOp, bounds: Mapping[SSAValue, Bound]) -> None:
-    """Appends the valid lengths of a function's results to its results, named `NAME.count`.
+def give_counts(function: FuncOp, end: Conversion, values: Sequence[SSAValue]) -> None:
+    """Appends the sizes of a function's results that the data decide to its results, named `NAME.count`.
 
-    `bounds`: the bound of each value with a valid length.
+    `end`: inserts in front of the terminator. `values`: the results, whose valid elements come first along each axis.
     """
+    assert end.masks is not None
     last = function.body.block.last_op
     assert isinstance(last, ReturnOp), last
     names = output_names(function)
-    for name, value in list(zip(names, last.operands)):
-        if value in bounds:
-            record_bound(function, Bounded(name, f"{name}.count", bounds[value].axis))
-            names.append(f"{name}.count")
-            last.operands = [*last.operands, count_of(bounds[value])]
-            state_names(function, outputs=names)
-
-
-def filled(c: Conversion, x: SSAValue, bound: Bound, fill: str) -> SSAValue:
-    """Replaces the elements of `x` beyond its valid length.
-
-    `fill`: `zero`, `one`, `lowest` or `highest`, the last two by the element type. Shapes: x: [..], result: the same.
-    """
-    import numpy as np
-
-    size = shape(x)
-    dtype = dtype_of(element(x))
-    limits = (-np.inf, np.inf) if is_float(element(x)) else (False, True) if element(x) == i1 else _limits(dtype)
-    value = {"zero": 0, "one": 1, "lowest": limits[0], "highest": limits[1]}[fill]
-    places = np.arange(size[bound.axis]).reshape([-1 if d == bound.axis else 1 for d in range(len(size))])
-    valid = c.insert(popart.LessOp(c.constant(places), count_of(bound)))
-    return c.insert(popart.WhereOp(valid, x, c.constant(np.array(value).astype(dtype))))
-
-
-def _limits(dtype: Any) -> tuple[int, int]:
-    """Gives the smallest and the largest value of an integer dtype."""
-    import numpy as np
-
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
-
-
-def measured(c: Conversion, bound: Bound) -> SSAValue:
-    """Computes Shape ([rank], i64) or Size (i64) of an input with a valid length, counting valid elements only."""
-    import numpy as np
-
-    size = list(shape(c.input(0)))
-    if c.op.OP_TYPE == "Size":
-        rest = math.prod(n for d, n in enumerate(size) if d != bound.axis)
-        return c.insert(popart.MulOp(count_of(bound), c.constant(np.array(rest, np.int64))))
-    here = slice(c.get("start"), c.get("end"))
-    counted_ones = np.array([d == bound.axis for d in range(len(size))])[here]
-    return c.insert(popart.WhereOp(c.constant(counted_ones), count_of(bound), c.constant(np.array(size, np.int64)[here])))
+    for name, value in zip(list(names), values):
+        for d, axis in enumerate(end.masks.valid.of(value)):
+            if any(map(is_counted, size_of(axis).names())):
+                count = f"{name}.count" if f"{name}.count" not in names else f"{name}.count.{d}"
+                record_bound(function, Bounded(name, count, d))
+                names.append(count)
+                last.operands = [*last.operands, end.masks.scalar(end, size_of(axis), i64)]
+                state_names(function, outputs=names)
 
 
 def running(c: Conversion, x: SSAValue) -> Term:

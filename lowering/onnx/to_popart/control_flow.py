@@ -16,11 +16,12 @@ from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.support import shapes
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.refused_branches import BRANCHES, either, emptied, has_ranges, is_refusal, refusal
-from populus.lowering.onnx.to_popart.bounded import count_of, counted
+from populus.lowering.onnx.to_popart.bounded import counted
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
+from populus.lowering.onnx.to_popart.open_shapes import compacted, masks_of
 from populus.lowering.onnx.to_popart.tensor import sliced
+from populus.lowering.onnx.valid_sizes import size_of
 
 Convert: TypeAlias = "Callable[[Block], list[SSAValue]]"
 """Converts the ops of a block in place, erases its terminator, and gives the values that it yielded."""
@@ -35,7 +36,10 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
     blocks = [c.op.region(name).block for name in BRANCHES]
     yielded = _yielded(c, convert)
     condition = c.reshape(c.input(0), ())
-    plain = [v.type for v in yielded[0]] == [v.type for v in yielded[1]] and not any(v in c.bounds for values in yielded for v in values)
+    m = masks_of(c)
+    plain = [v.type for v in yielded[0]] == [v.type for v in yielded[1]] and not any(
+        v in m.valid.axes for values in yielded for v in values
+    )
     # Ops of ONNX are converted, and go in the end.
     if plain and all(isinstance(op, ConstantOp | OnnxOp) for block in blocks for op in block.ops):
         for block in blocks:
@@ -44,8 +48,9 @@ def branch(c: Conversion, convert: Convert) -> list[Output]:
     axes = [_axis(c, i, values) for i, values in enumerate(zip(*yielded))]
     for block, values in zip(blocks, yielded):
         inner = c.at(Builder(InsertPoint.at_end(block)))
-        wide = [v if a is None else _widened(inner, v, shape_of(o.type)) for v, a, o in zip(values, axes, _outputs(c))]
-        counts = [_count(inner, c.bounds.get(v), v, a) for v, a in zip(values, axes) if a is not None]
+        front = [v if a is None else compacted(inner, v) for v, a in zip(values, axes)]
+        wide = [v if a is None else _widened(inner, v, shape_of(o.type)) for v, a, o in zip(front, axes, _outputs(c))]
+        counts = [m.scalar(inner, size_of(m.valid.of(v)[a]), i64) for v, a in zip(front, axes) if a is not None]
         _end(c, block, [*wide, *counts])
     made = popart.IfOp(condition, *(_moved(c.op.region(name)) for name in BRANCHES))
     results = _results(c, made)
@@ -80,10 +85,13 @@ def _outputs(c: Conversion) -> list[SSAValue]:
 
 
 def _axis(c: Conversion, i: int, values: Sequence[SSAValue]) -> int | None:
-    """Finds the axis along which a branch's value has a valid length, or the sizes differ; None if there is none."""
+    """Finds the axis along which the sizes of the branches' values differ; None if they are equal."""
+    valid = masks_of(c).valid
+    if len({valid.of(v) for v in values}) == 1:
+        return None
     for value in values:
-        if value in c.bounds:
-            return c.bounds[value].axis
+        if found := valid.sized(value):
+            return found[0]
     sizes = [shape(v) for v in values]
     return next((d for d, (m, n) in enumerate(zip(*sizes)) if m != n), None)
 
@@ -91,14 +99,7 @@ def _axis(c: Conversion, i: int, values: Sequence[SSAValue]) -> int | None:
 def _widened(c: Conversion, x: SSAValue, to: Sequence[int]) -> SSAValue:
     """Pads `x` at the end of each dimension to the shape `to`."""
     upper = tuple(n - m for n, m in zip(to, shape(x)))
-    return c.insert(popart.PadOp(x, None, lower=(0,) * len(upper), upper=upper, mode="constant")) if any(upper) else x
-
-
-def _count(c: Conversion, bound: Bound | None, x: SSAValue, axis: int) -> SSAValue:
-    """Gives the valid length of `x` along `axis`: that of its bound, or its full size."""
-    import numpy as np
-
-    return c.constant(np.array(shape(x)[axis], np.int64)) if bound is None else count_of(bound)
+    return masks_of(c).plain(c, popart.PadOp(x, None, lower=(0,) * len(upper), upper=upper, mode="constant")) if any(upper) else x
 
 
 def _emptied(block: Block, c: Conversion) -> None:

@@ -38,10 +38,9 @@ Rules: TypeAlias = Mapping[str, Rule]
 class Conversion:
     """The node `op`, whose operands are converted already, and the insertion point of its replacement."""
 
-    def __init__(self, op: OnnxOp, builder: Builder, bounds: Mapping[SSAValue, Bound] | None = None, masks: Masks | None = None):
+    def __init__(self, op: OnnxOp, builder: Builder, masks: Masks | None = None):
         self.op = op
         self.masks = masks  # None: no operand is partly valid
-        self.bounds: Mapping[SSAValue, Bound] = {} if bounds is None else bounds  # of values with a valid length
         self.counts: dict[int, Bound] = {}  # of this node's outputs
         self.builder = builder
         self.inputs = op.inputs
@@ -49,7 +48,7 @@ class Conversion:
 
     def at(self, builder: Builder) -> Conversion:
         """Makes the same conversion with another insertion point."""
-        return Conversion(self.op, builder, self.bounds, self.masks)
+        return Conversion(self.op, builder, self.masks)
 
     @property
     def block(self) -> Block:

@@ -10,7 +10,7 @@ partly valid operand; an op without one is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.builder import Builder
@@ -50,6 +50,7 @@ class Masks:
         self.sizes: dict[str, SSAValue] = {}
         self.handled: set[Operation] = set()
         self._start: Builder | None = None
+        self._places: dict[str, Builder] = {}  # after the definition of each size that the data decide, in order
         self._function: FuncOp | None = None
         self._numbers: dict[Size, SSAValue] = {}
         self._masks: dict[Axis, SSAValue] = {}
@@ -64,17 +65,23 @@ class Masks:
         for name, argument in zip(input_names(function), block.args):
             if name.startswith(PREFIX):
                 self.sizes[name.removeprefix(PREFIX)] = argument
-        if self.valid.bounds and block.first_op is not None:
+        if block.first_op is not None:
             marker = constant(np.array(0, np.int32))  # has no use, and goes with the others of that kind
             marker.location = named("sizes")
             block.insert_op_before(marker, block.first_op)
             self._start = Builder(InsertPoint.before(marker))
 
-    def _early(self, op: Operation) -> SSAValue:
-        """Inserts an op at the start of the function."""
-        assert self._start is not None
+    def define(self, name: str, count: SSAValue, before: Operation) -> None:
+        """Defines a size that the data decide, in front of an op: `count` is an i64 scalar."""
+        self._places[name] = Builder(InsertPoint.before(before))
+        self.sizes[name] = self._early(popart.CastOp(count, to=i32), [name])
+
+    def _early(self, op: Operation, names: Iterable[str]) -> SSAValue:
+        """Inserts an op that depends on these sizes: at the start of the function, or where the last of them is defined."""
+        builder = next((b for name, b in reversed(self._places.items()) if name in names), self._start)
+        assert builder is not None
         op.location = named("sizes")
-        return self._start.insert(op).results[0]
+        return builder.insert(op).results[0]
 
     def number(self, size: Size) -> SSAValue:
         """Gives a size at run time: an i32 scalar. Raises PopulusError for a dimension that has no argument."""
@@ -82,19 +89,23 @@ class Masks:
 
         if (found := self._numbers.get(size)) is not None:
             return found
+
+        def early(op: Operation) -> SSAValue:
+            return self._early(op, size.names())
+
         total: SSAValue | None = None
         for product, factor in size.terms:
-            part = None if abs(factor) == 1 and product else self._early(constant(np.array(abs(factor), np.int32)))
+            part = None if abs(factor) == 1 and product else early(constant(np.array(abs(factor), np.int32)))
             for atom in product:
                 value = self._atom(atom)
-                part = value if part is None else self._early(popart.MulOp(part, value))
+                part = value if part is None else early(popart.MulOp(part, value))
             assert part is not None
             if total is None:
-                total = part if factor > 0 else self._early(popart.NegOp(part))
+                total = part if factor > 0 else early(popart.NegOp(part))
             else:
-                total = self._early((popart.AddOp if factor > 0 else popart.SubOp)(total, part))
+                total = early((popart.AddOp if factor > 0 else popart.SubOp)(total, part))
         if total is None:
-            total = self._early(constant(np.array(0, np.int32)))
+            total = early(constant(np.array(0, np.int32)))
         self._numbers[size] = total
         return total
 
@@ -104,21 +115,25 @@ class Masks:
             if atom.name not in self.sizes:
                 raise PopulusError(f"the size '{atom.name}' is known only further down in the model; tiles need it here")
             return self.sizes[atom.name]
+
+        def early(op: Operation) -> SSAValue:
+            return self._early(op, atom.names())
+
         values = [self.number(a) for a in atom.arguments]
         if atom.name != "floordiv":
             result = values[0]
             for v in values[1:]:
-                result = self._early((popart.MinOp if atom.name == "min" else popart.MaxOp)(result, v))
+                result = early((popart.MinOp if atom.name == "min" else popart.MaxOp)(result, v))
             return result
         dividend, divisor = values
         if atom.arguments[0].lower(self.valid.bounds) >= 0:
-            return self._early(popart.DivOp(dividend, divisor))
+            return early(popart.DivOp(dividend, divisor))
         # Division rounds towards zero; of a negative number the floor is the negative of the ceiling.
         one = self.number(as_size(1))
-        up = self._early(popart.SubOp(self._early(popart.SubOp(divisor, dividend)), one))
-        below = self._early(popart.NegOp(self._early(popart.DivOp(up, divisor))))
-        negative = self._early(popart.LessOp(dividend, self.number(as_size(0))))
-        return self._early(popart.WhereOp(negative, below, self._early(popart.DivOp(dividend, divisor))))
+        up = early(popart.SubOp(early(popart.SubOp(divisor, dividend)), one))
+        below = early(popart.NegOp(early(popart.DivOp(up, divisor))))
+        negative = early(popart.LessOp(dividend, self.number(as_size(0))))
+        return early(popart.WhereOp(negative, below, early(popart.DivOp(dividend, divisor))))
 
     def mask(self, axis: Axis) -> SSAValue:
         """Gives the mask of the valid positions of an axis: [n], i1."""
@@ -126,20 +141,24 @@ class Masks:
 
         if (found := self._masks.get(axis)) is not None:
             return found
+
+        def early(op: Operation) -> SSAValue:
+            return self._early(op, {name for f in axis for name in f.size.names()})
+
         lengths = [f.bound for f in axis]
         result: SSAValue | None = None
         for k, f in enumerate(axis):
             if f.static:
                 continue
             form = [n if i == k else 1 for i, n in enumerate(lengths)]
-            positions = self._early(constant(np.arange(f.bound, dtype=np.int32).reshape(form)))
-            inside = self._early(popart.LessOp(positions, self.number(f.size)))
-            result = inside if result is None else self._early(popart.AndOp(result, inside))
+            positions = early(constant(np.arange(f.bound, dtype=np.int32).reshape(form)))
+            inside = early(popart.LessOp(positions, self.number(f.size)))
+            result = inside if result is None else early(popart.AndOp(result, inside))
         assert result is not None, axis
         if shape(result) != tuple(lengths):
-            result = self._early(popart.ExpandOp(result, shape=lengths))
+            result = early(popart.ExpandOp(result, shape=lengths))
         if len(lengths) > 1:
-            result = self._early(popart.ReshapeOp(result, shape=(math.prod(lengths),)))
+            result = early(popart.ReshapeOp(result, shape=(math.prod(lengths),)))
         self._masks[axis] = result
         return result
 

@@ -25,6 +25,7 @@ from populus.lowering.onnx.valid_sizes import (
     bound_of,
     described,
     dimensions,
+    is_counted,
     is_prefix,
     is_whole,
     prefix,
@@ -96,6 +97,8 @@ def require(c: Conversion, a: Axis, b: Axis) -> None:
     low, high = (first - second).interval(masks_of(c).valid.bounds)
     if low > 0 or high < 0:
         raise PopulusError(f"sizes {first} and {second} meet, which differ for all sizes of the dimensions")
+    if any(map(is_counted, first.names() | second.names())):
+        raise PopulusError("two sizes meet of which the data decide one; they are not known to be equal")
     masks_of(c).require(str(first), str(second))
 
 

@@ -10,13 +10,20 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.onnx.dynamic_sizes import ELEMENTWISE
 from populus.lowering.onnx.to_popart import open_layers, open_shapes
 from populus.lowering.onnx.to_popart.conversion import Conversion, shape
 from populus.lowering.onnx.to_popart.open_shapes import Rule, agreed, aligned, compacted, masks_of
 from populus.lowering.onnx.valid_sizes import dimensions, is_whole
 
 Prepare: TypeAlias = "Callable[[Conversion], None]"
+
+ELEMENTWISE = (
+    "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
+    "BitwiseXor", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater",
+    "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Mean",
+    "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign",
+    "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor",
+)  # fmt: skip
 
 
 def broadcasting(c: Conversion) -> None:

@@ -8,8 +8,7 @@ from onnx import parser
 from helpers.bounded_cases import CASES, DIMS, SIZES, case, dims_of
 from helpers.bounded_runs import BoundedRun, compare, compare_gradients
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.onnx.dynamic_sizes import ELEMENTWISE
-from populus.lowering.onnx.to_popart.open_sizes import RULES, UNIFORM
+from populus.lowering.onnx.to_popart.open_sizes import ELEMENTWISE, RULES, UNIFORM
 
 INTEGERS = (
     "argmax", "arg min, the last", "range from", "int div", "all true", "matmul integer", "qlinear matmul", "conv integer", "qlinear conv",
