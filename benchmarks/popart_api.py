@@ -38,7 +38,6 @@ REASONS = {
     "TrainingSession.connectStreamToCallback": "`PyStepIOCallback` is the way to data by callbacks",
     "closePoplarDebugInfo": _STREAMER,
     "constant": "the op of opset 11 is a method of ours with this signature, beside the table",
-    "fromIr": "a graph of PopXL runs by `popxl.Session`",
     "getIr": "`_serializeIr` gives the graphs; `session.program.module(level)` gives each level",
     "getReport": "there is no report of libpva; `session.program.profile()` is ours",
     "initializePoplarDebugInfo": _STREAMER,

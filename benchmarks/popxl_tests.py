@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-SUITES = {"integration": "tests/integration/popxl", "unit": "tests/unittests/python/popxl", "docs": "docs/popxl/files"}
+SUITES = {"integration": "tests/integration/popxl", "unit": "tests/unittests/python/popxl", "docs": "docs/popxl/files docs/popart/files"}
 SECONDS = 240  # that one file of tests, or a script, may take
 
 
@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("-k", default="", help="only files whose name holds this")
     args = parser.parse_args()
     for suite in args.suites or SUITES:
-        files = sorted((args.checkout / SUITES[suite]).rglob("*.py"))
+        folders = [args.checkout / folder for folder in SUITES[suite].split()]
+        files = sorted(path for folder in folders for path in (folder.glob("*.py") if suite == "docs" else folder.rglob("*.py")))
         files = [f for f in files if args.k in f.name and (suite == "docs" or f.name.startswith("test_"))]
         total: Counter[str] = Counter()
         for path in files:

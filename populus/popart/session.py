@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
     from xdsl.passes import ModulePass
 
+    from populus.popart.ir_session import IrSession
+    from populus.popxl.internals.options import IrView
     from populus.source import Arrays
 
 # Before the first of these, the IR has all ops of a model, and none that a machine needs.
@@ -83,6 +85,13 @@ class InferenceSession(HostWeights):
                 info = shapes.get(value.name)
                 value.type.CopyFrom(helper.make_tensor_type_proto(info.type, info.shape()))
         return model
+
+    @classmethod
+    def fromIr(cls, ir: IrView, deviceInfo: DeviceInfo, name: str = "fromIr") -> IrSession:
+        """Gives a session of an Ir that PopXL built, given as its `_pb_ir`. The name is for messages of PopART."""
+        from populus.popart.ir_session import IrSession
+
+        return IrSession(ir, deviceInfo)
 
     @property
     def dataFlow(self) -> DataFlow:

@@ -141,3 +141,24 @@ def test_graphs_are_drawn_at_the_checkpoints_that_are_wanted(
         assert 'g0_in0 [label="x", shape=ellipse]' in drawn
         assert 'g0_in0 -> g0_0 [label="f32"]' in drawn
         assert (drawn.count("_in0 ["), drawn.count(" -> ")) == (2, 3)  # x and the input of exp; into relu, the call and exp
+
+
+def test_a_session_of_popart_runs_an_ir():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(1.0)
+        given = popxl.h2d_stream((), popxl.float32, "given")
+        out = popxl.d2h_stream((), popxl.float32, "out")
+        ops.host_store(out, ops.var_updates.accumulate_(x, ops.host_load(given)))
+    device = popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": 2})
+    session = popart.InferenceSession.fromIr(ir=ir._pb_ir, deviceInfo=device)
+    with pytest.raises(popart.popart_exception, match="call prepareDevice first"):
+        session.initAnchorArrays()
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.weightsFromHost()
+    for expected in (4, 7):
+        session.run(popart.PyStepIO({given.tensor_id: np.float32(3)}, anchors))
+        assert anchors[out.tensor_id] == expected
+    with pytest.raises(popart.popart_exception, match="'givn' is no stream from the host; did you mean 'given'"):
+        session.run(popart.PyStepIO({"givn": np.float32(3)}, anchors))
