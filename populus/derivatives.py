@@ -131,7 +131,7 @@ class Vjp:
         if padding is None:
             return type.get_shape()
         given = {n: np.asarray(a) for n, a in arrays.items() if n in self.inputs}
-        return padding.shape(name, type.get_shape(), padding.sizes(given, self.inputs))
+        return padding.shape(name, padding.sizes(given))
 
     def kept(self) -> Report:
         """Reports the forward tensors that live until the backward pass reads them, with their readers and bytes."""

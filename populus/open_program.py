@@ -7,6 +7,7 @@ import gc
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from populus.buckets import bucket
@@ -68,7 +69,7 @@ class OpenProgram(Program):
         specialise: Callable[[Mapping[str, int | tuple[int, int]]], Program],
     ):
         super().__init__(source, pipeline, options)
-        self.names = names
+        self._names = names
         self.specialise = specialise
         self.compilations = 0  # so far
         self._refusal = "asked for" if options.exact else ""
@@ -80,6 +81,10 @@ class OpenProgram(Program):
     def __repr__(self) -> str:
         named = ", ".join(dict.fromkeys(d for dimensions in self.names.values() for d in dimensions.values()))
         return f"<OpenProgram of {named}: {self.sizes}, {len(self._kept)} programs>"
+
+    @property
+    def names(self) -> Mapping[str, Mapping[int, str]]:
+        return self._names
 
     @property
     def sizes(self) -> str:
@@ -141,13 +146,14 @@ class OpenProgram(Program):
         """
         return self.sized(**self._sizes(inputs))
 
-    def program_for(self, inputs: Mapping[str, Any]) -> Program:
+    def program_for(self, inputs: Mapping[str, Any], room: Mapping[str, int] = MappingProxyType({})) -> Program:
         """Gives the program that `run` uses for these inputs: that of their bucket, if there may be one.
 
+        `room`: dimensions that grow, with the size that their bucket has to hold. A program of theirs serves all smaller sizes too.
         Raises PopulusError if an input is missing or sizes disagree.
         """
         sizes = self._sizes(inputs)
-        key = self._bucket(sizes)
+        key = self._bucket(sizes, room)
         if self._refusal or key in self._refused or key == tuple(sorted(sizes.items())):
             return self.sized(**sizes)
         try:
@@ -167,13 +173,16 @@ class OpenProgram(Program):
         except UnequalSizesError:
             return self.sized_for(inputs).run_at(level, inputs)
 
-    def _bucket(self, sizes: Mapping[str, int]) -> Key:
+    def _bucket(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> Key:
         """Gives the key of a program for these sizes. A dimension such as `past + cur` follows from others."""
         found: dict[str, int | tuple[int, int]] = {}
         for name, size in sizes.items():
             others = parts(name)
             if others == {name} or not others or not all(o in sizes or o in self.source.dims for o in others):
                 found[name] = bucket(size, self.options.buckets)
+                if name in room:
+                    held = bucket(max(size, room[name]), self.options.buckets)
+                    found[name] = (0, held if isinstance(held, int) else held[1])
         return tuple(sorted(found.items()))
 
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
 
 from populus.dialects.onnx.sizes import Size, parse
 from populus.dialects.signature import input_names, output_names
@@ -33,12 +32,14 @@ class Padding:
     """The valid sizes of a program's inputs and outputs by name, None for an axis that is valid as a whole.
 
     `bounds`: the least and the greatest size of each dimension. `equal`: pairs of sizes that have to be equal in a run.
+    `buffers`: the shapes of inputs and outputs at the bounds.
     """
 
     bounds: Mapping[str, tuple[int, int]]
     inputs: Mapping[str, Axes]
     outputs: Mapping[str, Axes]
     equal: tuple[tuple[Size, Size], ...]
+    buffers: Mapping[str, tuple[int, ...]]
 
     @staticmethod
     def of(function: FuncOp) -> Padding | None:
@@ -47,26 +48,29 @@ class Padding:
         if not found:
             return None
         inputs = dict(zip(input_names(function), map(_axes, sizes(function, ARGUMENTS))))
+        types = function.function_type
+        ranked = [*zip(input_names(function), types.inputs), *zip(output_names(function), types.outputs)]
         return Padding(
             found,
             {name: axes for name, axes in inputs.items() if not name.startswith(PREFIX)},
             dict(zip(output_names(function), map(_axes, sizes(function, RESULTS)))),
             tuple((parse(a), parse(b)) for a, b in equal_sizes(function)),
+            {name: type.get_shape() for name, type in ranked if isinstance(type, TensorType)},
         )
 
     def is_size(self, name: str) -> bool:
         """Tells whether an input of the program is the size of a dimension, which the host adds."""
         return name.startswith(PREFIX) and name.removeprefix(PREFIX) in self.bounds
 
-    def sizes(self, arrays: Arrays, types: Mapping[str, TensorType[Attribute]]) -> dict[str, int]:
-        """Gives the size of each dimension, from the shapes of inputs. `types`: of the buffers of the bounds.
+    def sizes(self, arrays: Arrays) -> dict[str, int]:
+        """Gives the size of each dimension, from the shapes of inputs.
 
         Raises PopulusError for a rank or size that the model does not have, for a size out of bounds, and for inputs that disagree.
         """
         found: dict[str, tuple[int, str]] = {}
         present = {name: axes for name, axes in self.inputs.items() if name in arrays}
         for name, axes in present.items():
-            shape, full = arrays[name].shape, types[name].get_shape()
+            shape, full = arrays[name].shape, self.buffers[name]
             text = ", ".join(str(n) if s is None else str(s) for n, s in zip(full, axes)) if axes else ", ".join(map(str, full))
             if len(shape) != len(full) or any(m != n for m, n, s in zip(shape, full, axes or (None,) * len(full)) if s is None):
                 raise PopulusError(f"input '{name}' has shape {list(shape)}, expected [{text}]")
@@ -96,10 +100,16 @@ class Padding:
                 if axis is not None and axis.evaluate(at) < 0:
                     raise UnequalSizesError(f"output '{name}' has the size '{axis}', which is {axis.evaluate(at)}")
 
-    def shape(self, output: str, full: tuple[int, ...], at: Mapping[str, int]) -> tuple[int, ...]:
-        """Gives the shape of an output whose buffer is `full`."""
+    def shape(self, output: str, at: Mapping[str, int]) -> tuple[int, ...]:
+        """Gives the shape of the valid part of an output."""
+        full = self.buffers[output]
         axes = self.outputs.get(output) or (None,) * len(full)
         return tuple(n if axis is None else axis.evaluate(at) for n, axis in zip(full, axes))
+
+    def outgrown(self, name: str, shape: tuple[int, ...]) -> dict[str, int]:
+        """Gives the dimensions of an input whose buffer does not hold an array of this shape, with the sizes that would."""
+        axes = zip(shape, self.buffers[name], self.inputs[name])
+        return {str(axis): n for n, most, axis in axes if n > most and axis is not None}
 
     def _check(self, dimension: str, n: int, name: str) -> None:
         low, high = self.bounds[dimension]
@@ -109,11 +119,11 @@ class Padding:
         option = f"dims={{'{dimension}': ({min(low, n)}, {max(high, n)})}} or --dim {dimension}={min(low, n)}..{max(high, n)}"
         raise PopulusError(f"input '{name}': dimension '{dimension}' is {n}, {bound}; compile with {option}")
 
-    def padded(self, arrays: Arrays, at: Mapping[str, int], types: Mapping[str, TensorType[Attribute]]) -> Arrays:
+    def padded(self, arrays: Arrays, at: Mapping[str, int]) -> Arrays:
         """Gives the inputs of the program: arrays with zeros up to the bounds, and the sizes."""
         given: Arrays = {}
         for name, array in arrays.items():
-            full = types[name].get_shape()
+            full = self.buffers[name]
             given[name] = array
             if array.shape != full:
                 given[name] = np.zeros(full, array.dtype)

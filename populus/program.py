@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Attribute
 
 from populus.dialects.host import REFUSE, CallOp
@@ -41,12 +41,8 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """A compiled model: `run` computes, `module` gives a level's IR, `profile` estimates costs.
+    """A compiled model: `run` computes, `module` gives a level's IR, `profile` estimates costs."""
 
-    `names`: the open dimensions of each input, in order, by position; none in a program of one size.
-    """
-
-    names: Mapping[str, Mapping[int, str]] = MappingProxyType({})
 
     def __init__(self, source: Source, pipeline: Pipeline, options: CompileOptions, cache: ProgramCache | None = None):
         self.source = source
@@ -136,9 +132,34 @@ class Program:
 
         return computed(self.signature, inputs, run)
 
+    @property
+    def names(self) -> Mapping[str, Mapping[int, str]]:
+        """The dimensions of each input that have several sizes, by position; none in a program of one size."""
+        if (padding := self.signature.padding) is None:
+            return {}
+        return {name: {d: str(size) for d, size in enumerate(axes) if size is not None} for name, axes in padding.inputs.items()}
+
+    def program_for(self, inputs: Mapping[str, Any], room: Mapping[str, int] = MappingProxyType({})) -> Program:
+        """Gives the program that `run` uses for these inputs: itself."""
+        return self
+
+    def sized_for(self, inputs: Mapping[str, Any]) -> Program:
+        """Gives the program for exactly the sizes of these inputs: itself."""
+        return self
+
     def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
         """Gives the types of inputs and outputs by name, as far as they are known; open dimensions are -1."""
-        return self.signature.inputs, dict(self.signature.outputs)
+        padding = self.signature.padding
+        if padding is None:
+            return self.signature.inputs, dict(self.signature.outputs)
+        sizes = {**padding.inputs, **padding.outputs}
+
+        def opened(name: str, type: TensorType[Attribute]) -> TensorType[Attribute]:
+            axes = sizes.get(name) or (None,) * len(type.get_shape())
+            return tensor([n if axis is None else DYNAMIC_INDEX for n, axis in zip(type.get_shape(), axes)], type.element_type)
+
+        inputs, outputs = ({n: opened(n, t) for n, t in types.items()} for types in (self.signature.inputs, self.signature.outputs))
+        return inputs, dict(outputs)
 
     def stateful(self, pairs: Mapping[str, str]) -> Stateful:
         """Gives a program that keeps inputs from run to run: each is replaced by an output, `{"past": "present"}`.
@@ -247,17 +268,17 @@ class Program:
         return module
 
 
-def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arrays], Arrays]) -> Arrays:
+def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arrays], Arrays], states: Arrays | None = None) -> Arrays:
     """Runs on inputs as the user has them, and gives the outputs likewise: strings, valid parts and maps.
 
-    Raises PopulusError for inputs that do not match the signature.
+    `states`: arrays of the shapes of inputs that the program keeps. Raises PopulusError for inputs that do not match the signature.
     """
     arrays, padding = signature.checked(inputs), signature.padding
-    at = {} if padding is None else padding.sizes(arrays, signature.inputs)
+    at = {} if padding is None else padding.sizes({**arrays, **(states or {})})
     if padding is not None:
         padding.check(at)
     with signature.handled(arrays) as (strings, given):
-        found = run(given if padding is None else padding.padded(given, at, signature.inputs))
+        found = run(given if padding is None else padding.padded(given, at))
         found = trimmed(found if padding is None else padding.trimmed(found, at), signature.bounded)
         outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
     for entry in signature.maps:

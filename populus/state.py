@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
@@ -12,6 +13,7 @@ from populus.dialects.onnx.types import as_tensor
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.guard import Guard
+from populus.padding import UnequalSizesError
 from populus.program import Program, computed
 from populus.runtime.engine.states import check_states
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from populus.runtime.session import Session
     from populus.source import Arrays
 
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+
+LOADED = 2  # programs of several sizes that have memory for the states at a time
+
 
 class Stateful:
     """A program that keeps inputs from run to run. `pairs`: each of them, and the output that replaces it after a run.
@@ -29,99 +35,193 @@ class Stateful:
         logits = cached.run({"input_ids": first})["logits"]
         logits = cached.run({"input_ids": second})["logits"]
 
-    States begin as zeros; an open dimension that no other input has begins at 0. In a program of one size they stay in the
-    program's memory. A run that raises leaves them as they were. Threads take turns.
-    Raises PopulusError for a name that there is not, and for a pair of unlike types.
+    States begin as zeros; a dimension of several sizes that no other input has begins at 0. They stay in the program's memory
+    from run to run, and move when another size needs another program. A run that raises leaves them as they were.
+    Threads take turns. Raises PopulusError for a name that there is not, and for a pair of unlike types.
     """
 
     def __init__(self, program: Program, pairs: Mapping[str, str]):
         self.program = program
         self.pairs = dict(pairs)
         self._running = Guard()
-        self._session: Session | None = None
-        self._held: Arrays = {}
         inputs, outputs = program.stated_types()
         alike = {o: inputs[i] for i, o in self.pairs.items() if i in inputs and o in outputs and _agree(inputs[i], outputs[o])}
         check_states(self.pairs, inputs, {**outputs, **alike})
-        self._inputs = inputs
-        if program.names or program.level != "poplar":
-            return
-        from populus.runtime.session import Session
-
-        self._signature = program.signature.without(self.pairs)
-        options = program.options
-        self._session = Session(
-            program.module("poplar"), engine=options.engine, sample=options.sample or 0, threads=options.threads, states=self.pairs
-        )
+        self._types = inputs
+        self._held: Arrays = {}  # states that are not in a program's memory
+        self._shapes: Shapes = {}  # of states that are in the memory of `_session`
+        self._growth: dict[str, int] = {}  # of dimensions, in the last run
+        self._session: Session | None = None
+        self._sessions: OrderedDict[Program, Session] = OrderedDict()  # by last use
 
     def run(self, inputs: Mapping[str, Any]) -> Arrays:
         """Runs on the other inputs, with the states that the run before left; gives the other outputs by name.
 
-        Raises PopulusError for inputs that do not match the model, and for a state among them.
+        Raises PopulusError for inputs that do not match the model, for a state among them, and for a state that would exceed its bound.
         """
         for name in self.pairs:
             if name in inputs:
                 raise PopulusError(f"input '{name}' is a state, which the program keeps; set('{name}', array) replaces it")
         with self._running.lock:
-            if self._session is not None:
-                return computed(self._signature, inputs, self._session.run)
-            given = {**inputs, **{name: self._held.get(name, self._first(name, inputs)) for name in self.pairs}}
-            results = self.program.run(given)
-            self._held = {name: results.pop(output) for name, output in self.pairs.items()}
-            return results
+            states = {name: self._stand_in(name, inputs) for name in self.pairs}
+            program = self.program
+            try:
+                outgrown: dict[str, int] = {}
+                for _ in range(2):  # the second time, if a state grows faster than in the last run
+                    program = self.program.program_for({**inputs, **states}, self._room(states, outgrown))
+                    if not self._fits_memory(program):
+                        break
+                    after, outgrown = self._after(program, inputs, states)
+                    if not outgrown:
+                        return self._run_in_memory(program, inputs, states, after)
+            except UnequalSizesError:
+                program = self.program.sized_for({**inputs, **states})
+            return self._run_outside(program, inputs, states)
 
     def reset(self) -> None:
         """Makes all states what they were before the first run."""
         with self._running.lock:
-            self._held = {}
-            for name in self.pairs if self._session is not None else ():
-                self._session_of(name).set_state(name, self._first(name, {}))
+            self._held, self._shapes, self._session = {}, {}, None
 
     def get(self, name: str) -> NDArray[Any]:
         """Gives a copy of a state. Raises PopulusError for another name."""
         self._known(name)
         with self._running.lock:
             if self._session is not None:
-                return self._session.state(name)
-            return self._held.get(name, self._first(name, {})).copy()
+                return self._front(self._session, name)
+            return self._held.get(name, self._stand_in(name, {})).copy()
 
     def set(self, name: str, value: Any) -> None:
         """Replaces a state, for the next run. Raises PopulusError for another name, shape or element type."""
         import numpy as np
 
         self._known(name)
-        type = self._inputs[name]
+        type = self._types[name]
         array, expected = np.asarray(value), dtype_of(type.element_type)
         shape = [n if n >= 0 else "?" for n in type.get_shape()]
         fits = array.ndim == len(shape) and all(n in ("?", m) for n, m in zip(shape, array.shape))
         if array.dtype != expected or not fits:
             raise PopulusError(f"state '{name}' is {expected} [{', '.join(map(str, shape))}]; given is {array.dtype} {list(array.shape)}")
         with self._running.lock:
-            if self._session is not None:
-                self._session.set_state(name, array)
-            else:
-                self._held[name] = array.copy()
+            self._leave()
+            self._held[name] = array.copy()
 
-    def _session_of(self, name: str) -> Session:
-        assert self._session is not None, name
-        return self._session
+    # -- states in the memory of a program
+
+    def _run_in_memory(self, program: Program, inputs: Mapping[str, Any], states: Arrays, after: Shapes) -> Arrays:
+        """Runs a program whose memory has the states, or gets them. `after`: their shapes when it ends."""
+        session = self._loaded(program)
+        if session is not self._session:
+            self._leave()
+            for name in self.pairs:
+                session.set_state(name, self._held.get(name, states[name]), front=True)
+        results = computed(program.signature.without(self.pairs), inputs, session.run, states)
+        self._session, self._held = session, {}
+        self._move(after, states)
+        return results
+
+    def _run_outside(self, program: Program, inputs: Mapping[str, Any], states: Arrays) -> Arrays:
+        """Runs a program on states that are arrays."""
+        self._leave()
+        held = {name: self._held.get(name, states[name]) for name in self.pairs}
+        results = program.run({**inputs, **held})
+        self._held = {name: results.pop(output) for name, output in self.pairs.items()}
+        self._move({name: array.shape for name, array in self._held.items()}, states)
+        self._shapes = {}
+        return results
+
+    def _move(self, after: Shapes, states: Arrays) -> None:
+        """Records the shapes of states after a run, and how far each dimension of several sizes grew."""
+        self._shapes = after
+        for name, dimensions in self.program.names.items():
+            for d, dimension in dimensions.items() if name in after else ():
+                self._growth[dimension] = after[name][d] - states[name].shape[d]
+
+    def _room(self, states: Arrays, outgrown: Mapping[str, int]) -> dict[str, int]:
+        """Gives the sizes that growing dimensions of states need: those that are known, or as large a step as the last one was."""
+        room = {
+            dimension: states[name].shape[d] + self._growth[dimension]
+            for name in self.pairs
+            for d, dimension in self.program.names.get(name, {}).items()
+            if self._growth.get(dimension, 0) > 0
+        }
+        return {**room, **outgrown}
+
+    def _after(self, program: Program, inputs: Mapping[str, Any], states: Arrays) -> tuple[Shapes, dict[str, int]]:
+        """Gives the shapes of states after a run, and the dimensions whose bound they exceed, with the sizes that they need.
+
+        Raises PopulusError for inputs that do not match the model, and for a bound that the user stated.
+        """
+        padding, after = program.signature.padding, {name: array.shape for name, array in states.items()}
+        if padding is None:
+            return after, {}
+        at = padding.sizes({**program.signature.without(self.pairs).checked(inputs), **states})
+        after = {name: padding.shape(output, at) for name, output in self.pairs.items()}
+        outgrown: dict[str, int] = {}
+        for name, shape in after.items():
+            outgrown |= (found := padding.outgrown(name, shape))
+            if fixed := [d for d in found if program is self.program or d in self.program.source.dims]:
+                raise PopulusError(
+                    f"state '{name}' would have {found[fixed[0]]} elements along '{fixed[0]}', which is bounded by "
+                    f"{padding.bounds[fixed[0]][1]}; reset it, or compile with a larger bound"
+                )
+        return after, outgrown
+
+    def _fits_memory(self, program: Program) -> bool:
+        """Tells whether the memory of each state holds its next value: it is as large, or it has a bound."""
+        if program.level != "poplar":
+            return False
+        inputs, outputs = program.signature.inputs, program.signature.outputs
+        return program.signature.padding is not None or all(inputs[i].get_shape() == outputs[o].get_shape() for i, o in self.pairs.items())
+
+    def _loaded(self, program: Program) -> Session:
+        """Loads a program with memory for the states."""
+        from populus.runtime.session import Session
+
+        if program not in self._sessions:
+            options = program.options
+            self._sessions[program] = Session(
+                program.module("poplar"),
+                engine=options.engine,
+                sample=options.sample or 0,
+                threads=options.threads,
+                states=self.pairs,
+                fronts=program.signature.padding is not None,
+            )
+        self._sessions.move_to_end(program)
+        while len(self._sessions) > LOADED:
+            self._sessions.popitem(last=False)
+        return self._sessions[program]
+
+    def _leave(self) -> None:
+        """Takes the states out of a program's memory."""
+        if self._session is not None:
+            self._held = {name: self._front(self._session, name) for name in self.pairs}
+            self._session, self._shapes = None, {}
+
+    def _front(self, session: Session, name: str) -> NDArray[Any]:
+        return session.state(name)[tuple(slice(0, n) for n in self._shapes[name])].copy()
 
     def _known(self, name: str) -> None:
         if name not in self.pairs:
             raise PopulusError(f"there is no state '{name}'{did_you_mean(name, self.pairs)}; there are {', '.join(self.pairs) or 'none'}")
 
-    def _first(self, name: str, inputs: Mapping[str, Any]) -> NDArray[Any]:
-        """Gives the first value of a state. `inputs`: those of a run, which may tell sizes."""
+    def _stand_in(self, name: str, inputs: Mapping[str, Any]) -> NDArray[Any]:
+        """Gives zeros of the shape that a state has, or begins with. `inputs`: those of a run, which may tell sizes."""
         import numpy as np
 
-        type = self._inputs[name]
+        type = self._types[name]
+        zero = np.zeros((), dtype_of(type.element_type))
+        if name in self._held or name in self._shapes:
+            return np.broadcast_to(zero, self._held[name].shape if name in self._held else self._shapes[name])
         shape = list(type.get_shape())
-        for other, dimensions in self.program.names.items():
+        names = self.program.names
+        for other, dimensions in names.items():
             for d, dimension in dimensions.items() if other in inputs else ():
                 if d < np.ndim(inputs[other]):
-                    same = [self.program.names[name].get(i) == dimension for i in range(len(shape))]
+                    same = [names[name].get(i) == dimension for i in range(len(shape))]
                     shape = [np.shape(inputs[other])[d] if alike else n for alike, n in zip(same, shape)]
-        return np.zeros([max(n, 0) for n in shape], dtype_of(type.element_type))
+        return np.broadcast_to(zero, [max(n, 0) for n in shape])
 
 
 def _agree(a: TensorType[Attribute], other: Attribute) -> bool:

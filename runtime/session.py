@@ -35,7 +35,8 @@ class Session:
     - `threads`: number of threads of the native engine. The default is POPULUS_THREADS, else the number of CPUs of this
       process. Results do not depend on it.
     - `states`: inputs that the program keeps, each with the output that replaces it after a run, by name. They begin as
-      zeros. `run` neither takes nor returns them; `state` and `set_state` do.
+      zeros. With `fronts`, the front of an output that is larger may replace one. `run` neither takes nor returns them;
+      `state` and `set_state` do.
     - `views`: outputs are views of the program's memory, which the next run overwrites, instead of new arrays (not on
       `strict`). Only one thread may use such a session.
 
@@ -52,12 +53,14 @@ class Session:
         threads: int | None = None,
         views: bool = False,
         states: Mapping[str, str] = {},
+        fronts: bool = False,
     ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = _graph_of(module)
         self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views, dict(states)))
-        check_states(states, _texts(self._program.inputs), _texts(self._program.outputs))
+        outputs = {name: self._fitting(name, states if fronts else {}) for name in self._program.outputs}
+        check_states(states, _texts(self._program.inputs), _texts(outputs))
         self._states = dict(states)
         self._inputs = {name: type for name, type in self._program.inputs.items() if name not in states}
         self._held: dict[str, Array] = {}  # of states, if the engine keeps none
@@ -106,7 +109,8 @@ class Session:
                 self._claim()
             results = self._program.run({**arrays, **self._held}, observe)
             for name in self._held:
-                self._held[name] = results.pop(self._states[name])
+                value = results.pop(self._states[name])
+                self._held[name] = value[tuple(slice(0, n) for n in self._held[name].shape)]
             return results
 
     def state(self, name: str) -> Array:
@@ -114,15 +118,30 @@ class Session:
         with self._running.lock:
             return self._state(name).astype(self._program.inputs[name][1])
 
-    def set_state(self, name: str, value: Array) -> None:
-        """Replaces a state, for the next run. Raises PopulusError for another name, shape or dtype."""
+    def set_state(self, name: str, value: Array, front: bool = False) -> None:
+        """Replaces a state, for the next run; or with `front`, its first elements along each axis.
+
+        Raises PopulusError for another name, shape or dtype.
+        """
         target = self._state(name)
         shape, dtype = self._program.inputs[name]
         array = np.asarray(value)
+        if front and array.ndim == len(shape):
+            target = target[tuple(slice(0, n) for n in array.shape)]
+            shape = target.shape
         if array.shape != shape or array.dtype != dtype:
             raise PopulusError(f"state '{name}' is {dtype} {list(shape)}; given is {array.dtype} {list(array.shape)}")
         with self._running.lock:
             np.copyto(target, converted(array, target.dtype, name))
+
+    def _fitting(self, output: str, states: Mapping[str, str]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Gives the type of an output, or of its front where it replaces one of these states."""
+        shape, dtype = self._program.outputs[output]
+        state = next((name for name, replacing in states.items() if replacing == output), None)
+        if state in self._program.inputs:
+            most, _ = self._program.inputs[state]
+            shape = tuple(map(min, shape, most)) if len(shape) == len(most) else shape
+        return shape, dtype
 
     def _state(self, name: str) -> Array:
         if name not in self._states:

@@ -60,13 +60,21 @@ class States:
         return op.stream.data in self.pairs.values()
 
     def commit(self) -> None:
-        """Replaces each state by its next value. Where one is the memory of another, all are read before any is written."""
-        moved = [(self.next[output], self.now[name]) for name, output in self.pairs.items()]
+        """Replaces each state by its next value, or by the front of one that is larger.
+
+        Where one is the memory of another, all are read before any is written.
+        """
+        moved = [(_front(self.next[output], self.now[name].shape), self.now[name]) for name, output in self.pairs.items()]
         moved = [(source, target) for source, target in moved if not _same(source, target)]
         targets = [target for _, target in moved]
         sources = [s.copy() if any(np.may_share_memory(s, t) for t in targets) else s for s, _ in moved]
         for source, target in zip(sources, targets):
             np.copyto(target, source)
+
+
+def _front(array: Array, shape: tuple[int, ...]) -> Array:
+    """Cuts an array to the first elements along each axis."""
+    return array if array.shape == shape else array[tuple(slice(0, n) for n in shape)]
 
 
 def _same(a: Array, b: Array) -> bool:

@@ -72,12 +72,49 @@ def test_states_that_trade_places_and_states_that_nothing_changes(engine):
 
 def test_a_run_copies_neither_state_in_nor_out(monkeypatch):
     program = populus.compile(recurrent(2), tiles=4, engine="native").stateful(STATES)
+    program.run({"x": np.ones((3, 2, 4), np.float32)})
     session = program._session
     assert isinstance(session, Session)
     assert (list(session.inputs), list(session.outputs)) == (["x"], ["y"])
     before = {n: a.ctypes.data for n, a in session._program.states.now.items()}
     program.run({"x": np.ones((3, 2, 4), np.float32)})
     assert {n: a.ctypes.data for n, a in session._program.states.now.items()} == before
+
+
+GROWING = model(
+    [helper.make_node("Concat", ["past", "new"], ["present"], "join", axis=1), helper.make_node("ReduceSum", ["present"], ["y"], "y")],
+    [value("past", [1, "past", 2]), value("new", [1, "cur", 2])],
+    [value("present", [1, "past + cur", 2]), value("y", [1, 1, 1])],
+)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_a_cache_with_a_bound_stays_in_one_program(engine):
+    program = populus.compile(GROWING, dims={"past": (0, 6), "cur": (1, 2)}, tiles=4, engine=engine)
+    cache, rows = program.stateful({"past": "present"}), []
+    for cur in (2, 1, 1, 2):
+        rows.append(RNG.standard_normal((1, cur, 2)).astype(np.float32))
+        expected = np.concatenate(rows, axis=1)
+        np.testing.assert_allclose(cache.run({"new": rows[-1]})["y"].item(), expected.sum(), rtol=1e-5)
+        np.testing.assert_array_equal(cache.get("past"), expected)
+    with pytest.raises(PopulusError, match="state 'past' would have 7 elements along 'past', which is bounded by 6; reset it"):
+        cache.run({"new": np.ones((1, 1, 2), np.float32)})
+    np.testing.assert_array_equal(cache.get("past"), expected)
+    cache.reset()
+    assert cache.run({"new": np.ones((1, 1, 2), np.float32)})["y"].item() == 2
+
+
+def test_a_cache_without_a_bound_moves_from_bucket_to_bucket():
+    program = populus.compile(GROWING, tiles=4, engine="numpy")
+    cache, total = program.stateful({"past": "present"}), 0.0
+    for i in range(20):
+        row = RNG.standard_normal((1, 1, 2)).astype(np.float32)
+        total += row.sum(dtype=np.float64)
+        np.testing.assert_allclose(cache.run({"new": row})["y"].item(), total, rtol=1e-4, atol=1e-5)
+        assert cache.get("past").shape == (1, i + 1, 2)
+    assert program.sizes == "buckets"
+    assert program.compilations == 9  # for a cache of no row, then of up to 2, 3, 4, 6, 8, 12, 16, 24
+    assert len(cache._sessions) == 2
 
 
 def test_a_run_that_raises_leaves_the_states():
