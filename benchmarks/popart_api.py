@@ -35,6 +35,7 @@ REASONS = {
     "KeyValueContextManager": _CONTEXT,
     "NameContextManager": _CONTEXT,
     "SourceLocation": _DEBUG,
+    "TensorLocationSettings.__init__": "it takes a `TensorLocation`",
     "TrainingSession.connectStreamToCallback": "`PyStepIOCallback` is the way to data by callbacks",
     "closePoplarDebugInfo": _STREAMER,
     "constant": "the op of opset 11 is a method of ours with this signature, beside the table",
@@ -221,8 +222,35 @@ def reason(name: str) -> str:
     return REASONS.get(name) or REASONS.get(owner) or REASONS.get(member, "")
 
 
+def options_table() -> str:
+    """Gives the table of the members of `SessionOptions`, by what becomes of them."""
+    options = settings().SessionOptions
+    every = set(options.DEFAULTS)
+    rows = {
+        "does what it says": options.HONOURED,
+        "is refused by name where it would change results": options.REFUSED,
+        "is taken, with one warning that says what happens instead": set(options.INSTEAD),
+    }
+    rows["is taken, with one warning: it changes no result on one machine"] = every.difference(*rows.values())
+    text = "| a member | |\n|---|---|\n"
+    return text + "\n".join(f"| {kind} ({len(names)}) | {', '.join(f'`{n}`' for n in sorted(names))} |" for kind, names in rows.items())
+
+
+PAGE = """# PopART's names here
+
+Each public name of PopART's Python module, compared with `populus.popart` by
+
+```
+python benchmarks/popart_api.py CHECKOUT > docs/popart-api.md
+```
+
+for a checkout of the public repository `graphcore/popart` (measured at `d2f20d78`). The script reads its bindings, and runs nothing.
+A name is *same* if ours takes the parameters that PopART states, by their names and in their order, in each of its overloads.
+[PopART's programs](popart-compatibility.md) says what the names do."""
+
+
 def main() -> None:
-    """Prints the tables."""
+    """Prints the page."""
     import populus.popart
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -230,6 +258,7 @@ def main() -> None:
     public = upstream(parser.parse_args().checkout)
     found = list(rows(public, populus.popart))
     kinds = ("same", "other", "absent")
+    print(f"{PAGE}\n\n## `SessionOptions`\n\n{options_table()}\n\n## All names\n")
     print("| group | names | same | other | absent |\n|---|---|---|---|---|")
     groups = list(dict.fromkeys(g for g, *_ in found))
     for group in [*groups, "all"]:

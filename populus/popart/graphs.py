@@ -62,7 +62,7 @@ def renamed(node: NodeProto, names: Mapping[str, str]) -> None:
 
 def branch(translation: Translation, node: NodeProto) -> None:
     """Translates an If, whose graphs may read what is around them."""
-    _rebuilt(translation, node, {name: [] for name in _graphs(node)})
+    rebuilt(translation, node, {name: [] for name in _graphs(node)})
 
 
 def loop(translation: Translation, node: NodeProto) -> None:
@@ -74,7 +74,7 @@ def loop(translation: Translation, node: NodeProto) -> None:
     given = [Known(np.dtype(np.int64), ()), Known(np.dtype(np.bool_), ()), *carried]
     if len(body.input) != len(given):
         raise PopulusError(f"its body takes {len(body.input)} inputs; it is given {len(given)}")
-    _rebuilt(translation, node, {"body": given})
+    rebuilt(translation, node, {"body": given})
 
 
 def scan(translation: Translation, node: NodeProto) -> None:
@@ -114,7 +114,7 @@ def scan(translation: Translation, node: NodeProto) -> None:
     del made.attribute[:]
     made.attribute.extend([*kept, helper.make_attribute("scan_output_axes", placed)] if placed else kept)
     made.output[:] = [*node.output[:states], *(f"{o}/stacked" for o in node.output[states:])]
-    _rebuilt(translation, made, {"body": given})
+    rebuilt(translation, made, {"body": given})
     steps = known[states].shape[axes[0] % len(known[states].shape)] if axes else 0
     for output, result, at in zip(node.output[states:], results, placed):
         shape = list(result.shape)
@@ -145,7 +145,7 @@ def _own_inputs(translation: Translation, graph: GraphProto) -> GraphProto:
     return graph
 
 
-def _rebuilt(translation: Translation, node: NodeProto, given: Mapping[str, Sequence[Known | None]]) -> None:
+def rebuilt(translation: Translation, node: NodeProto, given: Mapping[str, Sequence[Known | None]]) -> None:
     """Adds the node with its graphs translated. An output that the graph does not make itself goes through an Identity."""
     from onnx import NodeProto, ValueInfoProto, helper
 

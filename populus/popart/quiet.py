@@ -7,8 +7,8 @@ import warnings
 _SAID: set[str] = set()
 
 
-def ignored(name: str) -> None:
-    """Warns that a member changes nothing here, once for each name in a process."""
+def ignored(name: str, why: str = "it changes no result on one machine") -> None:
+    """Warns that a member has no effect here, once for each name in a process."""
     if name not in _SAID:
         _SAID.add(name)
-        warnings.warn(f"populus.popart takes {name} and ignores it: it changes no result on one machine", stacklevel=3)
+        warnings.warn(f"populus.popart takes {name} and ignores it: {why}", stacklevel=3)

@@ -9,7 +9,16 @@ from populus.popart.translation import Rule, rule
 
 @cache
 def _rules() -> dict[tuple[str, str], Rule]:
-    from populus.popart import graphcore_graph, graphcore_indexing, graphcore_math, graphcore_nn, graphs, onnx_differences, onnx_layers
+    from populus.popart import (
+        graphcore_graph,
+        graphcore_indexing,
+        graphcore_math,
+        graphcore_nn,
+        graphs,
+        onnx_differences,
+        onnx_layers,
+        packed,
+    )
 
     found: dict[tuple[str, str], Rule] = {}
     for module in (graphcore_math, graphcore_indexing, graphcore_nn, graphcore_graph):
@@ -17,7 +26,8 @@ def _rules() -> dict[tuple[str, str], Rule]:
     for module in (onnx_differences, onnx_layers):
         found.update({("", op): rule(function) for op, function in module.FUNCTIONS.items()})
         found.update(module.RULES)
-    found.update(graphs.RULES)
+    for module in (graphs, packed):
+        found.update(module.RULES)
     return found
 
 

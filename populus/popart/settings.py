@@ -24,6 +24,7 @@ class Settings:
     DEFAULTS: ClassVar[Mapping[str, Any]] = {}
     HONOURED: ClassVar[frozenset[str]] = frozenset()
     REFUSED: ClassVar[frozenset[str]] = frozenset()
+    INSTEAD: ClassVar[Mapping[str, str]] = {}
 
     LISTS: ClassVar[Sequence[Sequence[str]]] = ()
 
@@ -42,7 +43,7 @@ class Settings:
         if name not in self.DEFAULTS:
             raise AttributeError(f"{type(self).__name__} has no member '{name}'{did_you_mean(name, self.DEFAULTS)}")
         if name not in self.HONOURED and name not in self.REFUSED and value != self.DEFAULTS[name]:
-            ignored(f"{type(self).__name__}.{name}")
+            ignored(f"{type(self).__name__}.{name}", *([self.INSTEAD[name]] if name in self.INSTEAD else []))
         object.__setattr__(self, name, value)
 
 
@@ -130,6 +131,17 @@ class SessionOptions(Settings):
         ("automaticLossScalingSettings", "createImplicitPipeliningFwdOnlyProgram", "enableDistributedReplicatedGraphs",
          "enableReplicatedGraphs", "globalReplicationFactor", "replicatedGraphCount")
     )  # fmt: skip
+    # The behaviour here, for members whose warning must say more than that results are the same.
+    INSTEAD: ClassVar[Mapping[str, str]] = {
+        "customCodeletCompileFlags": "codelets of yours come from `populus.load`",
+        "customCodelets": "codelets of yours come from `populus.load`",
+        "enableFloatingPointChecks": "infinities and NaN raise no error",
+        "enableNonStableSoftmax": "softmax is always the stable form",
+        "enableStochasticRounding": "f16 is rounded to the nearest",
+        "engineOptions": "they are options of another compiler's engine",
+        "logDir": "no file is written there",
+        "partialsTypeMatMuls": "partial sums are of f32",
+    }
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "logDir": "",
         "dotChecks": set(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from helpers.popart_programs import CPU
 from populus import popart
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.overloads import bound, overloaded
+from populus.popart.quiet import _SAID
 
 ROOT = Path(__file__).parents[3]
 
@@ -254,16 +256,44 @@ def test_a_list_of_parameters_is_chosen_by_names_and_number():
     assert Kind.member.overloads == [["x"], ["y", "z"]]
 
 
-def test_the_comparison_of_names_reads_bindings_and_sees_differences(monkeypatch):
-    path = ROOT / "benchmarks/popart_api.py"
-    spec = importlib.util.spec_from_file_location("popart_api", path)
+@pytest.fixture
+def api(monkeypatch) -> Any:
+    """Gives the script that compares names."""
+    spec = importlib.util.spec_from_file_location("popart_api", ROOT / "benchmarks/popart_api.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "popart_api", module)  # its dataclasses look it up
     spec.loader.exec_module(module)
-    public = module.Public()
-    module.read_bindings(
+    return module
+
+
+def test_the_page_of_names_has_every_option_and_what_becomes_of_it(api):
+    page = (ROOT / "docs/popart-api.md").read_text()
+    assert api.options_table() in page
+    names = [n for line in api.options_table().splitlines()[2:] for n in line.split("|")[2].replace("`", "").replace(",", " ").split()]
+    assert sorted(names) == sorted(popart.SessionOptions.DEFAULTS)
+    same = next(line for line in page.splitlines() if line.endswith("% are the same."))
+    assert float(same.partition(" ")[0]) >= 95
+
+
+def test_each_option_is_honoured_refused_or_warned_of_once():
+    quiet = popart.SessionOptions.HONOURED | popart.SessionOptions.REFUSED
+    for name, default in popart.SessionOptions.DEFAULTS.items():
+        _SAID.discard(f"SessionOptions.{name}")
+        other = {"other": "1"} if isinstance(default, dict) else "another value"
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                setattr(popart.SessionOptions(), name, other)
+        assert [str(w.message).partition(" and ")[0] for w in found] == (
+            [] if name in quiet else [f"populus.popart takes SessionOptions.{name}"]
+        )
+
+
+def test_the_comparison_of_names_reads_bindings_and_sees_differences(api):
+    public = api.Public()
+    api.read_bindings(
         """
         m.def("getLogger", &f, py::arg("name") = "all");  // m.def("no", ..)
         m.def("absent", [](int a) { return (a); }, py::arg("a"));
@@ -273,7 +303,7 @@ def test_the_comparison_of_names_reads_bindings_and_sees_differences(monkeypatch
         """,
         public,
     )
-    found = {name: (kind, how) for _, name, kind, how in module.rows(public, popart)}
+    found = {name: (kind, how) for _, name, kind, how in api.rows(public, popart)}
     assert found == {
         "getLogger": ("same", ""),
         "absent": ("absent", ""),
