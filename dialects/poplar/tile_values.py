@@ -344,6 +344,9 @@ class ValueReader:
             case (("abs" | "fabs"), [x]):
                 x = as_float(self.number(node, x)) if function == "fabs" else self.number(node, x)
                 return Apply("abs", (x,), x.kind)
+            case (("int" | "float"), [x]) if x.kind == "bool":
+                one, zero = (Number(n, "int") if function == "int" else Number(float(n), "float") for n in (1, 0))
+                return Apply("select", (one, zero, x), function)
             case "float", [x]:
                 return as_float(self.number(node, x))
             case "bool", [x]:

@@ -1,8 +1,9 @@
 """Cycles of codelets written in Python: the author's formula, else an estimate from the body.
 
 The estimate counts one instruction per load, store and simple operation, more for divisions and functions, and two
-per turn of a loop. The workers of a tile share the outermost lanes; one worker runs a codelet without lanes. A loop
-whose end the data decide has as many turns as the longest vector read in it, along its last dimension.
+per turn of a loop. The workers of a tile share the outermost lanes; one worker runs a codelet without lanes. Loops
+whose end the data decide are taken to go once through the longest vector that they read, along its last dimension: the
+loops around share its elements.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class _Count:
         self.code, self.sizes, self.workers = code, sizes, workers
         self.known: dict[str, Any] = dict(scalars)
         self.shared = False
+        self.around: Any = 1  # turns of the loops around
         self.variables = assigned(code.body)
         self.scratch = {s.vector: s.shape for s in code.scratch()}
 
@@ -87,7 +89,7 @@ class _Count:
             case For():
                 return self.loop(s)
             case While():
-                return self.turns(s) * (self.value(s.condition) + self.turn() + self.block(s.body))
+                return self.repeated(self.turns(s), (s.condition,), s.body)
             case Scratch():
                 return self.store() * prod(self.integer(n) for n in s.shape)
             case Exit():
@@ -96,7 +98,7 @@ class _Count:
     def loop(self, s: For) -> Any:
         """Counts a loop. The workers share the outermost loop over lanes."""
         if from_data(s, self.variables):
-            return self.turns(s) * (self.block(s.body) + self.turn())
+            return self.repeated(self.turns(s), (), s.body)
         start, stop = self.integer(s.start), self.integer(s.stop)
         turns = np.maximum(0, -((start - stop) // s.step))
         first = s.var in self.code.loops and not self.shared
@@ -104,7 +106,7 @@ class _Count:
             self.shared = True
             turns = -(-turns // self.workers)
         self.known[s.var] = (start + stop) // 2  # bounds that depend on it take its middle value
-        total = turns * (self.block(s.body) + self.turn())
+        total = self.repeated(turns, (), s.body)
         if first:
             self.shared = False
         return total
@@ -116,7 +118,14 @@ class _Count:
         for v in sorted(loads):
             last = self.integer(self.scratch[v][-1]) if v in self.scratch else self.sizes[self.code.axes[v][-1]]
             found = np.maximum(found, last)
-        return found
+        return np.maximum(1, found // np.maximum(1, self.around))
+
+    def repeated(self, turns: Any, conditions: Sequence[Value], body: Sequence[Statement]) -> Any:
+        """Counts turns of a body."""
+        around, self.around = self.around, self.around * turns
+        total = turns * (self.block(body) + self.turn() + sum(self.value(c) for c in conditions))
+        self.around = around
+        return total
 
     def integer(self, value: Value) -> Any:
         """Evaluates an integer expression of sizes, scalars and loop variables."""

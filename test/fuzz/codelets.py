@@ -27,6 +27,20 @@ HEADER = """from math import atan, ceil, cos, cosh, erf, exp, expm1, floor, hypo
 from populus.dialects.poplar.tile_code import IntVector, Vector, bools, codelet, floats, ints, random_bits, uniform
 
 """
+VECTOR_HELPERS = """def larger(v: Vector, i: int, j: int) -> float:
+    if v[i] > v[j]:
+        return v[i]
+    last = v[j]
+    return last - 0.5
+
+
+def exchange(v: Vector, i: int, j: int) -> None:
+    if i == j:
+        return
+    v[i], v[j] = v[j], v[i]
+
+
+"""
 SMOOTH = ("atan", "cos", "erf", "exp", "expm1", "sin", "tanh", "log1p")
 
 
@@ -46,11 +60,13 @@ class Writer:
 
     def __init__(self, random: Random):
         self.random, self.lines = random, list[str]()
-        self.floats, self.ints = list[str](), list[str]()  # in scope
+        self.floats, self.ints, self.bools = list[str](), list[str](), list[str]()  # in scope
+        self.vectors = list[tuple[str, str]]()  # of one dimension, with their sizes
         self.loads: list[str] = []  # float elements, with {i} for an index that is inside
         self.int_loads: list[str] = []
         self.stores: list[str] = []
         self.size = "len(x)"
+        self.may_return = False
         self.helpers: list[tuple[str, str, str]] = []
         self.count = 0
         self.loops = 0
@@ -96,6 +112,8 @@ class Writer:
                 return f"({a} if {self.condition(depth - 1)} else {b})"
             case 9 if self.helpers and r.random() < 0.5:
                 return self.call("int", depth)
+            case 10 if r.random() < 0.3:
+                return f"int({self.condition(depth - 1)})"
             case 10:
                 return f"abs({a})" if r.random() < 0.5 else f"(~{self.ints[0] if self.ints else 3})"
             case _:
@@ -133,8 +151,11 @@ class Writer:
                 return f"({a} {r.choice(('//', '%'))} {r.choice(('2.0', '-0.75', b))})"
             case 6 if self.helpers:
                 return self.call("float", depth)
-            case 7:
+            case 9:
                 return f"(-{a})"
+            case 7 if self.vectors:
+                vector, size = r.choice(self.vectors)
+                return f"larger({vector}, ({self.integer(1)}) % {size}, ({self.integer(0)}) % {size})"
             case 8:
                 return f"uniform({self.integer(0)}, {self.integer(1)}) * {a}" if r.random() < 0.3 else f"({a} * {a})"
             case _:
@@ -149,7 +170,9 @@ class Writer:
 
     def condition(self, depth: int = 1) -> str:
         r = self.random
-        match r.randint(0, 6):
+        match r.randint(0, 7):
+            case 7 if self.bools:
+                return r.choice(self.bools)
             case 0 if depth:
                 return f"({self.condition(depth - 1)} {r.choice(('and', 'or'))} {self.condition(depth - 1)})"
             case 1 if depth:
@@ -170,14 +193,15 @@ class Writer:
     # -- statements
 
     def block(self, depth: int, room: int, in_loop: bool) -> None:
-        known = len(self.floats), len(self.ints)
+        known = len(self.floats), len(self.ints), len(self.bools)
         for _ in range(self.random.randint(1, 3)):
             self.statement(depth, room, in_loop)
-        del self.floats[known[0] :], self.ints[known[1] :]
+        del self.floats[known[0] :], self.ints[known[1] :], self.bools[known[2] :]
 
     def statement(self, depth: int, room: int, in_loop: bool) -> None:
         r = self.random
-        kind = r.choice(("assign", "assign", "new", "store", "store", "if", "for", "while", "swap", "exit", "augment"))
+        kinds = ("assign", "assign", "new", "store", "store", "if", "for", "while", "swap", "exit", "augment", "bool", "exchange")
+        kind = r.choice(kinds)
         if room == 0 and kind in ("if", "for", "while"):
             kind = "assign"
         match kind:
@@ -189,6 +213,17 @@ class Writer:
                 made = self.name("v")
                 self.line(depth, f"{made} = {self.value()}")
                 self.kind_of().append(made)
+            case "bool":
+                made = r.choice(self.bools) if self.bools and r.random() < 0.5 else self.name("c")
+                self.line(depth, f"{made} = {self.condition()}")
+                if made not in self.bools:
+                    self.bools.append(made)
+            case "exchange" if writable := [v for v in self.vectors if v[0] != "x"]:
+                vector, size = r.choice(writable)
+                self.line(depth, f"exchange({vector}, ({self.integer(1)}) % {size}, ({self.integer(0)}) % {size})")
+            case "exit" if self.may_return and r.random() < 0.2:
+                self.line(depth, f"if {self.condition()}:")
+                self.line(depth + 1, "return")
             case "assign" if self.floats:
                 self.line(depth, f"{r.choice(self.floats)} = {self.value()}")
             case "augment" if self.floats:
@@ -317,6 +352,7 @@ def case(seed: int) -> Case:
     """Writes the codelet of a seed."""
     r = Random(seed)
     w = Writer(r)
+    w.lines += VECTOR_HELPERS.splitlines()
     for i in range(r.randint(0, 2)):
         w.helper(i)
     dtype = np.float64 if r.random() < 0.6 else np.float32
@@ -346,6 +382,7 @@ def case(seed: int) -> Case:
         depth = 1
         w.loads, w.int_loads, w.stores = ["x[{i}]", "y[{i}]"], ["k[0]"], ["y[{i}]", *(["z[{i}]"] if second else [])]
         w.line(1, "a, b = x[0], float(len(k)) * 0.5")
+        w.vectors, w.may_return = [("x", "len(x)"), ("y", "len(y)")], True
     w.floats.remove("s")
     w.ints.remove("q")
     w.floats += ["a", "b"]
@@ -353,6 +390,7 @@ def case(seed: int) -> Case:
         w.line(depth, f"t = floats({r.choice(('3', 'x.shape[0] + 1' if not in_lanes else '4'))})")
         w.loads.append("t[({i}) % 3]")
         w.stores.append("t[({i}) % 3]")
+        w.vectors.append(("t", "3"))
     if r.random() < 0.3:
         w.line(depth, "u = ints(2, 2)")
         w.int_loads.append("u[({i}) % 2, 1]")

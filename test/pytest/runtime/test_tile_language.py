@@ -15,6 +15,7 @@ from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, boo
 from populus.dialects.poplar.tile_mlir import Operand, function_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_of
+from populus.runtime.cycles.tile_code import tile_code_cycles
 from populus.runtime.memory import summary
 from populus.runtime.poprand import philox
 
@@ -185,6 +186,18 @@ def reversed_rows(x: Vector, y: Vector) -> None:
             y[r, i] = line[len(line) - 1] if not seen[i] else line[clamped(i - 1, x.shape[1])]
 
 
+@codelet(axes={"x": "row n", "y": "row"})
+def flags(x: Vector, y: Vector) -> None:
+    for r in range(len(y)):
+        done, found = False, 0
+        i = 0
+        while not done:
+            found += int(x[r, i] > 0)
+            i += 1
+            done = i == x.shape[1] or (found == 2 and x[r, i] < 1)
+        y[r] = float(done) + 10 * found + i
+
+
 X = G.normal(size=(5, 7))
 SMALL = G.integers(-9, 40, 19)
 ODD = np.array([0.5, -0.5, 1.5, 2.5, -2.5, 0.0, -0.0, 3.7, -7.2, 0.75, -0.75])
@@ -202,6 +215,7 @@ CASES = [
     (prefix_until, {"x": abs(X[2])}, {"y": ((7,), "f8")}, {"most": 2.0}, ()),
     (prefix_until, {"x": abs(X[2])}, {"y": ((7,), "f8")}, {"most": -1.0}, ()),
     (reversed_rows, {"x": X}, {"y": ((5, 7), "f8")}, {}, ("row",)),
+    (flags, {"x": X}, {"y": ((5,), "f8")}, {}, ("row",)),
 ]  # fmt: skip
 
 
@@ -410,3 +424,37 @@ def test_interpreted_instructions_decide_the_engine():
     assert chosen(gelu, 20_000) == "numpy"  # its lanes are vectors
     assert chosen(selection_sort, 20) == "numpy"
     assert chosen(selection_sort, 20_000) == "native"
+
+
+def test_threads_share_the_blocks_of_a_lane():
+    x = G.normal(size=(5000, 7)).astype("f4")
+    inputs, outputs = {"x": x}, {"y": ((5000, 7), "f4")}
+    module = engines.model(reversed_rows, inputs, outputs, {})
+    one, two = (populus.compile(module, target="host", tiles=4, engine="native", threads=n).run(inputs)["y"] for n in (1, 2))
+    assert one.tobytes() == two.tobytes() == engines.by_interpreter(reversed_rows, inputs, outputs, {})["y"].tobytes()
+    wide = {"x": np.zeros((5000, 4), "f4"), "at": np.where(np.arange(5000) >= 3210, 9, 1)}
+    model = engines.model(picked, wide, {"y": ((5000,), "f4")}, {}, parts={"row": 5000})
+    with pytest.raises(PopulusError, match="vertex 3210 .*index 9 of x"):  # the first one, whichever thread finds it
+        populus.compile(model, target="host", tiles=5000, engine="native", threads=2).run(wide)
+
+
+def test_many_lanes_of_large_scratch_run_in_parts():
+    x = G.normal(size=(300, 400))
+    inputs, outputs = {"x": x}, {"y": ((300, 400), "f8")}
+    from populus.runtime.codelets import tile_code
+
+    whole = engines.by_interpreter(reversed_rows, inputs, outputs, {})["y"]
+    before, tile_code.SCRATCH_BYTES = tile_code.SCRATCH_BYTES, 1 << 16
+    try:
+        parts = engines.by_interpreter(reversed_rows, inputs, outputs, {})["y"]
+    finally:
+        tile_code.SCRATCH_BYTES = before
+    assert parts.tobytes() == whole.tobytes()
+
+
+def test_rows_share_the_entries_in_the_count_of_cycles():
+    sizes = {"nz": 1600, "ends": 101, "n": 50, "row": 100}
+    once = tile_code_cycles(csr_product, sizes, {}, 1)
+    twice = tile_code_cycles(csr_product, {**sizes, "nz": 3200}, {}, 1)
+    assert 1600 * 5 < once < 1600 * 12
+    assert twice - once == pytest.approx(once, rel=0.2)
