@@ -15,9 +15,10 @@ from rich.table import Table
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
-from populus.lowering.driver.inventory import Row, inventory
+from populus.lowering.driver.inventory import Row
+from populus.lowering.driver.plausible_sizes import Plausible, inventory_at_plausible_sizes
 from populus.lowering.onnx.custom_ops import custom_ops
-from populus.tools.command import dims_of
+from populus.tools.command import dims_of, values_of
 
 COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check`."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .onnx model")
-    add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range (1)")
+    add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range (tried)")
+    add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
     add("--no-host", action="store_true", help="treat ops that need the host as missing")
     add("--nodes", action="store_true", help="list every node instead of every kind")
@@ -40,7 +42,8 @@ def execute(args: argparse.Namespace) -> int:
     for extension in (*extensions.installed(), *map(extensions.read, args.load)):
         extension.register(ctx)
     dims = {name: size if isinstance(size, int) else size[1] for name, size in dims_of(args.dim).items()}
-    rows = inventory(args.model, dims=dims, customs=custom_ops(ctx))
+    found = inventory_at_plausible_sizes(args.model, dims=dims, values=values_of(args.value), customs=custom_ops(ctx))
+    rows = found.rows
     if args.no_host:
         rows = [
             replace(row, status="missing", reason=f"only the host can do it: {row.reason}") if row.status == "host" else row for row in rows
@@ -52,12 +55,23 @@ def execute(args: argparse.Namespace) -> int:
         console.print(f"[yellow]host[/yellow] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
     for reason, nodes in _by_reason(missing).items():
         console.print(f"[red]missing[/red] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
+    if found.sizes:
+        console.print(escape(_sizes(found, bool(missing))), soft_wrap=True)
     counts = Counter(row.status for row in rows)
     said = ", ".join(f"{counts[status]} {status}" for status in COLOURS if counts[status])
     console.print(f"{len(rows)} nodes: {said or 'none needs anything'}")
     if missing:
         print(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled", file=sys.stderr)
     return 1 if missing else 0
+
+
+def _sizes(found: Plausible, missing: bool) -> str:
+    """Says at which sizes of open dimensions the nodes were judged, and which others were tried."""
+    at = ", ".join(f"{name} = {n}" for name, n in found.sizes.items())
+    others = ", ".join(str(n) for n in dict.fromkeys(max(sizes.values()) for sizes in found.tried))
+    if not others:
+        return f"at {at} (--dim states other sizes)"
+    return f"at {at}; {'as many nodes or more are' if missing else 'nodes are'} missing at {others} (--dim states other sizes)"
 
 
 def table_of(rows: Sequence[Row], *, each: bool) -> Table:

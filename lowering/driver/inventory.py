@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
@@ -23,17 +23,21 @@ from populus.dialects.signature import input_names
 from populus.dialects.signature.string_table import handles
 from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.lowering.onnx.custom_ops import NO_CUSTOMS, Customs
+from populus.lowering.onnx.dynamic_sizes import reads_sizes
 from populus.lowering.onnx.host_ops import CUSTOM, FUNCTIONS, SizeUnknown, check_strings, function_of, handled, is_text
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.onnx.importer.build import ANY_OP, MISSING
 from populus.lowering.onnx.infer_shapes import bind_dims
-from populus.lowering.onnx.inference import Inference, set_type
+from populus.lowering.onnx.inference import set_type
 from populus.lowering.onnx.shape_inputs import deciding_inputs
 from populus.lowering.onnx.structure import RULES as RESOLVED
 from populus.lowering.onnx.to_popart import RULES, Converter
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import ModelProto
+
+    from populus.lowering.onnx.importer.opened import OpenedModel
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,20 @@ def inventory(model: str | os.PathLike[str] | ModelProto, *, dims: Mapping[str, 
     not be typeable; it is then missing too, with that reason. Raises PopulusError if the model is not
     readable at all.
     """
-    module = import_onnx(model, dims=dims, customs=ANY_OP)
-    return [row for function in module.ops if isinstance(function, FuncOp) for row in _Survey(function, customs).rows()]
+    return surveyed(model, dims, customs, {})[0]
+
+
+def surveyed(
+    model: str | os.PathLike[str] | ModelProto | OpenedModel, dims: Mapping[str, int], customs: Customs, values: Mapping[str, NDArray[Any]]
+) -> tuple[list[Row], bool]:
+    """Makes the rows as `inventory`, with inputs that are constants, and tells whether a node is missing for its sizes.
+
+    Raises PopulusError if the model is not readable at all.
+    """
+    module = import_onnx(model, dims=dims, customs=ANY_OP, values=values)
+    surveys = [_Survey(function, customs) for function in module.ops if isinstance(function, FuncOp)]
+    rows = [row for survey in surveys for row in survey.rows()]
+    return rows, any(survey.sized for survey in surveys)
 
 
 def arriving(model: ModelProto) -> list[Row]:
@@ -80,6 +96,7 @@ class _Survey:
 
     def __init__(self, function: FuncOp, customs: Customs, deciding: Sequence[str] | None = None):
         self.open = set[SSAValue]()  # values that depend on run-time inputs
+        self.sized = False  # a node is missing that other sizes may help
         awaited: list[int] = []
         if deciding is not None:
             named = zip(function.body.block.args, input_names(function))
@@ -104,6 +121,7 @@ class _Survey:
         else:
             reason = self.unfit(op) or self.reason(op)
             status = "missing" if reason else "tile"
+            self.sized |= bool(reason) and not self.unfit(op) and all(map(self.ruled, op.walk())) and all(map(self.judged, op.operands))
             if reason and waits and not self.unfit(op) and all(map(self.ruled, op.walk())):
                 status = "open"
         if waits:  # also the results of ops inserted in its place
@@ -153,16 +171,31 @@ class _Survey:
 
     def reason(self, op: OnnxOp | CustomOp) -> str:
         """Returns the reason why an op cannot run for what is known of its operands; "" if it can."""
-        if unjudged := [v for v in op.operands if not _judged(v, self.inference)]:
+        if unjudged := [v for v in op.operands if not self.judged(v)]:
             return f"its operand %{unjudged[0].name_hint} is the result of a missing node"
+        before = op.prev_op
         try:
             self.inference.placed_operation(op)
-            if op in self.inference.resolved or all(r in self.inference.values for r in op.results):
+            if op in self.inference.resolved:
+                for made in between(self.block, before, op):
+                    if isinstance(made, OnnxOp | CustomOp) and made not in self.inference.resolved:
+                        self.convertible(made)
                 return ""
-            self.convert(op)
+            self.convertible(op)
         except PopulusError as error:
             return str(error).removeprefix(f"{place(op.location)}: ")
         return ""
+
+    def convertible(self, op: OnnxOp | CustomOp) -> None:
+        """Raises PopulusError if a typed op cannot be converted."""
+        known = all(r in self.inference.values for r in op.results)
+        # An op that reads sizes was converted to find its type.
+        if not known and not (isinstance(op, OnnxOp) and reads_sizes(op, self.inference.valid)):
+            self.convert(op)
+
+    def judged(self, value: SSAValue) -> bool:
+        """Tells whether the type of a value is known, so that its readers can be judged."""
+        return is_static(value.type) or isinstance(value.type, SequenceType) or value in self.inference.lists
 
     def convert(self, op: OnnxOp | CustomOp) -> None:
         """Converts a copy of an op with its known operands, in a scratch function. Raises PopulusError if that
@@ -186,10 +219,6 @@ class _Survey:
             set_type(result, handled(result.type))
         block.add_op(copy)
         Converter(self.customs).operation(copy)
-
-
-def _judged(value: SSAValue, inference: Inference) -> bool:
-    return is_static(value.type) or isinstance(value.type, SequenceType) or value in inference.lists
 
 
 def _row(op: OnnxOp | CustomOp) -> tuple[str, str, str, int, str]:

@@ -97,7 +97,7 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int | tuple[int, int]], defa
     `tensors`: requires each argument to be a tensor of stated rank; without it, other arguments stay as they are.
     Raises PopulusError for an argument whose dimension stays open, with the option that binds it.
     """
-    names = _texts(function.attributes.pop("dim_names", None))
+    names = texts_of(function.attributes.pop("dim_names", None))
     inputs, given = input_names(function), Dimensions(sizes)
     stated = [[""] * len(shape_of(a.type)) if as_tensor(a.type) is not None else [] for a in function.body.block.args]
     for i, argument in enumerate(list(function.body.block.args)):
@@ -122,9 +122,9 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int | tuple[int, int]], defa
         open_dimensions(function, given.bounds, stated, {str(s): n for s, n in given.limits.items()})
 
 
-def _texts(attribute: Attribute | None) -> list[list[str]]:
+def texts_of(attribute: Attribute | None) -> list[list[str]]:
     """Gives the strings of an array of strings, or of nested arrays; none for None."""
     if isinstance(attribute, StringAttr):
         return [[attribute.data]]
     entries = cast("ArrayAttr[Attribute]", attribute).data if isinstance(attribute, ArrayAttr) else ()
-    return [[text for inner in _texts(entry) for text in inner] for entry in entries]
+    return [[text for inner in texts_of(entry) for text in inner] for entry in entries]
