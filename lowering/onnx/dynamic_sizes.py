@@ -27,8 +27,6 @@ class Bound:
 def reads_sizes(op: OnnxOp, valid: ValidSizes) -> bool:
     """Tells whether an op is to be typed and converted by the sizes of its operands.
 
-    Ops that count by themselves are not, nor is control flow whose operands are sizes, but none is partly valid.
+    Ops that count by themselves are not, nor is control flow.
     """
-    if op.DOMAIN or op.OP_TYPE not in (*COUNTING, *CONTROL):
-        return valid.concerns(op.operands)
-    return op.OP_TYPE in CONTROL and any(v in valid.axes for v in op.operands)
+    return (bool(op.DOMAIN) or op.OP_TYPE not in (*COUNTING, *CONTROL)) and valid.concerns(op.operands)

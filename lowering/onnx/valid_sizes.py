@@ -267,6 +267,7 @@ def state_texts(value: SSAValue, stated: Sequence[str], valid: ValidSizes) -> No
 
 
 def recall_results(op: Operation, values: Sequence[SSAValue | None], valid: ValidSizes) -> None:
-    """Reads the sizes that `record` wrote, for the values that replace an op's results."""
-    for value, stated in zip([v for v in values if v is not None], sizes(op, VALID)):
-        state_texts(value, stated, valid)
+    """Reads the sizes that `record` wrote, for the values that replace an op's results; None replaces one without a use."""
+    for value, stated in zip(values, sizes(op, VALID)):
+        if value is not None:
+            state_texts(value, stated, valid)

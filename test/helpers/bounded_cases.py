@@ -14,7 +14,7 @@ CONSTANTS = """
   int64[3] r321={1,2,1}, int64[3] sh24={0,-1,2}, int64[1] e4={4}, float half={0.5}, float[1] one={1.0},
   int64[2] flat={-1,4}, int64[6] pads={0,1,0,0,2,0}, int64[4] idxs={0,-1,-2,1}, int64 k3={3}, int64[1] k1={1},
   int64[4] idxs0={0,-1,0,-2}, float[1] zero={0.0}, float[2] onoff={2.0,5.0}, float[4] g4={1,2,3,4}, int64[1] e1={3},
-  int64 cm4={-4}, int64 c3={3}, int64 cm1={-1}, int64[6] padsr={0,1,0,0,1,0}, int64[6] pads1={0,1,0,0,1,0},
+  int64 cm4={-4}, int64 c3={3}, int64 cm1={-1}, int64 c20={20}, int64[6] padsr={0,1,0,0,1,0}, int64[6] pads1={0,1,0,0,1,0},
   int64[1] six={6}, float[4] sc={1,1,2,2}, float[4] sch={1,1,0.5,1}, int64[4] mul2={1,1,2,3}, uint8 u8={128},
   uint8[1, 1, 2, 2] k8={1, 2, 3, 4}, float[2] ones2={1.0, 1.0}, int64[1, 1] ind1={0}, int64[2] sh34={3,4},
   int64[3] shape3={-1,-1,4}
@@ -469,6 +469,43 @@ CASES = {
     "attention": "y = Attention<q_num_heads=2, kv_num_heads=2>(x, x, x)",
     "rotary": "y = RMSNormalization<axis=-1>(x, g4)",
     "cum prod": "y = CumProd<reverse=1>(x, c1)",
+    "scan": """
+        t2 = Transpose<perm=[1, 0, 2]>(x)
+        f = ReduceSum<keepdims=0>(x, n1)
+        last, y = Scan<num_scan_inputs=1, body = step (h, e) => (h2, o) { h2 = Add(h, e) o = Tanh(h2) }>(f, t2)
+        """,
+    "scan backwards": """
+        f = ReduceMax<keepdims=0>(x, n1)
+        last, y = Scan<num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1], scan_input_directions=[1], scan_output_directions=[1], body = step (h, e) => (h2, o) { h2 = Add(h, e) o = Mul(h2, e) }>(f, x)
+        """,
+    "scan, last state": """
+        t2 = Transpose<perm=[1, 0, 2]>(x)
+        f = ReduceSum<keepdims=0>(x, n1)
+        y, rows = Scan<num_scan_inputs=1, body = step (h, e) => (h2, o) { hh = Mul(h, half) h2 = Add(hh, e) o = Identity(h2) }>(f, t2)
+        """,
+    "scan over features": """
+        t2 = Transpose<perm=[2, 0, 1]>(x)
+        f = ReduceSum<keepdims=0>(t2, n0)
+        last, y = Scan<num_scan_inputs=1, body = step (h, e) => (h2, o) { q = Softmax<axis=1>(h) h2 = Add(q, e) o = Tanh(h2) }>(f, t2)
+        """,
+    "loop over a size": """
+        sh = Shape(x)
+        q = Gather(sh, c1)
+        f = ReduceMean<keepdims=0>(x, n1)
+        y, rows = Loop(q, , f) <body = turn (it, go, h) => (go2, h2, o) { go2 = Identity(go) g = Gather<axis=1>(x, it) m = Mul(h, half) h2 = Add(m, g) o = Tanh(h2) }>
+        """,
+    "rows of a loop": """
+        sh = Shape(x)
+        q = Gather(sh, c1)
+        f = ReduceMean<keepdims=0>(x, n1)
+        last, y = Loop(q, , f) <body = turn (it, go, h) => (go2, h2, o) { go2 = Identity(go) g = Gather<axis=1>(x, it) m = Mul(h, half) h2 = Add(m, g) o = Tanh(h2) }>
+        """,
+    "loop that carries a size": """
+        y = Loop(c20, , x) <body = turn (it, go, h) => (go2, h2) { go2 = Identity(go) p = Softmax<axis=1>(h) h2 = Add(p, x) }>
+        """,
+    "loop that grows": """
+        y = Loop(c2, , x) <body = turn (it, go, h) => (go2, h2) { go2 = Identity(go) p = Softmax<axis=1>(h) h2 = Concat<axis=1>(p, x) }>
+        """,
 }
 OPSETS = {"group norm": 21, "attention": 23, "rotary": 23, "cum prod": 26}
 

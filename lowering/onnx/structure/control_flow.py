@@ -7,7 +7,7 @@ the shapes of what they carry, which tiles cannot run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from xdsl.dialects.builtin import TensorType, UnitAttr, i1, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from populus.dialects.base.tensor_op import attribute
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.schema import OnnxOp, op_class
+from populus.dialects.onnx.sizes import Size
 from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import as_tensor, unknown
 from populus.dialects.support import shapes
@@ -23,6 +24,7 @@ from populus.dialects.support.element_types import element_type_of, shape_of, te
 from populus.lowering.onnx.refused_branches import either, refusal
 from populus.lowering.onnx.shape_inputs import asked_for
 from populus.lowering.onnx.structure.resolution import OPSET, Resolution, Rules
+from populus.lowering.onnx.valid_sizes import described, is_prefix, is_whole, names_of, prefix
 
 LONGEST_LOOP = 10_000  # iterations of the longest loop that is unrolled
 ENDLESS = (1 << 31) - 1  # iterations that tiles can count; a larger number is no bound
@@ -90,9 +92,10 @@ def _differing(a: Attribute, b: Attribute) -> set[int]:
     return {d for d, (m, n) in enumerate(zip(first.get_shape(), second.get_shape())) if m != n}
 
 
-def _yielded_types(p: Resolution, body: Region) -> list[Attribute]:
-    """Gives the types that a loop's body yields. Raises PopulusError for a size that depends on the data."""
-    if any(v in p.walk.valid.axes for v in _end(body).operands):
+def _yielded_types(p: Resolution, body: Region, outside: Container[str]) -> list[Attribute]:
+    """Gives the types that a loop's body yields. Raises PopulusError for a size that is not known `outside`."""
+    valid = p.walk.valid
+    if any(name not in outside for v in _end(body).operands if v in valid.axes for name in names_of(valid.axes[v])):
         raise PopulusError("the size of what it carries or collects depends on the data; a loop on tiles needs one size for all iterations")
     return [v.type for v in _end(body).operands]
 
@@ -113,6 +116,8 @@ def _loop(p: Resolution) -> bool:
     if begins is False:
         limit, counted = 0, True
     bound = None if limit is not None and limit > ENDLESS else limit  # torch exports a `while` with this number
+    if p.has(0) and (size := p.walk.valid.symbols.get(p.input(0))) is not None:
+        return _kept_loop(p, p.walk.valid.upper(size.reshape(-1)[0]), counted, size.reshape(-1)[0])
     if begins is None or (p.has(0) and limit is None):
         return _kept_loop(p, bound, counted)
     if any(v in p.walk.lists for v in p.inputs if v is not None):
@@ -180,16 +185,20 @@ def _unrolled(p: Resolution, limit: int | None, going: bool, room: int | None = 
     return True
 
 
-def _kept_loop(p: Resolution, limit: int | None, counted: bool) -> bool:
-    """Types a Loop and keeps it. Raises PopulusError if a carried value changes its type."""
+def _kept_loop(p: Resolution, limit: int | None, counted: bool, size: Size | None = None) -> bool:
+    """Types a Loop and keeps it. Raises PopulusError if a carried value changes its type.
+
+    `size`: the number of iterations at run time, if sizes of dimensions make it.
+    """
     import numpy as np
 
     carried = [_required(v) for v in p.inputs[2:]]
     region = p.op.region("body")
     number, flag = (as_tensor(a.type) for a in region.block.args[:2])
     types = [_single(number, i64), _single(flag, i1), *(v.type for v in carried)]
-    body = p.typed(region, types, {1: np.array(True)})
-    going, *yielded = _yielded_types(p, body)
+    outside = set(p.walk.valid.bounds)
+    body = p.typed(region, types, {1: np.array(True)}, {i: p.walk.valid.of(v) for i, v in enumerate(carried, 2)})
+    going, *yielded = _yielded_types(p, body, outside)
     _agree(carried, yielded)
     if as_tensor(going) is None or math.prod(shape_of(going)) != 1:
         raise PopulusError(f"whether it goes on is {going}; one boolean is expected")
@@ -201,12 +210,26 @@ def _kept_loop(p: Resolution, limit: int | None, counted: bool) -> bool:
         )
     types = [*(v.type for v in carried), *(tensor((limit or 0, *shape_of(t)), element_type_of(t)) for t in rows)]
     bounded = None if counted else dict.fromkeys(range(len(carried), len(types)), 0)
-    p.keep({"body": body}, types, bounded)
+    over = prefix(limit or 0, limit or 0 if size is None else size)
+    rows_of = [p.walk.valid.of(v) for v in _end(body).operands[1 + len(carried) :]]
+    _same_sizes(p, carried, _end(body).operands[1:])
+    if bounded and any(not is_whole(a) for axes in rows_of for a in axes):
+        raise PopulusError("it collects rows of a bounded size until a condition ends it; bind the dimension to one size")
+    p.keep({"body": body}, types, bounded, [*(p.walk.valid.of(v) for v in carried), *((over, *axes) for axes in rows_of)])
     if limit is not None:
         p.op.attributes["trips"] = attribute(limit)
     if counted:
         p.op.attributes["counted"] = UnitAttr()
     return False
+
+
+def _same_sizes(p: Resolution, carried: Sequence[SSAValue], following: Sequence[SSAValue]) -> None:
+    """Raises PopulusError for a carried value whose valid size changes, or is not the front of its axes."""
+    for before, after in zip(carried, following):
+        axes = p.walk.valid.of(before)
+        if axes != p.walk.valid.of(after) or not all(map(is_prefix, axes)):
+            found = f"{described(axes)}, and gives {described(p.walk.valid.of(after))} to the next iteration"
+            raise PopulusError(f"it carries {found}; a loop on tiles carries values of one size")
 
 
 def _single(stated: TensorType[Attribute] | None, element: Attribute) -> TensorType[Attribute]:
@@ -255,6 +278,11 @@ def _scan(p: Resolution) -> bool:
     if len(lengths) != 1:
         raise PopulusError(f"its inputs have {', '.join(map(str, sorted(lengths)))} positions; one number is expected")
     (length,) = lengths
+    along = [p.walk.valid.of(v)[a] for v, a in zip(inputs, axes)]
+    if not all(map(is_whole, along)):
+        if len(set(along)) > 1 or not is_prefix(along[0]):
+            raise PopulusError("the number of its positions is not one size of dimensions; bind them to one size")
+        return _kept_scan(p, states, inputs, axes, length)
     if length and length * _ops(p.op.region("body")) <= p.walk.write_out:
         return _unrolled_scan(p, states, inputs, axes, length)
     return p.either(lambda: _kept_scan(p, states, inputs, axes, length), lambda: _unrolled_scan(p, states, inputs, axes, length))
@@ -263,17 +291,24 @@ def _scan(p: Resolution) -> bool:
 def _kept_scan(p: Resolution, states: Sequence[SSAValue], inputs: Sequence[SSAValue], axes: Sequence[int], length: int) -> bool:
     """Types a Scan and keeps it."""
     rows = [tensor([n for d, n in enumerate(shape_of(v.type)) if d != a], element_type_of(v.type)) for v, a in zip(inputs, axes)]
-    body = p.typed(p.op.region("body"), [*(v.type for v in states), *rows], {})
-    yielded = _yielded_types(p, body)
+    valid = p.walk.valid
+    along, outside = valid.of(inputs[0])[axes[0]], set(valid.bounds)
+    given = [*map(valid.of, states), *(tuple(x for d, x in enumerate(valid.of(v)) if d != a) for v, a in zip(inputs, axes))]
+    body = p.typed(p.op.region("body"), [*(v.type for v in states), *rows], {}, dict(enumerate(given)))
+    yielded = _yielded_types(p, body, outside)
     _agree(states, yielded)
     collected = yielded[len(states) :]
     out_axes = p.op.property("scan_output_axes") or [0] * len(collected)
     types = [*(v.type for v in states)]
-    for type, axis in zip(collected, out_axes):
-        shape = list(shape_of(type))
+    sizes = [valid.of(v) for v in states]
+    for type, axis, value in zip(collected, out_axes, _end(body).operands[len(states) :]):
+        shape, own = list(shape_of(type)), list(valid.of(value))
+        own.insert(shapes.axis(axis, len(shape) + 1), along)
         shape.insert(shapes.axis(axis, len(shape) + 1), length)
         types.append(tensor(shape, element_type_of(type)))
-    p.keep({"body": body}, types)
+        sizes.append(tuple(own))
+    _same_sizes(p, states, _end(body).operands)
+    p.keep({"body": body}, types, None, sizes)
     return False
 
 

@@ -17,7 +17,7 @@ from populus.dialects.onnx.types import unknown
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.refused_branches import emptied
-from populus.lowering.onnx.valid_sizes import ValidSizes, record
+from populus.lowering.onnx.valid_sizes import Axes, ValidSizes, record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,10 +151,12 @@ class Resolution:
         end.erase()
         return results
 
-    def typed(self, region: Region, arguments: Sequence[Attribute], known: Mapping[int, NDArray[Any]]) -> Region:
+    def typed(
+        self, region: Region, arguments: Sequence[Attribute], known: Mapping[int, NDArray[Any]], sizes: Mapping[int, Axes] = {}
+    ) -> Region:
         """Copies a region with arguments of these types, and infers the types that follow.
 
-        `known`: values of arguments, by position. Raises PopulusError for a wrong number of arguments.
+        `known`, `sizes`: values and valid sizes of arguments, by position. Raises PopulusError for a wrong number of arguments.
         """
         if len(region.block.args) != len(arguments):
             raise PopulusError(f"its body takes {len(region.block.args)} inputs, the node passes {len(arguments)}")
@@ -162,6 +164,8 @@ class Resolution:
         for argument, type in zip(list(copy.block.args), arguments):
             Rewriter.replace_value_with_new_type(argument, type)
         self.walk.values.update({copy.block.args[i]: array for i, array in known.items()})
+        for i, axes in sizes.items():
+            self.walk.valid.state(copy.block.args[i], axes)
         resolved = len(self.walk.resolved)
         try:
             self.walk.block(copy.block)
@@ -171,10 +175,17 @@ class Resolution:
             raise
         return copy
 
-    def keep(self, regions: Mapping[str, Region], types: Sequence[Attribute], bounded: Mapping[int, int] | None = None) -> None:
+    def keep(
+        self,
+        regions: Mapping[str, Region],
+        types: Sequence[Attribute],
+        bounded: Mapping[int, int] | None = None,
+        sizes: Sequence[Axes] | None = None,
+    ) -> None:
         """Keeps the op with typed regions.
 
-        `types`: of all outputs. `bounded`: the axis of each output with a run-time valid length.
+        `types`: of all outputs. `bounded`: the axis of each output with a run-time valid length. `sizes`: the valid sizes of the
+        outputs of a loop.
         """
         for name, typed in regions.items():
             region = self.op.region(name)
@@ -184,7 +195,13 @@ class Resolution:
         self.walk.assign(self.op, [t for o, t in zip(self.op.outputs, types) if o is not None])
         alike = self.op.OP_TYPE != "If"  # a loop collects as many rows of each result
         self.walk.mark(self.op, {i: Bound(axis, self.op if alike else i) for i, axis in (bounded or {}).items()})
-        self._sized(set(bounded or ()))
+        if sizes is None:
+            self._sized(set(bounded or ()))
+            return
+        for i, axes in enumerate(sizes):
+            if i not in (bounded or ()) and (output := self.op.output(i)) is not None:
+                self.walk.valid.state(output, axes)
+        record(self.op, self.walk.valid)
 
     def _sized(self, bounded: set[int]) -> None:
         """Records the sizes of a branch's results, on which its regions agree; those of `bounded` are marked already."""

@@ -208,7 +208,7 @@ class Converter:
         if reads_sizes(op, self.valid):
             return self.open_sized(op)
         c = Conversion(op, Builder(InsertPoint.before(op)), self.masks if is_control(op) else None)
-        if self.valid.concerns(op.operands):
+        if self.valid.concerns(op.operands) and not is_control(op):
             open_counts.prepare(Conversion(op, c.builder, self.masks))
             c.inputs = op.inputs
         outputs = self.converted_to(c)
@@ -235,7 +235,7 @@ class Converter:
             if array.dtype != object:
                 return [self.masks.plain(c, constant(array))]
             return [self.masks.materialised(c, array, kind)]
-        if overriding(op, self.customs) is not None or is_control(op):
+        if overriding(op, self.customs) is not None:
             raise open_shapes.refused(c)
         assert op.parent is not None
         before = op.prev_op
@@ -263,8 +263,8 @@ class Converter:
         op = c.op
         if is_control(op):
             outputs = control_flow.RULES[op.OP_TYPE](c, self.block)
-            recall_results(op, outputs, self.valid)
-            return outputs
+            recall_results(op, [v for i, v in enumerate(outputs) if op.output(i) is not None], self.valid)
+            return [v if v is None or i in c.counts else self.masks.safe(c, v) for i, v in enumerate(outputs)]
         if (own := overriding(op, self.customs)) is not None:
             return list(c.builder.insert(build_overriding(own, op)).results)
         arrays = None if self.valid.concerns(op.operands) else self.inference.arrays(op)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -19,9 +19,9 @@ from populus.dialects.support.element_types import element_type_of, shape_of, te
 from populus.lowering.onnx.refused_branches import BRANCHES, either, emptied, has_ranges, is_refusal, refusal
 from populus.lowering.onnx.to_popart.bounded import counted
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
-from populus.lowering.onnx.to_popart.open_shapes import compacted, masks_of
+from populus.lowering.onnx.to_popart.open_shapes import compacted, masks_of, window
 from populus.lowering.onnx.to_popart.tensor import sliced
-from populus.lowering.onnx.valid_sizes import size_of
+from populus.lowering.onnx.valid_sizes import is_whole, size_of
 
 Convert: TypeAlias = "Callable[[Block], list[SSAValue]]"
 """Converts the ops of a block in place, erases its terminator, and gives the values that it yielded."""
@@ -139,6 +139,9 @@ class _LoopBody:
         self.region = Region(self.block)
         self.c = c.at(Builder(InsertPoint.at_end(self.block)))
         self.index, *self.values = self.block.args
+        if c.masks is not None:
+            for inside, state in zip(self.values, states):
+                c.masks.valid.state(inside, c.masks.valid.of(state))
 
     @property
     def number(self) -> SSAValue:
@@ -170,7 +173,8 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
     trips = c.op.attributes.get("trips")
     most = trips.value.data if isinstance(trips, IntegerAttr) else None
     always = "counted" in c.op.attributes
-    runtime = most is None and c.has(0) and constant_value(c.input(0)) is None  # a known number without `trips` is no bound
+    sized = c.masks is not None and c.has(0) and c.input(0) in c.masks.valid.symbols
+    runtime = (most is None or sized) and c.has(0) and constant_value(c.input(0)) is None  # a known number without `trips` is no bound
     limit = c.reshape(c.input(0), ()) if runtime else None
     states = [v for v in c.inputs[2:] if v is not None]
     collects = [i for i in range(len(states), len(c.op.outputs)) if c.used(i)]
@@ -180,7 +184,7 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
     if limit is not None:
         some = c.insert(popart.LessOp(c.scalar(0, limit), limit))
         go = some if go is None else c.insert(popart.AndOp(go, some))
-    counts = bool(collects) and go is not None
+    counts = bool(collects) and go is not None and not (always and sized)
     body = _LoopBody(c, [*states, c.constant(np.array(0, np.int64))] if counts else states)
     number, flag = body.old.args[:2]
 
@@ -231,8 +235,23 @@ def scan(c: Conversion, convert: Convert) -> list[Output]:
     backwards = c.get("scan_input_directions") or [0] * count
     tables = [_along(c, v, a, 0, back) for v, a, back in zip(inputs, axes, backwards)]
     body = _LoopBody(c, states, [tensor(shape(t)[1:], element_type_of(t.type)) for t in tables])
-    _end(c, body.block, body.fill([lambda v=v: v for v in body.values], convert))
-    results = _results(c, popart.LoopOp(states, body.region, trips=shape(tables[0])[0], scanned=tables))
+    whole = c.masks is None or is_whole(c.masks.valid.of(tables[0])[0])
+    if c.masks is not None:
+        for inside, table in zip(body.values[len(states) :], tables):
+            c.masks.valid.state(inside, c.masks.valid.of(table)[1:])
+    yielded = body.fill([lambda v=v: v for v in body.values], convert)
+    go, first = None, list[SSAValue]()
+    if not whole:  # the loop ends at the size of the scanned axis
+        limit = c.cast(c.length(tables[0], 0), i32)
+        go = c.insert(popart.LessOp(c.scalar(0, limit), limit))
+        following = body.c.insert(popart.AddOp(body.index, body.c.scalar(1, body.index)))
+        first = [body.c.insert(popart.LessOp(following, limit))]
+    _end(c, body.block, [*first, *yielded])
+    results = _results(c, popart.LoopOp(states, body.region, trips=shape(tables[0])[0], scanned=tables, go=go))
+    if c.masks is not None:
+        for row, value in zip(results[len(states) :], yielded[len(states) :]):
+            assert row is not None
+            c.masks.valid.state(row, (c.masks.valid.of(tables[0])[0], *c.masks.valid.of(value)))
     rows = results[len(states) :]
     axes = c.get("scan_output_axes") or [0] * len(rows)
     backwards = c.get("scan_output_directions") or [0] * len(rows)
@@ -246,7 +265,12 @@ def _along(c: Conversion, x: SSAValue, axis: int, to: int, backwards: int) -> SS
     """Moves `axis` of `x` to position `to`, and reverses it if `backwards` is nonzero."""
     rest = [d for d in range(len(shape(x))) if d != axis]
     x = c.transpose(x, [*rest[:to], axis, *rest[to:]])
-    return sliced(c, x, {to: (shape(x)[to] - 1, -1, -1)}) if backwards and shape(x)[to] > 1 else x
+    if not backwards or shape(x)[to] < 2:
+        return x
+    if c.masks is not None and to in c.masks.valid.sized(x):
+        size = size_of(c.masks.valid.of(x)[to])
+        return c.masks.safe(c, window(c, x, to, size - 1, size, -1))
+    return sliced(c, x, {to: (shape(x)[to] - 1, -1, -1)})
 
 
 RULES: Mapping[str, Callable[[Conversion, Convert], list[Output]]] = {"If": branch, "Loop": loop, "Scan": scan}
