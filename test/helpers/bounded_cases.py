@@ -476,7 +476,8 @@ CASES = {
         """,
     "scan backwards": """
         f = ReduceMax<keepdims=0>(x, n1)
-        last, y = Scan<num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1], scan_input_directions=[1], scan_output_directions=[1], body = step (h, e) => (h2, o) { h2 = Add(h, e) o = Mul(h2, e) }>(f, x)
+        last, y = Scan<num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1], scan_input_directions=[1], scan_output_directions=[1],
+        body = step (h, e) => (h2, o) { h2 = Add(h, e) o = Mul(h2, e) }>(f, x)
         """,
     "scan, last state": """
         t2 = Transpose<perm=[1, 0, 2]>(x)
@@ -492,13 +493,17 @@ CASES = {
         sh = Shape(x)
         q = Gather(sh, c1)
         f = ReduceMean<keepdims=0>(x, n1)
-        y, rows = Loop(q, , f) <body = turn (it, go, h) => (go2, h2, o) { go2 = Identity(go) g = Gather<axis=1>(x, it) m = Mul(h, half) h2 = Add(m, g) o = Tanh(h2) }>
+        y, rows = Loop(q, , f) <
+        body = turn (it, go, h) => (go2, h2, o) {
+        go2 = Identity(go) g = Gather<axis=1>(x, it) m = Mul(h, half) h2 = Add(m, g) o = Tanh(h2) }>
         """,
     "rows of a loop": """
         sh = Shape(x)
         q = Gather(sh, c1)
         f = ReduceMean<keepdims=0>(x, n1)
-        last, y = Loop(q, , f) <body = turn (it, go, h) => (go2, h2, o) { go2 = Identity(go) g = Gather<axis=1>(x, it) m = Mul(h, half) h2 = Add(m, g) o = Tanh(h2) }>
+        last, y = Loop(q, , f) <
+        body = turn (it, go, h) => (go2, h2, o) {
+        go2 = Identity(go) g = Gather<axis=1>(x, it) m = Mul(h, half) h2 = Add(m, g) o = Tanh(h2) }>
         """,
     "loop that carries a size": """
         y = Loop(c20, , x) <body = turn (it, go, h) => (go2, h2) { go2 = Identity(go) p = Softmax<axis=1>(h) h2 = Add(p, x) }>
