@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 class Program:
     """A compiled model: `run` computes, `module` gives a level's IR, `profile` estimates costs."""
 
-
     def __init__(self, source: Source, pipeline: Pipeline, options: CompileOptions, cache: ProgramCache | None = None):
         self.source = source
         self.pipeline = pipeline

@@ -256,7 +256,9 @@ class SessionOptions(Settings):
         self.useHostCopyOps = self.enableExplicitMainLoops = self.explicitRecomputation = on
 
     def getGlobalReplicationFactor(self) -> int:
-        """Counts the replicas."""
+        """Counts the replicas of all processes."""
+        if self.enableDistributedReplicatedGraphs:
+            return int(self.globalReplicationFactor)
         return int(self.replicatedGraphCount) if self.enableReplicatedGraphs else 1
 
     def check(self) -> None:

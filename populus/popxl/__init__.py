@@ -53,7 +53,14 @@ from populus.popxl.graph import Graph
 from populus.popxl.ir import Ir
 from populus.popxl.module import Module
 from populus.popxl.random_seed import create_seeds
-from populus.popxl.remote_buffer import RemoteBuffer, remote_buffer, remote_variable
+from populus.popxl.remote_buffer import (
+    RemoteBuffer,
+    remote_buffer,
+    remote_replica_sharded_variable,
+    remote_variable,
+    replica_sharded_buffer,
+    replica_sharded_variable,
+)
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.session import Session
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, d2h_stream, h2d_stream
@@ -113,7 +120,10 @@ __all__ = [
     "name_scope",
     "ops",
     "remote_buffer",
+    "remote_replica_sharded_variable",
     "remote_variable",
+    "replica_sharded_buffer",
+    "replica_sharded_variable",
     "transforms",
     "uint8",
     "uint16",

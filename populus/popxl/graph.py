@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from populus.builder import Builder, call_site, innermost
+from populus.builder import call_site, innermost
 from populus.dialects.base.control_flow import INDEX
 from populus.dialects.base.tensor_op import Plain
 from populus.dialects.popart import IfOp, LoopOp, YieldOp
@@ -17,27 +17,26 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature import return_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.context import scoped
+from populus.popxl.dealing import Dealing
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongState, WrongValue
 from populus.popxl.inline import inlined
 from populus.popxl.internals.views import GraphView
-from populus.popxl.names import Names
+from populus.popxl.listed import Kind, Listed
 from populus.popxl.rows import row_mark, with_rows
-from populus.popxl.tensor import Constant, Handle, State, Tensor, Variable, View
+from populus.popxl.tensor import Constant, State, Tensor, Variable, View
 from populus.popxl.utils import held
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from populus.popxl.internals.op import Op
     from populus.popxl.ir import Ir
     from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 
 RemoteKind = TypeVar("RemoteKind", bound=Variable)
-Kind = TypeVar("Kind", bound=Tensor)
 
 
-class Graph(Builder):
+class Graph(Listed):
     """A graph; ops called in a `with` of it are inserted into it.
 
     Once it is called by another graph, it is finished: what is inserted later raises PopulusError.
@@ -53,14 +52,10 @@ class Graph(Builder):
         self.stores: dict[DeviceToHostStream, list[str | int]] = {}
         self.watches: dict[Watch, list[str | int]] = {}
         self.printed_gradients: dict[Tensor, Callable[[Tensor], None]] = {}  # what is done with the gradients of tensors
-        self._names = Names()
         self._states: dict[State, Tensor] = {}
-        self._tensors: dict[str, Tensor] = {}
         self._results: list[Tensor] = []
         self._slot_values: dict[Tensor, SSAValue] = {}  # what each slot is at first
         self._changed: list[Tensor] | None = None  # slots whose last values a call gives too
-        self.recorded: list[Op] = []  # the ops that a program called, in order
-        self.op_within: Op | None = None  # the op whose call has begun
         self.differentiated_with_callers = True
 
     def __enter__(self) -> Self:
@@ -91,19 +86,6 @@ class Graph(Builder):
         return tuple(self._results)
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors that were made in the graph, in order."""
-        return tuple(self._tensors.values())
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        return tuple(t for t in self._tensors.values() if isinstance(t, Variable))
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        return tuple(t for t in self._tensors.values() if isinstance(t, Constant))
-
-    @property
     def states(self) -> tuple[State, ...]:
         """The states that the graph reads or changes."""
         return tuple(self._states)
@@ -119,13 +101,6 @@ class Graph(Builder):
         """The graphs that this one calls itself."""
         return tuple(g for g in self._called if isinstance(g, Graph))
 
-    def get_tensor(self, tensor_id: str) -> Tensor:
-        """Gives the tensor of a name, with that of the graph before it or without. Raises ValueError if there is none."""
-        found = self._tensors.get(tensor_id) or next((t for t in self._tensors.values() if t.id == tensor_id), None)
-        if found is None:
-            raise PopulusError(f"graph '{self.name}' has no tensor '{tensor_id}'")
-        return found
-
     @property
     def _pb_graph(self) -> GraphView:
         return GraphView(self)
@@ -137,37 +112,6 @@ class Graph(Builder):
     @property
     def _by_ref_inputs(self) -> set[Tensor]:
         return set(self.by_ref)
-
-    @property
-    def last_op(self) -> Operation | None:
-        """The op of the popart level that was inserted last."""
-        return self._block.last_op
-
-    def ops_after(self, op: Operation | None) -> list[Operation]:
-        """Gives the ops of the popart level that were inserted after one, or all."""
-        found, at = list[Operation](), self._block.first_op if op is None else op.next_op
-        while at is not None:
-            found.append(at)
-            at = at.next_op
-        return found
-
-    def forget(self, tensors: Iterable[Tensor]) -> None:
-        """Takes tensors out of the graph's list; their values stay."""
-        for t in tensors:
-            self._tensors.pop(t.name, None)
-
-    def keep(self, t: Tensor) -> None:
-        """Leaves a tensor that the op of a call makes in the graph's list; not one of a call inside another."""
-        if self.op_within is not None and not self.op_within.depth:
-            self.op_within.kept.append(t)
-
-    def handle(self, name: str, shape: tuple[int, ...], dtype: dtype) -> Handle:
-        """Gives the place that a load fills: a tensor without a value."""
-        return self._kept(Handle(self, self._names.free(name), shape, dtype, "ActGrad"))
-
-    def stream_handle(self, name: str, shape: tuple[int, ...], dtype: dtype) -> None:
-        """Puts a stream among the graph's tensors, under its name, which others may have too."""
-        self._tensors[f"stream {name}"] = Handle(self, name, shape, dtype, "Stream")
 
     def __contains__(self, value: object) -> bool:
         return isinstance(value, Tensor) and value.graph is self
@@ -205,11 +149,19 @@ class Graph(Builder):
         made = Constant(self.constant(held(data)), self, self._names.free(scoped(name)), data)
         return self._kept(made)
 
-    def variable(self, data: NDArray[Any], name: str) -> Variable:
+    def variable(self, data: NDArray[Any], name: str, dealing: Dealing | None = None) -> Variable:
         """Gives a variable of the graph, which is the main one."""
-        name, inside = self._names.free(scoped(name)), held(data)
-        state = State(name, data.shape, inside.dtype, inside)
-        made = Variable(self._argument(name, data.shape, inside.dtype), self, name, state=state)
+        return self._variable(Variable, held(data), name, dealing)
+
+    def shard(self, data: NDArray[Any], name: str, dealing: Dealing) -> Tensor:
+        """Gives each replica's shard of a variable, which is none by itself."""
+        return self._variable(Tensor, held(data), name, dealing)
+
+    def _variable(self, kind: type[Kind], data: NDArray[Any], name: str, dealing: Dealing | None) -> Kind:
+        name = self._names.free(scoped(name))
+        shape = data.shape if dealing is None else dealing.shape_on_replica
+        state = State(name, shape, data.dtype, data, dealing)
+        made = kind(self._argument(name, shape, data.dtype), self, name, state=state)
         self._states[state] = self._tensors[name] = made
         self._add_slot(made)
         return made
@@ -247,6 +199,18 @@ class Graph(Builder):
         self.output(f"output_{len(self._results)}", t.ssa)
         self._results.append(t)
 
+    def drop(self, tensors: Iterable[Tensor]) -> None:
+        """Takes inputs away that nothing reads. The others stay as they are."""
+        for t in tensors:
+            value = self._slot_values[t]
+            assert isinstance(value, BlockArgument), t
+            if value.uses or value in self._outputs.values():
+                continue
+            del self._inputs[value.index]
+            self.slots.remove(t)
+            del self._slot_values[t], self._tensors[t.name]
+            self._block.erase_arg(value)
+
     def _argument(self, name: str, shape: Sequence[int], dtype: Any) -> SSAValue:
         free = name if self is not self.ir.main_graph else self.ir.names_of_inputs.free(name)
         return self.input(free, shape, dtype)
@@ -254,12 +218,6 @@ class Graph(Builder):
     def _add_slot(self, tensor: Tensor) -> None:
         self.slots.append(tensor)
         self._slot_values[tensor] = tensor.ssa
-
-    def _kept(self, tensor: Kind) -> Kind:
-        self._tensors[tensor.name] = tensor
-        if self.op_within is not None:
-            self.op_within.made.append(tensor)
-        return tensor
 
     def _check_open(self) -> None:
         if self._changed is not None:

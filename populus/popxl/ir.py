@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
@@ -30,7 +30,8 @@ class Ir:
     """A program: `main_graph` is what a session runs. Graphs of two Irs have different names.
 
     `num_host_transfers`: how many arrays a run takes for each stream from the host, and gives for each to it.
-    Raises ValueError for more than one replica.
+    `replication`: how many replicas run the program, each on data and variables of its own.
+    Raises ValueError for less than one replica.
     """
 
     _count = 0
@@ -55,18 +56,20 @@ class Ir:
 
     @property
     def replication_factor(self) -> int:
-        """The number of replicas, which is 1."""
-        return 1
+        """The number of replicas, as the session's options have it."""
+        return self.session_options.getGlobalReplicationFactor()
 
     @replication_factor.setter
     def replication_factor(self, value: int) -> None:
-        if value != 1:
-            raise WrongValue(f"an Ir of {value} replicas cannot run here; there is one replica of a program")
+        if value < 1:
+            raise WrongValue(f"a program has at least 1 replica, not {value}")
+        self.session_options.enableReplicatedGraphs = value > 1
+        self.session_options.replicatedGraphCount = value
 
     @property
     def instance_replication_factor(self) -> int:
-        """The number of replicas of this process, which is 1."""
-        return 1
+        """The number of replicas of this process, which are all."""
+        return self.replication_factor
 
     @property
     def session_options(self) -> SessionOptions:
@@ -140,8 +143,12 @@ class Ir:
         return set(self.main_graph.stores)
 
     def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> ReplicaGrouping:
-        """Gives the group of the one replica. Raises ValueError for another stride or size than 1."""
-        return ReplicaGrouping(stride, 1 if group_size is None else group_size)
+        """Gives groups of so many replicas, `stride` apart; by default all. Raises ValueError unless they are all of the replicas."""
+        return ReplicaGrouping.of_stride(self, stride, group_size)
+
+    def replica_grouping_from_assignments(self, assignment: Sequence[int]) -> ReplicaGrouping:
+        """Gives the groups of a list with the group of each replica. Raises ValueError for groups of several sizes."""
+        return ReplicaGrouping.of_assignment(self, assignment)
 
     def table(self, stream: Stream) -> tuple[State, State]:
         """Gives the rows that graphs load from or store to a stream, and the number of the next one."""
@@ -191,7 +198,7 @@ def _by_ref(annotation: Any) -> bool:
 def _input_for(name: str, value: Any, by_ref: bool, kind: Any) -> Any:
     """Gives an input like each tensor or spec of an argument; what is neither stays as it is."""
     if isinstance(value, Tensor | TensorSpec):
-        return graph_input(value.shape, value.dtype, name, by_ref)
+        return graph_input(value.shape, value.dtype, name, by_ref, value.meta_shape)
     if isinstance(value, dict) and kind is inspect.Parameter.VAR_KEYWORD:
         return {key: _input_for(key, inner, by_ref, None) for key, inner in cast("dict[str, Any]", value).items()}
     if not isinstance(value, list | tuple):
@@ -202,7 +209,7 @@ def _input_for(name: str, value: Any, by_ref: bool, kind: Any) -> Any:
         return cast("object", value)
     if not all(tensors):
         raise WrongType(f"'{name}' holds tensors and others; give the others apart")
-    made = [graph_input(inner.shape, inner.dtype, f"{name}_{i}", by_ref) for i, inner in enumerate(items)]
+    made = [graph_input(inner.shape, inner.dtype, f"{name}_{i}", by_ref, inner.meta_shape) for i, inner in enumerate(items)]
     return tuple(made) if kind is inspect.Parameter.VAR_POSITIONAL else made
 
 

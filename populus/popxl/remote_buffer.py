@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.context import get_ir
+from populus.popxl.dealing import Dealing, shard_size
 from populus.popxl.errors import WrongValue
-from populus.popxl.replica_grouping import ReplicaGrouping
-from populus.popxl.tensor import State, Tensor, Variable
+from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
+from populus.popxl.tensor import State, Tensor, Variable, check_rows, dealing_of
 from populus.popxl.tensorlocation import TensorLocation, TensorStorage
 from populus.popxl.utils import held, to_numpy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class RemoteBuffer:
@@ -20,6 +25,8 @@ class RemoteBuffer:
 
     Raises ValueError for less than one row.
     """
+
+    meta_shape: tuple[int, ...] = ()  # of a buffer of shards: the shape of the whole
 
     def __init__(self, tensor_shape: tuple[int, ...], tensor_dtype: dtypes.dtype, entries: int):
         ir = get_ir()
@@ -63,11 +70,6 @@ class RemoteBuffer:
     def entries(self, entries: int) -> None:
         self.set_remote_buffer_info(self._dtype, self._shape, entries)
 
-    @property
-    def meta_shape(self) -> tuple[int, ...]:
-        """The shape of the whole, for shards, which there are none of."""
-        return ()
-
     def validate_tensor_matches_buffer(self, t: Tensor, num_shards: int = 1) -> None:
         """Raises ValueError for a tensor of another shape or type."""
         if (t.shape, t.dtype) != (self.tensor_shape, self.tensor_dtype):
@@ -92,12 +94,46 @@ class RemoteVariable(Variable):
         return TensorLocation(TensorStorage.__members__["OffChip"])
 
     @property
+    def dealing(self) -> Dealing:
+        return self.buffer.state.rows[self.row][0]
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        return self.buffer.tensor_shape
+        return self.dealing.shape
 
     @property
     def dtype(self) -> dtypes.dtype:
         return self.buffer.tensor_dtype
+
+
+class ShardedVariable(Variable):
+    """A variable of which each replica of a group has a shard; a session reads and writes the whole."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.dealing.shape
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        assert self.state is not None
+        return dtypes.dtype.as_dtype(self.state.dtype)
+
+
+def _row(buffer: RemoteBuffer, offset: int, array: NDArray[Any], dealing: Dealing | None, name: str | None, data: Any) -> RemoteVariable:
+    """Gives the variable of a row. Raises ValueError for a row that there is not, and for another shape or type."""
+    if not 0 <= offset < buffer.entries:
+        raise WrongValue(f"the remote buffer has entries 0 to {buffer.entries - 1}, not {offset}")
+    graph = get_ir().main_graph
+    dealt = dealing or Dealing(get_ir().replica_grouping(), array.shape)
+    fits = math.prod(dealt.shape_on_replica) == math.prod(buffer.tensor_shape)
+    if not fits or array.dtype != buffer.tensor_dtype.as_numpy():
+        stated = f"{buffer.tensor_dtype} {list(buffer.tensor_shape)}"
+        raise WrongValue(f"the remote buffer is of {stated}; the data is {array.dtype} {list(dealt.shape_on_replica)}")
+    buffer.state.rows[offset] = dealt, held(array)
+    made = graph.remote(RemoteVariable, name or "t", buffer.state)
+    made.buffer, made.row = buffer, offset
+    made.mapped = data if isinstance(data, np.memmap) else None
+    return made
 
 
 def remote_variable(
@@ -108,20 +144,88 @@ def remote_variable(
     name: str | None = None,
     downcast: bool = True,
     replica_grouping: ReplicaGrouping | None = None,
-    retrieval_mode: str | None = "one_per_group",
+    retrieval_mode: Retrieval | None = "one_per_group",
     log2_scale: int | None = None,
     nan_on_overflow: bool | None = None,
 ) -> RemoteVariable:
     """Gives a variable that is row `offset` of a buffer. Raises ValueError for another shape or type, and a row that there is not."""
     array = to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
-    if not 0 <= offset < remote_buffer.entries:
-        raise WrongValue(f"the remote buffer has entries 0 to {remote_buffer.entries - 1}, not {offset}")
-    if (array.shape, array.dtype) != (remote_buffer.tensor_shape, remote_buffer.tensor_dtype.as_numpy()):
-        stated = f"{remote_buffer.tensor_dtype} {list(remote_buffer.tensor_shape)}"
-        raise WrongValue(f"the remote buffer is of {stated}; the data is {array.dtype} {list(array.shape)}")
-    made = get_ir().main_graph.remote(RemoteVariable, name or "t", remote_buffer.state)
-    made.buffer, made.row = remote_buffer, offset
-    made.mapped = data if isinstance(data, np.memmap) else None
-    assert remote_buffer.state.data is not None
-    remote_buffer.state.data[offset] = held(array)
+    return _row(remote_buffer, offset, array, dealing_of(array, replica_grouping, retrieval_mode), name, data)
+
+
+def replica_sharded_buffer(
+    shape: tuple[int, ...],
+    dtype: dtypes.dtype,
+    replica_grouping: ReplicaGrouping | None = None,
+    shard_over: int | None = None,
+    entries: int = 1,
+) -> RemoteBuffer:
+    """Gives a buffer of shards of tensors of a shape: flat, one for each of `shard_over` members of a group, by default all.
+
+    Raises ValueError for members that cannot share the shards evenly.
+    """
+    dealing = _sharded(tuple(shape), replica_grouping, shard_over)
+    made = RemoteBuffer(dealing.shape_on_replica, dtype, entries)
+    made.meta_shape = dealing.shape
     return made
+
+
+def _sharded(
+    shape: tuple[int, ...], grouping: ReplicaGrouping | None, shard_over: int | None, retrieval: Retrieval | None = None
+) -> Dealing:
+    """Gives how a tensor of a shape is cut over `shard_over` members of a group, by default all."""
+    groups = get_ir().replica_grouping() if grouping is None else grouping
+    return Dealing(groups, shape, retrieval or "one_per_group", groups.group_size if shard_over is None else shard_over)
+
+
+def remote_replica_sharded_variable(
+    data: Any,
+    remote_buffer: RemoteBuffer,
+    offset: int = 0,
+    dtype: dtypes.dtype | None = None,
+    name: str | None = None,
+    downcast: bool = True,
+    replica_grouping: ReplicaGrouping | None = None,
+    retrieval_mode: Retrieval | None = "one_per_group",
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> RemoteVariable:
+    """Gives a variable whose shards are row `offset` of each replica's buffer. A session reads and writes the whole.
+
+    The sizes of the whole and of the buffer's row say over how many members of a group it is cut. Raises ValueError as `remote_variable`.
+    """
+    array = to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
+    groups = get_ir().replica_grouping() if replica_grouping is None else replica_grouping
+    whole = array.shape[1:] if groups.num_groups > 1 else array.shape
+    rows = max(1, math.prod(remote_buffer.tensor_shape))
+    shards = next((k for k in range(1, groups.group_size + 1) if groups.group_size % k == 0 and shard_size(whole, k) == rows), 1)
+    made = _row(remote_buffer, offset, array, dealing_of(array, groups, retrieval_mode, shards), name, data)
+    remote_buffer.meta_shape = made.shape
+    return made
+
+
+def replica_sharded_variable(
+    data: Any,
+    dtype: dtypes.dtype | None = None,
+    name: str | None = None,
+    downcast: bool = True,
+    replica_grouping: ReplicaGrouping | None = None,
+    shard_over: int | None = None,
+    retrieval_mode: Retrieval | None = "one_per_group",
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> tuple[Variable, Tensor]:
+    """Gives a variable that a session reads and writes, and the shard of it that each replica has: flat, with zeros after the last.
+
+    Each group of replicas has one value, cut over `shard_over` of its members, by default all. Raises ValueError for members that
+    cannot share the shards evenly.
+    """
+    array = to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
+    several = replica_grouping is not None and replica_grouping.num_groups > 1
+    dealing = _sharded(array.shape[1:] if several else array.shape, replica_grouping, shard_over, retrieval_mode)
+    check_rows(array, dealing.grouping)
+    graph = get_ir().main_graph
+    shard = graph.shard(array, name or "t", dealing)
+    shard.meta_shape = dealing.shape
+    assert shard.state is not None
+    return graph.remote(ShardedVariable, f"{shard.name}_whole", shard.state), shard

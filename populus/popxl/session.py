@@ -15,6 +15,7 @@ from populus.api import compile
 from populus.dialects.support.guard import Guard
 from populus.popart.devices import DeviceInfo
 from populus.popart.logger import getLogger
+from populus.popxl.dealing import Dealing
 from populus.popxl.dot import FINAL, checkpoint
 from populus.popxl.errors import NotAttached, WrongType, WrongValue
 from populus.popxl.ir import Ir
@@ -23,6 +24,7 @@ from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
 from populus.popxl.tensor import Constant, State, Variable
 from populus.popxl.utils import _to_device_info, held, seen  # pyright: ignore[reportPrivateUsage]
 from populus.program import Program
+from populus.replicas import Replicas
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -60,9 +62,20 @@ class Session:
         self._attached = 0  # by how many threads that are inside a `with`
         self._counting = Guard()
         tables = {state for pair in ir.tables().values() for state in pair}
-        self._host = {s: np.array(s.data) for s in ir.main_graph.states if s not in tables and s.data is not None}
+        self._replicas = Replicas(self.program, ir.replication_factor)
+        self._host = {s: self._first(s) for s in ir.main_graph.states if s not in tables and s.data is not None}  # of each replica
         self._device = dict(self._host)
         self._stale = False  # whether the device's variables are newer than the host's
+
+    def _first(self, state: State) -> list[NDArray[Any]]:
+        """Gives what each replica's state is at first."""
+        assert state.data is not None
+        dealing = state.dealing or Dealing(self.ir.replica_grouping(), state.shape)
+        each = [np.array(part) for part in dealing.dealt(state.data)]
+        for row, (dealing, data) in state.rows.items():
+            for array, part in zip(each, dealing.dealt(data), strict=True):
+                array[row] = part.reshape(array[row].shape)
+        return each
 
     def _compile(self, tiles: int | None, engine: str) -> Program:
         """Compiles the Ir, or loads it from the folder that the session options name."""
@@ -133,27 +146,51 @@ class Session:
     ) -> dict[DeviceToHostStream, NDArray[Any]]:
         """Gives the arrays of the streams to the host, for arrays (or Python numbers) of those from it.
 
-        With `ir.num_host_transfers` above 1, each has that many rows. Several threads may run one session that changes no variable.
+        With `ir.num_host_transfers` above 1, each has that many rows; with several replicas, each row has one for each.
+        Several threads may run one session that changes no variable.
         Raises PopulusError outside of a `with` of the session, and for inputs that are missing, unknown or of another shape.
         """
         self._check_attached()
+        streams = {stream: self._dealt(stream, data) for stream, data in (inputs or {}).items()}
+        each = [self._given(k, {s: parts[k] for s, parts in streams.items()}, downcast_inputs) for k in range(self._replicas.count)]
+        results = self._replicas.run(each)
+        for state in self._changed & self._device.keys():
+            self._device[state] = [found[f"after {state.name}"] for found in results]
+            self._stale, state.in_sync = True, False
+        for found in results:
+            self._look(found)
+        stores = self.ir.main_graph.stores
+        return {stream: self._joined([self._stored(stream, events, found) for found in results]) for stream, events in stores.items()}
+
+    def _given(self, replica: int, inputs: Mapping[HostToDeviceStream, Any], downcast: bool) -> dict[str, NDArray[Any]]:
+        """Gives a replica's inputs of the program."""
         given: dict[str, NDArray[Any]] = {}
-        for stream, data in (inputs or {}).items():
-            self._feed(given, stream, data, downcast_inputs)
+        for stream, data in inputs.items():
+            self._feed(given, stream, data, downcast)
         names = self.ir.main_graph.names_of_states
-        given.update({names[s]: array for s, array in self._device.items()})
+        given.update({names[s]: arrays[replica] for s, arrays in self._device.items()})
         tables = self.ir.tables()
         for stream, rows in zip(tables, self.ir.rows()):
             for state in tables[stream]:
                 shape = (rows, *stream.shape) if state is tables[stream][0] else (1,)
                 if state in names and names[state] not in given and not self._lacks(stream, inputs):
                     given[names[state]] = np.zeros(shape, state.dtype)
-        results = self.program.run(given)
-        for state in self._changed & self._device.keys():
-            self._device[state] = results[f"after {state.name}"]
-            self._stale, state.in_sync = True, False
-        self._look(results)
-        return {stream: self._stored(stream, events, results) for stream, events in self.ir.main_graph.stores.items()}
+        return given
+
+    def _dealt(self, stream: HostToDeviceStream, data: Any) -> list[Any]:
+        """Gives each replica its part of a stream's data: of several, the dimension after that of transfers is the replica."""
+        count, axis = self._replicas.count, len(self._transfers())
+        if count == 1:
+            return [data]
+        array = np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
+        if array.shape[axis : axis + 1] != (count,):
+            expected = [*self._extra(), *stream.shape]
+            raise WrongValue(f"input '{stream.name}' has shape {list(array.shape)}; {expected} is expected, for {count} replicas")
+        return [array.take(k, axis) for k in range(count)]
+
+    def _joined(self, arrays: list[NDArray[Any]]) -> NDArray[Any]:
+        """Gives the host's array of each replica's."""
+        return arrays[0] if len(arrays) == 1 else np.stack(arrays, len(self._transfers()))
 
     def run_with_outputs(
         self,
@@ -187,7 +224,7 @@ class Session:
     def _to_host(self) -> None:
         if not self._stale:
             return
-        self._host, self._stale = {s: np.array(array) for s, array in self._device.items()}, False
+        self._host, self._stale = {s: [np.array(a) for a in arrays] for s, arrays in self._device.items()}, False
         for variable in self.ir.main_graph.variables:
             self._map(variable)
         self._settle()
@@ -199,7 +236,7 @@ class Session:
         self._from_host()
 
     def _from_host(self) -> None:
-        self._device, self._stale = {s: np.array(array) for s, array in self._host.items()}, False
+        self._device, self._stale = {s: [np.array(a) for a in arrays] for s, arrays in self._host.items()}, False
         self._settle()
         _LOG.debug(f"Writing weights from host, {len(self._device)} of them.")
 
@@ -215,8 +252,10 @@ class Session:
 
     def _value(self, variable: Variable) -> NDArray[Any]:
         """Gives the host's copy."""
-        array = self._host[self._state(variable)]
-        return seen(array[variable.row] if isinstance(variable, RemoteVariable) else array)
+        arrays, dealing = self._host[self._state(variable)], variable.dealing
+        if isinstance(variable, RemoteVariable):
+            arrays = [a[variable.row].reshape(dealing.shape_on_replica) for a in arrays]
+        return seen(dealing.gathered(arrays))
 
     def get_tensor_data(self, tensor: Variable | Constant) -> NDArray[Any]:
         """Gives the value of a variable on the device, or on the host if the session is not attached, or of a constant.
@@ -250,17 +289,18 @@ class Session:
             array = np.asarray(data, tensor.dtype.as_numpy()) if isinstance(data, int | float) else np.asarray(data)
             if array.dtype != tensor.dtype.as_numpy():
                 raise WrongType(f"{tensor.id} is {tensor.dtype}; the data is {array.dtype}")
-            if array.shape != tensor.shape:
-                raise WrongValue(f"{tensor.id} is {list(tensor.shape)}; the data is {list(array.shape)}")
+            if array.shape != tensor.shape_on_host:
+                raise WrongValue(f"{tensor.id} is {list(tensor.shape_on_host)}; the data is {list(array.shape)}")
             arrays[tensor] = held(array)
         if self.is_attached:
             self._to_host()
         for tensor, array in arrays.items():
-            state = self._state(tensor)
+            state, parts = self._state(tensor), tensor.dealing.dealt(array)
             if isinstance(tensor, RemoteVariable):
-                self._host[state][tensor.row] = array
+                for whole, part in zip(self._host[state], parts, strict=True):
+                    whole[tensor.row] = part.reshape(whole[tensor.row].shape)
             else:
-                self._host[state] = np.array(array)
+                self._host[state] = [np.array(part) for part in parts]
             self._map(tensor)
         if self.is_attached:
             self._from_host()
@@ -272,13 +312,17 @@ class Session:
             raise WrongValue(f"{tensor.id} is a variable of another Ir")
         # A buffer that no op reads has no place on the device; the host's copy is all there is.
         assert tensor.state.data is not None
-        self._host.setdefault(tensor.state, np.array(tensor.state.data))
+        self._host.setdefault(tensor.state, self._first(tensor.state))
         return tensor.state
 
     # -- streams
 
-    def _extra(self) -> tuple[int, ...]:
+    def _transfers(self) -> tuple[int, ...]:
         return (self.ir.num_host_transfers,) if self.ir.num_host_transfers > 1 else ()
+
+    def _extra(self) -> tuple[int, ...]:
+        """Gives the dimensions of an array of the host before those of a stream: transfers and replicas, of which there are several."""
+        return (*self._transfers(), *((self._replicas.count,) if self._replicas.count > 1 else ()))
 
     def _lacks(self, stream: Stream, inputs: Any) -> bool:
         """Tells whether a run needs an array for a stream that it is not given."""

@@ -7,7 +7,7 @@ that it is of, and what changes the view changes them. So everything below this 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -16,10 +16,11 @@ from xdsl.ir import SSAValue
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph, placement
+from populus.popxl.dealing import Dealing
 from populus.popxl.errors import UndefinedValue, WrongType, WrongValue
 from populus.popxl.internals.views import TensorView
 from populus.popxl.operators import Operators
-from populus.popxl.replica_grouping import ReplicaGrouping
+from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
 from populus.popxl.tensorlocation import TensorLocation
 from populus.popxl.utils import to_numpy
 
@@ -77,7 +78,9 @@ class State:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    data: NDArray[Any] | None = None  # at first
+    data: NDArray[Any] | None = None  # at first, as the host has it
+    dealing: Dealing | None = None  # to the replicas; None: all have the same
+    rows: dict[int, tuple[Dealing, NDArray[Any]]] = field(default_factory=dict[int, "tuple[Dealing, NDArray[Any]]"])  # of a remote buffer
     in_sync: bool = False  # whether a session's host and device have the same value
 
 
@@ -106,6 +109,7 @@ class Tensor(Operators):
         return self.operand(value, dtype)
 
     pb_type: ClassVar[str] = "ActGrad"
+    meta_shape: tuple[int, ...] = ()  # of a shard: the shape of the whole
 
     @property
     def view_of(self) -> tuple[Tensor, ...]:
@@ -163,14 +167,9 @@ class Tensor(Operators):
         return dtypes.dtype.as_dtype(dtype_of(element_type_of(self.ssa.type)))
 
     @property
-    def meta_shape(self) -> tuple[int, ...]:
-        """The shape of the whole, for a shard; nothing is sharded here, so it is empty."""
-        return ()
-
-    @property
     def spec(self) -> TensorSpec:
         """The shape and element type."""
-        return TensorSpec(self.shape, self.dtype)
+        return TensorSpec(self.shape, self.dtype, self.meta_shape)
 
     @property
     def rank(self) -> int:
@@ -287,22 +286,30 @@ class Variable(Tensor):
         return super().copy_to_ipu(dst, src)
 
     @property
+    def dealing(self) -> Dealing:
+        """The way in which its array on the host is dealt to the replicas."""
+        assert self.state is not None
+        return self.state.dealing or Dealing(self.ir.replica_grouping(), self.state.shape)
+
+    @property
     def shape_on_replica(self) -> tuple[int, ...]:
-        """The shape on a replica, of which there is one."""
-        return self.shape
+        """The shape on a replica."""
+        return self.dealing.shape_on_replica
 
     @property
     def shape_on_host(self) -> tuple[int, ...]:
-        """The shape of its array on the host."""
-        return self.shape
+        """The shape of its array on the host: with the number of groups of replicas before it, if there are several."""
+        return self.dealing.shape_on_host
 
     @property
     def replica_grouping(self) -> ReplicaGrouping:
-        return ReplicaGrouping()
+        """The groups of replicas that have one value."""
+        return self.dealing.grouping
 
     @property
-    def retrieval_mode(self) -> str:
-        return "one_per_group"
+    def retrieval_mode(self) -> Retrieval:
+        """Whose values the host reads."""
+        return self.dealing.retrieval
 
 
 class Constant(Tensor):
@@ -325,7 +332,7 @@ def variable(
     name: str | None = None,
     downcast: bool = True,
     replica_grouping: ReplicaGrouping | None = None,
-    retrieval_mode: str | None = None,
+    retrieval_mode: Retrieval | None = None,
     log2_scale: int | None = None,
     nan_on_overflow: bool | None = None,
 ) -> Variable:
@@ -333,14 +340,34 @@ def variable(
 
     Data of an 8-bit float are multiplied by `2^log2_scale` before they are rounded, and what is too large becomes NaN unless
     `nan_on_overflow` is False. Raises ValueError outside of the main graph, and RuntimeError where these two are given for another type.
-    There is one replica, so a grouping says nothing more.
+    Each group of a `replica_grouping` has a value of its own, a row of the data; by default all replicas have one. `retrieval_mode`:
+    `all_replicas` reads every replica's value. Raises ValueError for data without a row for each group.
     """
     graph = get_current_graph()
     if graph is not graph.ir.main_graph:
         raise WrongValue(f"graph '{graph.name}' cannot have a variable; make it in the main graph and pass it in by popxl.graph_input")
-    made = graph.variable(_checked(data, dtype, downcast, log2_scale, nan_on_overflow), name or "t")
+    array = _checked(data, dtype, downcast, log2_scale, nan_on_overflow)
+    made = graph.variable(array, name or "t", dealing_of(array, replica_grouping, retrieval_mode))
     made.mapped = data if isinstance(data, np.memmap) else None
     return made
+
+
+def check_rows(array: NDArray[Any], groups: ReplicaGrouping) -> None:
+    """Raises ValueError for data without a row for each of several groups of replicas."""
+    if groups.num_groups > 1 and array.shape[:1] != (groups.num_groups,):
+        raise WrongValue(f"the data is {list(array.shape)}; its first dimension is {groups.num_groups}, the number of groups of replicas")
+
+
+def dealing_of(
+    array: NDArray[Any], grouping: ReplicaGrouping | None, retrieval: Retrieval | None, shard_over: int | None = None
+) -> Dealing | None:
+    """Gives how data is dealt to replicas, None for the same to all. Raises ValueError for data without a row for each group."""
+    if grouping is None and shard_over is None and retrieval in (None, "one_per_group"):
+        return None
+    groups = get_current_graph().ir.replica_grouping() if grouping is None else grouping
+    check_rows(array, groups)
+    shape = array.shape[1:] if groups.num_groups > 1 else array.shape
+    return Dealing(groups, shape, retrieval or "one_per_group", shard_over)
 
 
 def constant(
@@ -377,7 +404,9 @@ def graph_input(
     graph = get_current_graph()
     if graph is graph.ir.main_graph:
         raise WrongValue("the main graph takes its inputs from streams and variables: use popxl.h2d_stream or popxl.variable")
-    return graph.input_tensor(tuple(shape), dtype, name or "t", by_ref)
+    made = graph.input_tensor(tuple(shape), dtype, name or "t", by_ref)
+    made.meta_shape = tuple(meta_shape or ())
+    return made
 
 
 def graph_output(t: Tensor) -> None:

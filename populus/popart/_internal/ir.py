@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from populus.popart.enums import ENUMS
 from populus.popart.settings import Patterns, SessionOptions
+from populus.popart.variables import Grouping as ReplicaGrouping
 from populus.popxl.internals.kinds import op_module
 from populus.popxl.internals.op import MatMulPartialsType, Op
 from populus.popxl.internals.options import IrView as Ir
@@ -26,4 +27,16 @@ class patterns:
 op = op_module()
 op.MatMulPartialsType = MatMulPartialsType
 
-__all__ = ["ExecutionContext", "Graph", "Ir", "Op", "SessionOptions", "Tensor", "TensorType", "TileSet", "op", "patterns"]
+__all__ = [
+    "ExecutionContext",
+    "Graph",
+    "Ir",
+    "Op",
+    "ReplicaGrouping",
+    "SessionOptions",
+    "Tensor",
+    "TensorType",
+    "TileSet",
+    "op",
+    "patterns",
+]

@@ -70,9 +70,18 @@ def one_op(graph: Graph, kind: type[Op], arguments: dict[str, Any]) -> Generator
         graph.recorded.append(op)
         for t in op.outputs:
             t.producer = t.producer or op
+        _pass_on_meta_shapes(op)
     finally:
         graph.op_within = None
         graph.forget([t for t in op.made if t not in op.outputs and t not in op.kept])
+
+
+def _pass_on_meta_shapes(op: Op) -> None:
+    """Makes outputs of a shard's shape shards of the same whole, unless the op says otherwise."""
+    for shard in (t for t in op.inputs if t.meta_shape):
+        for t in op.outputs:
+            if not t.meta_shape and t.shape == shard.shape:
+                t.meta_shape = shard.meta_shape
 
 
 def kept(t: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 from populus.builder import built_in, function_of
 from populus.dialects.support.diagnostics import PopulusError
-from populus.popxl.ops import var_updates
+from populus.popxl.ops import collectives, var_updates
 from populus.popxl.ops.call import (
     CallSiteInfo,
     ConditionalSiteInfo,
@@ -149,6 +149,7 @@ __all__ = [
     "ceil",
     "clamp",
     "clip",
+    "collectives",
     "concat",
     "concat_",
     "conditional",

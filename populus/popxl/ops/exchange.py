@@ -89,7 +89,9 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
 
 @recorded("RemoteLoad")
 def _remote_load(place: Tensor, remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | None) -> Tensor:
-    return get_current_graph().tensor(_read(remote_buffer, offset).ssa, name or "remote_load_out")
+    made = get_current_graph().tensor(_read(remote_buffer, offset).ssa, name or "remote_load_out")
+    made.meta_shape = remote_buffer.meta_shape
+    return made
 
 
 def _read(remote_buffer: RemoteBuffer, offset: int | Tensor) -> Tensor:

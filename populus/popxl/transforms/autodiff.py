@@ -76,8 +76,9 @@ def autodiff(
 ) -> GradGraphInfo | dict[Graph, GradGraphInfo]:
     """Gives the graph of the gradients of `grads_required`, by default all inputs, from those of `grads_provided`, by default all outputs.
 
-    Its inputs are the gradients provided, then the inputs of the forward graph. It computes the forward graph once more, so the forward
-    graph stays as it is, called or not. Graphs that are called are differentiated inside; `called_graphs_grad_info` is not needed.
+    Its inputs are the gradients provided, then the inputs of the forward graph that it needs. It computes the forward graph
+    once more, so the forward graph stays as it is, called or not. Graphs that are called are differentiated inside;
+    `called_graphs_grad_info` is not needed.
     Raises ValueError for tensors that are no outputs or inputs, and PopulusError for an op on the way that has no gradient.
     """
     provided = list(graph.outputs if grads_provided is None else grads_provided)
@@ -91,7 +92,11 @@ def autodiff(
         given = {t: made.input_tensor(t.shape, t.dtype, t.name, False) for t in graph.inputs}
         for t, gradient in zip(required, gradients(made, graph, dict(zip(provided, seeds)), given, required)):
             made.output_tensor(made.tensor(gradient, f"Gradient___{t.name}"))
+        made.drop(given.values())
     fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
-    inputs = [*(ExpectedConnection(t, grad) for t in provided), *(ExpectedConnection(t, fwd) for t in graph.inputs)]
+    inputs = [
+        *(ExpectedConnection(t, grad) for t in provided),
+        *(ExpectedConnection(t, fwd) for t in graph.inputs if given[t] in made.inputs),
+    ]
     info = GradGraphInfo(made, graph, tuple(inputs), tuple(ExpectedConnection(t, grad) for t in required))
     return {graph: info} if return_all_grad_graphs else info
