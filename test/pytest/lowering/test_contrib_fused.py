@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -88,8 +90,8 @@ def blocks(bits, inner, block, columns, zeros, seed=0):
     q = rng.integers(0, 256, (columns, count, block * bits // 8), np.uint8)
     scales = rng.uniform(0.01, 0.1, (columns, count)).astype(np.float32)
     packed = rng.integers(0, 256, (columns, -(-count * bits // 8)), np.uint8)
-    zero = {"none": None, "packed": packed, "floats": rng.uniform(0, 2**bits - 1, (columns, count)).astype(np.float32)}[zeros]
-    return [rng.standard_normal((2, 3, inner)).astype(np.float32), q, scales, zero]
+    zero: Any = {"none": None, "packed": packed, "floats": rng.uniform(0, 2**bits - 1, (columns, count)).astype(np.float32)}[zeros]
+    return rng.standard_normal((2, 3, inner)).astype(np.float32), q, scales, zero
 
 
 @pytest.mark.parametrize(

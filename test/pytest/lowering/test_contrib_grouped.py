@@ -65,7 +65,7 @@ def test_prompts_may_be_padded_on_the_right(rotary):
     )
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, given)
     found = populus.compile(model, tiles=4).run(given)
-    for name, w in zip(ENDS, wanted, strict=True):
+    for name, w in zip(ENDS, map(np.asarray, wanted), strict=True):
         # A row beyond its prompt reads scores that onnxruntime has not computed.
         rows = [w[0, :2], w[1]] if name == "y0" else [w]
         mine = [found[name][0, :2], found[name][1]] if name == "y0" else [found[name]]
