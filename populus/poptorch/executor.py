@@ -12,10 +12,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.popart.reserved import GRADIENT
 from populus.poptorch import optim
 from populus.poptorch.enums import ConnectionType, OutputMode, ReductionType
 from populus.poptorch.options import Options
-from populus.poptorch.results import chosen, names_of, narrow_tensor, shapes_text
+from populus.poptorch.results import UPDATED, chosen, names_of, narrow_tensor, shapes_text
 from populus.poptorch.update import Update
 from populus.torch_backend.export import PREFIX, Exported, exported
 from populus.torch_backend.step import Machine, Step, initial, rows
@@ -28,7 +29,14 @@ _TRACING: list[object] = []
 
 
 class Error(PopulusError, RuntimeError):
-    """A mistake in the use of a model."""
+    """A mistake in the use of a model. `message` is its text; there is no component or location of an SDK."""
+
+    type = location = recovery_action = ""
+
+    @property
+    def message(self) -> str:
+        """The text."""
+        return str(self)
 
 
 def is_tracing() -> bool:
@@ -120,10 +128,12 @@ class PoplarExecutor:
         elif self._step is not None:  # weights have changed since, and may change again
             names = list(found.tensors)
         anchored = [long for long, _, _ in self._options.anchored_tensors.values()]
-        if strange := [n for n in anchored if n not in names_of(found)]:
-            raise Error(f"there is no tensor '{strange[0]}' to anchor{did_you_mean(strange[0], names_of(found))}")
+        known = names_of(found, trained)
+        if strange := [n for n in anchored if n not in known]:
+            raise Error(f"there is no tensor '{strange[0]}' to anchor{did_you_mean(strange[0], known)}")
         losses = [] if loss is None else [loss]
-        outputs = dict.fromkeys([*found.outputs, *losses, *found.changed.values(), *anchored])
+        inside = [n for n in anchored if not n.startswith((GRADIENT, UPDATED))]
+        outputs = dict.fromkeys([*found.outputs, *losses, *found.changed.values(), *inside])
         self._exported = found
         self._step = Step(found, list(outputs), self.MACHINE, [*names, *trained], trained, losses)
         self._take_weights()
@@ -183,9 +193,11 @@ class PoplarExecutor:
             self._device.update({n: outputs[o] for n, o in self._exported.changed.items()})
             sums = {n: g + sums[n] if n in sums else g for n, g in gradients.items()}
             found.append(outputs)
+            outputs.update({GRADIENT + n.removeprefix(PREFIX): g for n, g in gradients.items()})
             if number % parts == 0 and self._update is not None:
                 self._advance(sums, parts)
                 sums = {}
+            outputs.update({UPDATED + n.removeprefix(PREFIX): self._device[n] for n in gradients})
         if self._training:
             self._give_weights()
         return self._results(found)
@@ -241,10 +253,9 @@ class PoplarExecutor:
             self.copyWeightsToDevice()
 
     def copyWeightsToHost(self) -> None:
-        """Gives the module's parameters the values that they have on the machine; each call in training does so."""
+        """Gives the module's parameters and buffers the values that they have on the machine; each call in training does so."""
         self._compiled()
-        if self._training:
-            self._give_weights()
+        self._give_weights()
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """Tells that the module's parameters are up to date."""
@@ -383,7 +394,8 @@ class PoplarExecutor:
         """Lists the names of tensors that `Options.anchorTensor` takes."""
         self._compiled()
         assert self._exported is not None
-        return names_of(self._exported)
+        assert self._step is not None
+        return names_of(self._exported, self._step.wrt)
 
     def getAnchoredTensor(self, short_name: str) -> Any:
         """Gives a tensor that `Options.anchorTensor` names, of the last call. Raises PopulusError for another name."""

@@ -42,8 +42,8 @@ def load(filename: str, edit_opts_fn: Callable[[Options], None] | None = None) -
 
 
 def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:
-    """Tells that there is no hardware: programs run on a model of a machine."""
-    return False
+    """Tells whether the model of a machine stands for that many chips: for one, as `popart.DeviceManager` does."""
+    return num_ipus == 1
 
 
 def ipuHardwareVersion() -> int:
@@ -56,13 +56,14 @@ def isRunningOnIpu() -> bool:
     return is_tracing()
 
 
+logger = logging.getLogger("poptorch")
 _LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERR": 40, "OFF": 100}
 
 
 def setLogLevel(level: str | int) -> None:
     """Sets the level of the logger `poptorch`."""
     found = _LEVELS.get(level, logging.WARNING) if isinstance(level, str) else int(level) * 10
-    logging.getLogger("poptorch").setLevel(found)
+    logger.setLevel(found)
 
 
 class _Hook:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from populus.popart.reserved import GRADIENT, PREFIXES
 from populus.poptorch.enums import OutputMode
-from populus.torch_backend.export import Exported
+from populus.torch_backend.export import PREFIX, Exported
 
 _NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 
@@ -36,9 +37,13 @@ def narrow_tensor(array: Any) -> Any:
     return found.to(_NARROW.get(found.dtype, found.dtype))
 
 
-def names_of(found: Exported) -> list[str]:
-    """Lists the tensors that nodes of a model compute, with its inputs."""
-    return [*found.inputs, *(o for n in found.model.graph.node for o in n.output if o)]
+UPDATED = PREFIXES["reservedUpdatedVarPrefix"]()
+
+
+def names_of(found: Exported, trained: Iterable[str]) -> list[str]:
+    """Lists the tensors that nodes of a model compute, with its inputs, and gradients and new values of trained weights."""
+    inside = [*found.inputs, *(o for n in found.model.graph.node for o in n.output if o)]
+    return [*inside, *(prefix + n.removeprefix(PREFIX) for n in trained for prefix in (GRADIENT, UPDATED))]
 
 
 def shapes_text(shapes: Sequence[tuple[Any, ...]]) -> str:

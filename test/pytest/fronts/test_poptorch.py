@@ -171,6 +171,36 @@ def test_a_tensor_inside_can_be_anchored():
         model.getAnchoredTensor("other")
 
 
+def test_gradients_and_new_weights_can_be_anchored():
+    module = Affine()
+    options = poptorch.Options().anchorTensor("grad", "Gradient___weight").anchorTensor("new", "UpdatedVar___weight")
+    model = poptorch.trainingModel(module, options, torch.optim.SGD(module.parameters(), lr=0.1))
+    before = Affine()
+    before(X, X)[1].backward()
+    model(X, X)
+    assert torch.allclose(model.getAnchoredTensor("grad"), before.weight.grad)
+    assert torch.allclose(model.getAnchoredTensor("new"), before.weight - 0.1 * before.weight.grad)
+    assert "Gradient___weight" in model.getTensorNames()
+
+
+def test_a_buffer_counts_on_the_machine():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("i", torch.zeros(1))
+
+        def forward(self):
+            self.i += 1
+            return self.i
+
+    module = Counter()
+    model = poptorch.inferenceModel(module)
+    assert [model().item() for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert module.i.item() == 0
+    model.copyWeightsToHost()
+    assert module.i.item() == 3
+
+
 # -- losses -----------------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +356,8 @@ def test_an_error_of_the_dataset_comes_out_of_the_thread():
 
 
 def test_the_machine_is_a_model():
-    assert not poptorch.ipuHardwareIsAvailable()
+    assert poptorch.ipuHardwareIsAvailable()
+    assert not poptorch.ipuHardwareIsAvailable(4)
     assert poptorch.ipuHardwareVersion() == 2
     assert not poptorch.isRunningOnIpu()
     model = poptorch.inferenceModel(Affine())
