@@ -29,6 +29,7 @@ WEIGHTS = {
     "WG": (1, 9, 4),
     "RG": (1, 9, 3),
     "K": (1, 1, 3, 3),
+    "K1": (1, 1, 1, 1),
 }
 
 CASES = {
@@ -510,6 +511,24 @@ CASES = {
         """,
     "loop that grows": """
         y = Loop(c2, , x) <body = turn (it, go, h) => (go2, h2) { go2 = Identity(go) p = Softmax<axis=1>(h) h2 = Concat<axis=1>(p, x) }>
+        """,
+    "conv same stride": """
+        u = Unsqueeze(x, n1)
+        y = Conv<auto_pad="SAME_UPPER", strides=[2, 2]>(u, K)
+        """,
+    "conv same lower": """
+        u = Unsqueeze(x, n1)
+        y = Conv<auto_pad="SAME_LOWER", strides=[3, 1]>(u, K)
+        """,
+    "max pool same": """
+        u = Unsqueeze(x, n1)
+        y = MaxPool<auto_pad="SAME_UPPER", strides=[2, 2], kernel_shape=[3, 3]>(u)
+        """,
+    "conv same small": """
+        u = Unsqueeze(x, n1)
+        c = Conv<auto_pad="SAME_UPPER", strides=[2, 2]>(u, K)
+        d = Conv<auto_pad="SAME_UPPER", strides=[2, 2], kernel_shape=[1, 1]>(u, K1)
+        y = Add(c, d)
         """,
 }
 OPSETS = {"group norm": 21, "attention": 23, "rotary": 23, "cum prod": 26}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import ModelProto, numpy_helper, parser
+from onnx import ModelProto, helper, numpy_helper, parser
 
 
 def built(signature: str, constants: str, body: str, weights: dict[str, tuple[int, ...]], outputs: int) -> ModelProto:
@@ -194,3 +194,21 @@ def text_lines() -> ModelProto:
     """
     weights = {"k1": (4, 1, 3, 3), "k2": (5, 4, 3, 3), "W": (2, 12, 5), "R": (2, 12, 3), "w": (6, 7)}
     return built("float[batch, 1, 8, width] x", SHAPES, body, weights, 2)
+
+
+def contrib(op: str, inputs: dict[str, tuple[int, list[str | int]]], order: list[str], outputs: int, **attributes: int) -> ModelProto:
+    """Builds a model of one com.microsoft node. `inputs`: element type and shape; other names of `order` are weights `NAME:8x4`."""
+    rng = np.random.default_rng(0)
+    names = [name.partition(":")[0] for name in order]
+    results = ["y", *(f"p{i}" for i in range(outputs - 1))]
+    node = helper.make_node(op, names, results, domain="com.microsoft", **attributes)
+    weights = [name.split(":") for name in order if ":" in name]
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info(name, type, shape) for name, (type, shape) in inputs.items()],
+        [helper.make_empty_tensor_value_info(name) for name in results],
+        [numpy_helper.from_array(rng.standard_normal([int(n) for n in s.split("x")]).astype(np.float32), name) for name, s in weights],
+    )
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)

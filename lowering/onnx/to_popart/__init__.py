@@ -239,7 +239,7 @@ class Converter:
             raise open_shapes.refused(c)
         assert op.parent is not None
         before = op.prev_op
-        rule, prepare = (None, None) if op.DOMAIN else (open_sizes.RULES.get(op.OP_TYPE), open_sizes.UNIFORM.get(op.OP_TYPE))
+        rule, prepare = (None, None) if op.DOMAIN else (open_sizes.rule_of(c), open_sizes.UNIFORM.get(op.OP_TYPE))
         if rule is not None:
             outputs = rule(c)
             outputs = outputs if isinstance(outputs, list) else [outputs]

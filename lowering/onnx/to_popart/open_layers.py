@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import i32, i64
+from xdsl.dialects.builtin import StringAttr, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
@@ -13,11 +13,11 @@ from populus.dialects.onnx.sizes import Size, as_size
 from populus.dialects.support import shapes
 from populus.dialects.support.budget import check_constant
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.onnx.to_popart import rnn
-from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
+from populus.lowering.onnx.to_popart import nn, rnn
+from populus.lowering.onnx.to_popart.conversion import Conversion, Output, element, shape
 from populus.lowering.onnx.to_popart.einsum import labels_of
 from populus.lowering.onnx.to_popart.masked_ops import picked
-from populus.lowering.onnx.to_popart.masks import Masks
+from populus.lowering.onnx.to_popart.masks import Masks, filler
 from populus.lowering.onnx.to_popart.open_shapes import Rule, agreed, compacted, masks_of, numbers
 from populus.lowering.onnx.to_popart.resize import coordinates, sampled
 from populus.lowering.onnx.to_popart.tensor import element_positions
@@ -127,9 +127,14 @@ def _at_bound(c: Conversion, x: SSAValue, d: int, low: int, high: int, mode: str
 def _padded(c: Conversion, x: SSAValue, d: int, low: Size, high: Size, mode: str, value: SSAValue) -> SSAValue:
     """Pads one axis: each element of the result is read at a place that depends on sizes."""
     m = masks_of(c)
+    return placed(c, x, d, low, (size_of(m.valid.of(x)[d]) + low + high).decided(m.valid.bounds), mode, value)
+
+
+def placed(c: Conversion, x: SSAValue, d: int, low: Size, size: Size, mode: str, value: SSAValue) -> SSAValue:
+    """Pads one axis by `low` elements at its front, to `size` elements."""
+    m = masks_of(c)
     axes = m.valid.of(x)
-    n = size_of(axes[d])
-    axis = m.axis((n + low + high).decided(m.valid.bounds))
+    n, axis = size_of(axes[d]), m.axis(size)
     at = m.plain(c, popart.SubOp(m.iota(c, bound_of(axis)), m.scalar(c, low)))
     zero, last = m.scalar(c, as_size(0)), m.scalar(c, n - 1)
     inside = None
@@ -150,6 +155,36 @@ def _padded(c: Conversion, x: SSAValue, d: int, low: Size, high: Size, mode: str
         form = [shape(result)[d] if e == d else 1 for e in range(len(axes))]
         result = m.plain(c, popart.WhereOp(m.plain(c, popart.ReshapeOp(inside, shape=form)), result, value))
     return m.state(result, (*axes[:d], axis, *axes[d + 1 :]))
+
+
+def same_windows(c: Conversion) -> list[Output]:
+    """Converts Conv or MaxPool whose `auto_pad` pads by amounts that depend on the size: the padding is made first.
+
+    Axes have `ceil(n / stride)` windows. Source: ONNX Conv-22, MaxPool-22.
+    """
+    m, x = masks_of(c), compacted(c, c.input(0))
+    kernel = shape(c.input(1))[2:] if c.op.OP_TYPE == "Conv" else tuple(int(v) for v in c.get("kernel_shape"))
+    strides, dilations = c.get("strides") or [1] * len(kernel), c.get("dilations") or [1] * len(kernel)
+    value = m.plain(c, constant(filler("zero" if c.op.OP_TYPE == "Conv" else "lowest", element(x))))
+    counts: list[Size] = []
+    for d, (k, stride, dilation) in enumerate(zip(kernel, strides, dilations), 2):
+        n, extent = size_of(m.valid.of(x)[d]), shapes.reach(1, int(stride), k, int(dilation))
+        counts.append(n.ceildiv(int(stride)))
+        whole = ((counts[-1] - 1) * int(stride) + extent).max(n).decided(m.valid.bounds)
+        more = whole - n
+        low = more // 2 if c.get("auto_pad") == "SAME_UPPER" else more.ceildiv(2)
+        x = m.safe(c, placed(c, x, d, low, whole, "constant", value))
+    c.op.operands = [x, *c.op.operands[1:]]
+    c.inputs = c.op.inputs
+    if len(c.op.outputs) > 1 and c.used(1):
+        raise PopulusError("positions of the largest elements depend on the padding, and that on sizes; bind them to one size")
+    c.op.properties["auto_pad"] = StringAttr("VALID")
+    c.op.properties.pop("ceil_mode", None)  # all of the padding is there
+    made = nn.RULES[c.op.OP_TYPE](c)
+    first, *rest = made if isinstance(made, list) else [made]
+    assert first is not None
+    axes = m.valid.of(first)
+    return [m.state(first, (*axes[:2], *(prefix(bound_of(a), n) for a, n in zip(axes[2:], counts)))), *rest]
 
 
 SAMPLED = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")

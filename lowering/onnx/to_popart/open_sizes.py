@@ -75,13 +75,18 @@ def prefixes(c: Conversion) -> None:
     c.inputs = c.op.inputs
 
 
+def pads_by_size(c: Conversion) -> bool:
+    """Tells whether `auto_pad` pads a bounded dimension by amounts that depend on its size, as it does for strides."""
+    axes, strides = masks_of(c).valid.of(c.input(0)), c.get("strides") or []
+    same = (c.get("auto_pad") or "NOTSET").startswith("SAME") and c.op.OP_TYPE != "ConvTranspose"
+    return same and any(s != 1 and not is_whole(a) for s, a in zip(strides, axes[2:]))
+
+
 def same_pads(c: Conversion) -> None:
-    """Refuses pads that depend on the size, as `auto_pad` makes them for strides."""
+    """Prepares windows. Raises PopulusError for padding or positions that depend on the size."""
     prefixes(c)
     x = masks_of(c).valid.of(c.input(0))
-    strides = c.get("strides") or [1] * (len(x) - 2)
-    same = (c.get("auto_pad") or "NOTSET").startswith("SAME") and c.op.OP_TYPE != "ConvTranspose"
-    if same and any(s != 1 and not is_whole(a) for s, a in zip(strides, x[2:])):
+    if pads_by_size(c):
         raise PopulusError(f"auto_pad {c.get('auto_pad')} with strides pads by amounts that depend on the size of {_named(c)}")
     if c.op.OP_TYPE == "ConvTranspose" and c.get("output_shape") and not all(map(is_whole, x[2:])):
         raise PopulusError(f"output_shape is stated for one size of {_named(c)}")
@@ -100,6 +105,14 @@ def nothing(c: Conversion) -> None:
 
 RULES: Mapping[str, Rule] = {**open_shapes.RULES, **open_layers.RULES}
 """Ops that ask for sizes, offsets or counts."""
+
+
+def rule_of(c: Conversion) -> Rule | None:
+    """Gives the rule of an op that asks for sizes; None for another op."""
+    if c.op.OP_TYPE in ("Conv", "MaxPool") and pads_by_size(c):
+        return open_layers.same_windows
+    return RULES.get(c.op.OP_TYPE)
+
 
 KEEPING = ("Dropout", "Hardmax", "ReverseSequence")
 """Ops whose results have the axes of input 0, also where only constants say so."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
-from helpers.bounded_models import decoder, encoder, images, text_lines
+from helpers.bounded_models import contrib, decoder, encoder, images, text_lines
 from helpers.bounded_runs import compare, compare_gradients
 from populus.dialects.signature import main_of
 from populus.dialects.signature.bounded_dimensions import limits
@@ -46,3 +46,31 @@ def test_a_cache_has_one_type_where_the_sum_of_its_sizes_is_bounded(cur: int | t
     types = {**run.program.signature.inputs, **run.program.signature.outputs}
     assert types["p0"] == types["past_key"]
     assert limits(main_of(run.program.module("popart"))) == {"past + 1" if most == 1 else "cur + past": 16}
+
+
+F, I = TensorProto.FLOAT, TensorProto.INT32
+ROWS, CACHE = (F, ["b", "s", 8]), (F, ["b", 2, "t", 4])
+CONTRIB = {
+    "attention with a cache": contrib(
+        "MultiHeadAttention",
+        {"q": ROWS, "k": ROWS, "v": ROWS, "pk": CACHE, "pv": CACHE},
+        ["q", "k", "v", "", "", "", "pk", "pv"],
+        3,
+        num_heads=2,
+    ),
+    "packed attention with a mask": contrib("Attention", {"x": ROWS, "m": (I, ["b", "s"])}, ["x", "w:8x24", "a:24", "m"], 1, num_heads=2),
+    "embeddings": contrib(
+        "EmbedLayerNormalization",
+        {"i": (I, ["b", "s"]), "j": (I, ["b", "s"])},
+        ["i", "j", "w:3x8", "p:16x8", "q:3x8", "g:8", "h:8"],
+        2,
+    ),
+    "skip": contrib("SkipLayerNormalization", {"x": ROWS, "z": ROWS}, ["x", "z", "g:8", "h:8"], 1),
+}
+
+
+@pytest.mark.parametrize("name", CONTRIB)
+def test_ops_of_onnxruntime_take_bounded_dimensions(name: str):
+    dims, at = {"b": (1, 3), "s": (1, 6), "t": (1, 5)}, {"b": 2, "s": 4, "t": 3}
+    read = [n for n in dims if any(d.dim_param == n for i in CONTRIB[name].graph.input for d in i.type.tensor_type.shape.dim)]
+    compare(CONTRIB[name], {n: dims[n] for n in read}, [{n: at[n] for n in read}], level="popart")
