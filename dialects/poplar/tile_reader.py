@@ -259,8 +259,8 @@ class Reader(ValueReader):
             case ast.Name(name):
                 full = self.function.prefix + name
                 if name in self.function.vectors or (not self.function.prefix and name in self.given):
-                    self.refuse(node, f"{name} is a {'vector' if name not in self.axes else 'parameter'}, which is not assigned; "
-                                "take another name")  # fmt: skip
+                    what = "parameter" if name in self.axes or name in self.given else "vector"
+                    self.refuse(node, f"{name} is a {what}, which is not assigned; take another name")
                 known = scope.names.get(full)
                 if known == "loop":
                     self.refuse(node, f"{name} is the variable of a loop, which is not assigned")

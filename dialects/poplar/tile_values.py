@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 from populus.dialects.poplar.tile_functions import FLOATS, KNOWN, ROUNDED, TESTS
-from populus.dialects.poplar.tile_program import Apply, Call, Load, Name, Number, Size, Value, parts
+from populus.dialects.poplar.tile_program import Apply, Call, Load, Name, Number, Size, Store, Value, parts, statements
 from populus.dialects.poplar.tile_written import Written
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -191,8 +191,9 @@ class ValueReader:
                 self.refuse(node, "~ is of integers")
 
     def comparison(self, node: ast.expr, ops: Sequence[ast.cmpop], values: Sequence[Value]) -> Value:
-        if any(isinstance(p, Call) for v in values[1:-1] for p in parts(v)):
-            self.refuse(node, "a helper is called in the middle of a chained comparison; give its value a name first")
+        helpers = [p for v in values[1:-1] for p in parts(v) if isinstance(p, Call)]
+        if any(isinstance(s, Store) for call in helpers for s in statements(call.body)):  # the middle is computed twice
+            self.refuse(node, "a helper that writes is called in the middle of a chained comparison; give its value a name first")
         found: list[Value] = []
         for op, left, right in zip(ops, values, values[1:]):
             if type(op) not in _COMPARE:

@@ -180,9 +180,7 @@ class Writer:
             case 2:
                 return f"{self.integer(1)} {r.choice(('<', '==', '!=', '>='))} {self.integer(1)}"
             case 3:
-                helpers, self.helpers = self.helpers, []  # one in the middle of a chain is refused
-                middle, self.helpers = self.integer(1), helpers
-                return f"{r.randint(-3, 3)} {r.choice(('<', '<='))} {middle} < {r.randint(2, 9)}"
+                return f"{r.randint(-3, 3)} {r.choice(('<', '<='))} {self.integer(1)} < {r.randint(2, 9)}"
             case 4 if self.loads:
                 # The second operand is computed only where the first holds.
                 i = self.integer(1)

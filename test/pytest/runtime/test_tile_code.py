@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from math import ceil, cos, exp, expm1, floor, log, log1p, sin, sqrt, tan, tanh
 from pathlib import Path
 
@@ -299,10 +300,66 @@ REFUSED = [
     ("x[0] = 2.0 * x[0]\n    y[0] = x[0]", "`x[0]` is read before it is written"),
     ("y[0] = (x[0] > 0) + 1", "a boolean is no number"),
     ("x = 1.0\n    y[0] = x", "x is a parameter, which is not assigned"),
+    ("n = 3", "n is a parameter, which is not assigned"),
+    ("y[0] = x[-1]", "x has no negative index; `x.shape[d] - n` counts from the end of dimension d"),
+    ("y[0] = x[0] or 1.0", "`x[0]` is float; a comparison is expected"),
+    ("y[0] = (t := 1.0)", "`(t := 1.0)` is not allowed"),
+    ("y[0] = x[0:1]", "`0:1` is not allowed"),
+    ("y[0] = 1.0\n    try:\n        pass\n    except ValueError:\n        pass", "`try:` is not allowed"),
+    ("y[0] = 1.0\n    def f():\n        pass", "`def f():` is not allowed"),
+    ("y[0] = 1.0\n    assert x[0] > 0", "`assert x[0] > 0` is not allowed"),
     ("y[0] = x.shape[1]", "x has 1 dimensions; there is no shape[1]"),
     ("y[:] = 0.0", "`:` is not allowed"),
     ("y[0] = 1.0\n    return 1", "`return 1` is not allowed: a codelet's results are the vectors that it writes"),
 ]
+
+
+HELPERS = """
+def rec(n: int) -> int:
+    return rec(n - 1)
+
+def maybe(n: int) -> int:
+    if n > 0:
+        return 1
+
+def nothing(n: int) -> None:
+    return
+
+def two(n: int) -> int:
+    if n > 0:
+        return 1
+    return 2.0
+
+def default(n: int = 3) -> int:
+    return n
+
+def item(x: Vector, n: int) -> float:
+    return x[n]
+
+"""
+REFUSED_CALLS = [
+    ("rec(3)", 9, "rec calls itself, which is not allowed; a loop with a scratch vector as its stack does the same"),
+    ("maybe(3)", 11, "maybe returns int on some ways, and nothing on others"),
+    ("nothing(2)", 32, "`nothing(2)` returns nothing, and a value is expected"),
+    ("two(2)", 21, "two returns int, and here float"),
+    ("default()", 32, "default takes 1 arguments by place, and gets 0"),
+    ("item(n, x)", 32, "item takes x: Vector, and gets int"),
+    ("item(x, 1.5)", 32, "item takes n: int, and gets float"),
+    ("item(x=x, n=1)", 32, "arguments are given by place"),
+    ("helped(3)", 32, "helped is of another file; helpers stand in the codelet's own"),
+]
+
+
+@pytest.mark.parametrize(("call", "line", "message"), REFUSED_CALLS, ids=[c for c, _, _ in REFUSED_CALLS])
+def test_a_call_of_a_helper_that_is_refused_is_one_line(call, line, message, tmp_path):
+    other = loaded(tmp_path, "def helped(n: int) -> int:\n    return n\n", 1)
+    text = f"{HELPERS}\n@codelet\ndef own(x: Vector, y: Vector, n: int) -> None:\n    y[0] = {call}\n"
+    sys.modules["own_codelets1"] = other
+    with pytest.raises(PopulusError) as error:
+        loaded(tmp_path, "from own_codelets1 import helped\n" + text)
+    del sys.modules["own_codelets1"]
+    assert re.match(rf"{tmp_path}/own0.py:{line}: codelet own: ", str(error.value)), str(error.value)
+    assert message in str(error.value)
 
 
 def loaded(tmp_path, text, number=0):
@@ -317,7 +374,7 @@ def loaded(tmp_path, text, number=0):
 @pytest.mark.parametrize(("body", "message"), REFUSED, ids=[m[:30] for _, m in REFUSED])
 def test_what_is_outside_of_the_subset_is_one_line(body, message, tmp_path):
     with pytest.raises(PopulusError) as error:
-        loaded(tmp_path, f"@codelet\ndef own(x: Vector, y: Vector) -> None:\n    {body}\n")
+        loaded(tmp_path, f"@codelet\ndef own(x: Vector, y: Vector, n: int) -> None:\n    {body}\n")
     assert re.match(rf"{tmp_path}/own0.py:\d+: codelet own: ", str(error.value))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
