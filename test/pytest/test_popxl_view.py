@@ -156,3 +156,9 @@ def test_options_of_an_ir_are_popart_s(monkeypatch):
     assert (options.enableEngineCaching, options.cachePath, options.useHostCopyOps) == (True, "elsewhere", True)
     with pytest.raises(AttributeError, match="enableNothing"):
         options.enableNothing = True
+
+
+def test_a_tensor_s_view_has_its_type_and_shape():
+    with popxl.Ir().main_graph:
+        info = popxl.variable(np.zeros((2, 3), np.float16))._pb_tensor.info
+    assert (info.shape(), info.data_type(), info.data_type_lcase()) == ([2, 3], "FLOAT16", "float16")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from populus.popart.tensor_info import TensorInfo
 from populus.popxl.errors import WrongValue
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class TensorView:
     def id(self) -> str:
         """The name, with that of its graph before it outside of the main graph."""
         return self.tensor.id
+
+    @property
+    def info(self) -> TensorInfo:
+        """The element type and the shape."""
+        return TensorInfo(self.tensor.dtype.held, self.tensor.shape)
 
     def tensorType(self) -> Enum:
         """Tells variables, constants, streams' handles and other tensors apart."""
