@@ -8,8 +8,11 @@ from itertools import pairwise
 
 from populus.dialects.support.diagnostics import PopulusError
 
-BUCKETS = tuple(sorted({n for k in range(31) for n in (1 << k, 3 << k)}))
-"""1, 2, 3, 4, 6, 8, 12, 16, 24, ..: powers of two, and their halves added. At most a third of an axis is padding."""
+BUCKETS = (
+    *(1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256),
+    *(n << k for k in range(6, 29) for n in (5, 6, 7, 8)),
+)
+"""Powers of two and one size between them; above 256 three, since more work is lost there. 18 up to 512."""
 
 
 def bucket(size: int, buckets: Sequence[int] = BUCKETS) -> int | tuple[int, int]:

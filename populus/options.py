@@ -113,7 +113,7 @@ class CompileOptions(MachineOptions):
     `host`: False refuses models that need the host (strings, images).
     `cache`: a folder of compiled programs, reused for models of equal content; True: the folder of POPULUS_CACHE.
     A cached program keeps the node names of the model that it was compiled from.
-    `buckets`: for open dimensions, the greatest sizes of the ranges that each have a program; default: 1, 2, 3, 4, 6, 8, 12, ..
+    `buckets`: for open dimensions, the greatest sizes of the ranges that each have a program; default: 1, 2, 4, 8, 12, 16, ..
     `exact`: a program for each size that arrives, instead of for each range of sizes.
     `progress`: called with the number and name of each pass before it runs.
     """

@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 
 from populus.dialects.onnx.sizes import Size, parse
 from populus.dialects.signature import input_names, output_names
-from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, RESULTS, bounds, equal_sizes, sizes
+from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, RESULTS, bounds, equal_sizes, limits, sizes
 from populus.dialects.support.diagnostics import PopulusError
 
 if TYPE_CHECKING:
@@ -32,13 +32,14 @@ class Padding:
     """The valid sizes of a program's inputs and outputs by name, None for an axis that is valid as a whole.
 
     `bounds`: the least and the greatest size of each dimension. `equal`: pairs of sizes that have to be equal in a run.
-    `buffers`: the shapes of inputs and outputs at the bounds.
+    `limits`: sizes with the greatest number that each may be. `buffers`: the shapes of inputs and outputs at the bounds.
     """
 
     bounds: Mapping[str, tuple[int, int]]
     inputs: Mapping[str, Axes]
     outputs: Mapping[str, Axes]
     equal: tuple[tuple[Size, Size], ...]
+    limits: tuple[tuple[Size, int], ...]
     buffers: Mapping[str, tuple[int, ...]]
 
     @staticmethod
@@ -55,6 +56,7 @@ class Padding:
             {name: axes for name, axes in inputs.items() if not name.startswith(PREFIX)},
             dict(zip(output_names(function), map(_axes, sizes(function, RESULTS)))),
             tuple((parse(a), parse(b)) for a, b in equal_sizes(function)),
+            tuple((parse(text), most) for text, most in limits(function).items()),
             {name: type.get_shape() for name, type in ranked if isinstance(type, TensorType)},
         )
 
@@ -91,7 +93,14 @@ class Padding:
         return at
 
     def check(self, at: Mapping[str, int]) -> None:
-        """Raises UnequalSizesError if sizes that have to be equal are not, or an output would have a negative size."""
+        """Raises UnequalSizesError if sizes that have to be equal are not, or an output would have a negative size.
+
+        Raises PopulusError for a size above the limit that the user stated for it.
+        """
+        for size, most in self.limits:
+            if size.evaluate(at) > most:
+                where = ", ".join(f"{d} = {at[d]}" for d in sorted(size.names()))
+                raise PopulusError(f"'{size}' is {size.evaluate(at)} for {where}, above its bound {most}; compile with a larger bound")
         for a, b in self.equal:
             if a.evaluate(at) != b.evaluate(at):
                 raise UnequalSizesError(f"'{a}' is {a.evaluate(at)} and '{b}' is {b.evaluate(at)}; the model needs them equal")

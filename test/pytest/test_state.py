@@ -104,6 +104,18 @@ def test_a_cache_with_a_bound_stays_in_one_program(engine):
     assert cache.run({"new": np.ones((1, 1, 2), np.float32)})["y"].item() == 2
 
 
+def test_a_cache_whose_sum_has_a_bound_has_the_type_of_its_past():
+    dims = {"past": (0, 4), "cur": 1, "past + cur": (1, 4)}
+    program = populus.compile(GROWING, dims=dims, tiles=4, engine="numpy")
+    cache = program.stateful({"past": "present"})
+    for i in range(1, 5):
+        assert cache.run({"new": np.ones((1, 1, 2), np.float32)})["y"].item() == 2 * i
+    with pytest.raises(PopulusError, match="state 'past' would have 5 elements along 'past', which is bounded by 4"):
+        cache.run({"new": np.ones((1, 1, 2), np.float32)})
+    with pytest.raises(PopulusError, match="'past . 1' is 5 for past = 4, above its bound 4; compile with a larger bound"):
+        program.run({"past": np.ones((1, 4, 2), np.float32), "new": np.ones((1, 1, 2), np.float32)})
+
+
 def test_a_cache_without_a_bound_moves_from_bucket_to_bucket():
     program = populus.compile(GROWING, tiles=4, engine="numpy")
     cache, total = program.stateful({"past": "present"}), 0.0
@@ -113,7 +125,7 @@ def test_a_cache_without_a_bound_moves_from_bucket_to_bucket():
         np.testing.assert_allclose(cache.run({"new": row})["y"].item(), total, rtol=1e-4, atol=1e-5)
         assert cache.get("past").shape == (1, i + 1, 2)
     assert program.sizes == "buckets"
-    assert program.compilations == 9  # for a cache of no row, then of up to 2, 3, 4, 6, 8, 12, 16, 24
+    assert program.compilations == 7  # for a cache of no row, then of up to 2, 4, 8, 12, 16, 24
     assert len(cache._sessions) == 2
 
 
