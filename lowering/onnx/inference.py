@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
-from populus.dialects.onnx.sizes import parse, size
+from populus.dialects.onnx.sizes import Size, parse, size
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.dialects.signature import input_names
@@ -27,6 +27,7 @@ from populus.dialects.support.budget import LARGEST_FOLDED, check_types, element
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
+from populus.lowering.onnx.counted_masks import CountedMasks, mark_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
 from populus.lowering.onnx.dynamic_sizes import Bound, reads_sizes
 from populus.lowering.onnx.host_ops import MOVING, host_results
@@ -94,6 +95,7 @@ class Inference:
     def __init__(self, customs: Customs, evaluation: ConstantEvaluation, write_out: int = WRITE_OUT, valid: ValidSizes | None = None):
         self.customs = customs
         self.valid = ValidSizes() if valid is None else valid
+        self.masks = CountedMasks(self.valid)
         self.evaluation = evaluation
         self.write_out = write_out
         self.values: dict[SSAValue, NDArray[Any]] = {}
@@ -212,6 +214,9 @@ class Inference:
                 self.mark(op, {i: Bound(axis, op) for i, axis in enumerate(bound_axes(op)) if axis is not None})
             else:
                 self.assign(op, self.inferred(op))
+                if (name := self.masks.summed(op)) is not None:
+                    mark_sum(op, name)
+                    self.valid.symbols[op.results[0]] = symbol(name).reshape(shape_of(op.results[0].type))
 
     def open_sized(self, op: OnnxOp) -> None:
         """Types an op whose operands have bounded dimensions, or are made of sizes. Raises PopulusError if it is not known how."""
@@ -239,17 +244,18 @@ class Inference:
 
     def mark(self, op: OnnxOp, lengths: Mapping[int, Bound]) -> None:
         """Names the sizes of outputs that the data decide, and records them on the op for later passes."""
-        names: dict[object, str] = {}
+        counts: dict[object, Size] = {}
         for i, length in lengths.items():
             if (output := op.output(i)) is None:
                 continue
             shape = shape_of(output.type)
-            name = names.get(length.count) or self.valid.counted(shape[length.axis])
-            names[length.count] = name
-            self.valid.state(output, tuple(prefix(n, size(name) if d == length.axis else n) for d, n in enumerate(shape)))
-        if names:
+            if length.count not in counts:
+                counts[length.count] = self.masks.size(op, shape[length.axis])
+            count = counts[length.count]
+            self.valid.state(output, tuple(prefix(n, count if d == length.axis else n) for d, n in enumerate(shape)))
+        if counts:
             record(op, self.valid)
-            set_bounds(op, {name: self.valid.bounds[name] for name in names.values()})
+            set_bounds(op, {name: self.valid.bounds[name] for count in counts.values() for name in count.names()})
 
     def arrays(self, op: OnnxOp) -> list[NDArray[Any]] | None:
         """Computes the results of an op if they depend on known values and shapes; else None."""

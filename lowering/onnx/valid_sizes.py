@@ -169,6 +169,8 @@ def reshaped(axes: Axes, shape: Sequence[int]) -> Axes | None:
     result: list[Axis] = []
     for n in shape:
         taken: list[Factor] = []
+        if n == 1 and rest and rest[0].bound == 1:  # none or one
+            taken.append(rest.pop(0))
         while n != 1:
             if not rest or n == 0:
                 return None
@@ -184,6 +186,9 @@ def reshaped(axes: Axes, shape: Sequence[int]) -> Axes | None:
             rest.insert(0, split[1])
             n = 1
         result.append(axis_of(taken))
+    if rest and result and all(f.bound == 1 for f in rest):
+        result[-1] = axis_of([*result[-1], *rest])
+        rest.clear()
     return tuple(result) if all(f.bound == 1 and f.static for f in rest) else None
 
 

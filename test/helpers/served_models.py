@@ -1,5 +1,5 @@
 """Models after the pattern of those that people serve, small and with random weights: a voice detector, an OCR recogniser,
-a detector of boxes and a decoder with a growing prefix.
+a detector of boxes, a decoder with a growing prefix and a layer of experts.
 """
 
 from __future__ import annotations
@@ -148,3 +148,22 @@ def decoder(words: int = 13) -> ModelProto:
     context = g("Squeeze", g("Add", g("MatMul", weights, "memory"), query), ints(1))
     inputs = {"tokens": (I, ["batch", "length"]), "memory": (F, ["batch", "places", size])}
     return g.model(inputs, {"scores": g.linear(context, size, words)})
+
+
+def experts(count: int = 3, size: int = 6) -> ModelProto:
+    """A layer that gives each row of `x` [rows, size] to one of several experts, as torch exports `y[m] = expert(x[m]) * w[m]`."""
+    g = Graph(6)
+    gates = g("Softmax", g.linear("x", size, count), axis=-1)
+    best, kind = g("ReduceMax", gates, axes=[-1], keepdims=0), g("ArgMax", gates, axis=-1, keepdims=0)
+    shape = g("Shape", "x")
+    y = g("ConstantOfShape", shape)
+    for i in range(count):
+        mask = g("Equal", kind, np.array(i))
+        rows = g("GatherND", "x", g("Transpose", g("NonZero", mask), perm=[1, 0]))
+        weight = g("GatherND", best, g("Transpose", g("NonZero", mask), perm=[1, 0]))
+        given = g("Mul", g.linear(g("Tanh", g.linear(rows, size, 8)), 8, size), g("Unsqueeze", weight, ints(1)))
+        places = g("Transpose", g("NonZero", g("Expand", g("Unsqueeze", mask, ints(1)), shape)), perm=[1, 0])
+        chosen = g("ReduceSum", g("Cast", g("Reshape", mask, ints(-1)), to=I), keepdims=1)
+        whole = g("Expand", given, g("Concat", chosen, g("Slice", shape, ints(1), ints(2)), axis=0))
+        y = g("ScatterND", y, places, g("Reshape", whole, ints(-1)))
+    return g.model({"x": (F, ["rows", size])}, {"y": y})

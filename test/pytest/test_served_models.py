@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 import populus
-from helpers.served_models import HIDDEN, decoder, detector, recogniser, voice_detector
+from helpers.served_models import HIDDEN, decoder, detector, experts, recogniser, voice_detector
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 
 
@@ -96,3 +96,20 @@ def test_a_decoder_writes_the_same_words_after_a_growing_prefix():
         found = program.run(given)
         agree(found, oracle, given)
         tokens = np.concatenate([tokens, found["scores"].argmax(-1)[:, None]], 1)
+
+
+@pytest.mark.parametrize("engine", ["native", "strict"])
+def test_experts_get_the_rows_that_are_theirs(engine):
+    model = experts()
+    oracle, program = session(model), populus.compile(model, tiles=4, engine=engine, dims={"rows": 7})
+    for seed in range(4):
+        given = {"x": drawn(7, 6, seed=seed) + np.float32(seed)}
+        agree(program.run(given), oracle, given)
+
+
+def test_experts_take_any_number_of_rows():
+    model = experts()
+    oracle, program = session(model), populus.compile(model, tiles=4)
+    for rows in (1, 5, 12, 6):
+        given = {"x": drawn(rows, 6, seed=rows)}
+        agree(program.run(given), oracle, given)

@@ -27,6 +27,7 @@ from populus.dialects.signature.bounded_dimensions import RESULTS, set_sizes
 from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.support.element_types import is_known
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
+from populus.lowering.onnx.counted_masks import marked_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
 from populus.lowering.onnx.dynamic_sizes import reads_sizes
 from populus.lowering.onnx.importer.build import NodeBuilder, Scope, standard
@@ -211,6 +212,8 @@ class Converter:
         if self.valid.concerns(op.operands) and not is_control(op):
             open_counts.prepare(Conversion(op, c.builder, self.masks))
             c.inputs = op.inputs
+        if (name := marked_sum(op)) is not None and name in self.masks.sizes:
+            return [bounded.count_named(Conversion(op, c.builder, self.masks), name)]
         outputs = self.converted_to(c)
         if c.counts:
             self.count(c, outputs)
@@ -222,9 +225,10 @@ class Converter:
         for i, length in c.counts.items():
             value = outputs[i]
             assert value is not None, (c.op, i)
-            (name,) = size_of(self.valid.of(value)[length.axis]).names()
+            ((_, times),) = (count := size_of(self.valid.of(value)[length.axis])).terms
+            (name,) = count.names()
             if name not in self.masks.sizes:
-                self.masks.define(name, bounded.count_of(length), c.op)
+                self.masks.define(name, bounded.divided(c, bounded.count_of(length), times), c.op)
             outputs[i] = self.masks.safe(Conversion(c.op, c.builder, self.masks), value)
 
     def open_sized(self, op: OnnxOp) -> list[Output]:

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.data import constant_value
+from populus.dialects.onnx.sizes import size
 from populus.dialects.signature import output_names, state_names
 from populus.dialects.signature.valid_lengths import Bounded
 from populus.dialects.signature.valid_lengths import bound as record_bound
@@ -42,6 +43,24 @@ def count_of(bound: Bound) -> SSAValue:
     """Gives the valid length of a bound: an i64 scalar."""
     assert isinstance(bound.count, SSAValue), bound
     return cast("SSAValue", bound.count)
+
+
+def count_named(c: Conversion, name: str) -> SSAValue:
+    """Gives a count by its name, as the result of the op that computes it again."""
+    import numpy as np
+
+    assert c.masks is not None
+    result = c.op.results[0]
+    array = np.empty(shape(result), object)
+    array.fill(size(name))
+    return c.masks.materialised(c, array, element(result))
+
+
+def divided(c: Conversion, count: SSAValue, by: int) -> SSAValue:
+    """Divides a count by the number of times that each element is counted: an i64 scalar."""
+    import numpy as np
+
+    return count if by == 1 else c.insert(popart.DivOp(count, c.constant(np.array(by, np.int64))))
 
 
 def give_counts(function: FuncOp, end: Conversion, values: Sequence[SSAValue]) -> None:

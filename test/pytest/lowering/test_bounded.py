@@ -69,6 +69,36 @@ def test_what_cannot_be_computed_with_such_a_result_is_refused():
         populus.compile(model(nodes, {"x": [3]}, {"z": TensorProto.INT64}), tiles=4)
 
 
+def test_counts_of_one_mask_are_equal():
+    nodes = [
+        make_node("Cast", ["x"], ["m"], to=TensorProto.BOOL),
+        make_node("NonZero", ["m"], ["a"]),
+        make_node("NonZero", ["m"], ["b"]),
+        make_node("Reshape", ["m", "flat"], ["f"]),
+        make_node("Cast", ["f"], ["i"], to=TensorProto.INT64),
+        make_node("ReduceSum", ["i"], ["n"], keepdims=1),
+        make_node("Expand", ["five", "n"], ["e"]),
+        make_node("Add", ["a", "b"], ["s"]),
+        make_node("Add", ["s", "e"], ["y"]),
+        make_node("Unsqueeze", ["m", "one"], ["u"]),
+        make_node("Expand", ["u", "wide"], ["w"]),
+        make_node("NonZero", ["w"], ["z"]),
+        make_node("Reshape", ["s", "flat"], ["r"]),
+        make_node("Concat", ["r", "r", "r"], ["c"], axis=0),
+        make_node("Add", ["z", "c"], ["t"]),
+    ]
+    made = model(nodes, {"x": [4]}, {"y": TensorProto.INT64, "t": TensorProto.INT64})
+    numbers = {"flat": [-1], "five": [5], "one": [1], "wide": [4, 3]}
+    made.graph.initializer.extend(from_array(np.array(v, np.int64), k) for k, v in numbers.items())
+    program = populus.compile(made, tiles=4)
+    for x in ([0, 2, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]):
+        at = np.nonzero(x)[0]
+        found = program.run({"x": np.array(x, F)})
+        np.testing.assert_array_equal(found["y"], [2 * at + 5])
+        wide = np.array(np.nonzero(np.repeat(np.array(x)[:, None], 3, 1)))
+        np.testing.assert_array_equal(found["t"], wide + np.tile(2 * at, 3))
+
+
 def test_two_sizes_that_the_data_decide_do_not_meet():
     nodes = [make_node("NonZero", ["x"], ["a"]), make_node("NonZero", ["x2"], ["b"]), make_node("Add", ["a", "b"], ["y"])]
     with pytest.raises(PopulusError, match="two sizes meet of which the data decide one; they are not known to be equal"):
