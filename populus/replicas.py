@@ -37,4 +37,6 @@ class Replicas:
     def _run(self, inputs: Sequence[Mapping[str, Any]], run: Callable[[Program, Mapping[str, Any]], Arrays]) -> list[Arrays]:
         if len(inputs) != self.count:
             raise PopulusError(f"there are {self.count} replicas, and inputs for {len(inputs)}")
+        if self.count == 1:
+            return [run(self.program, inputs[0])]
         return InTurn(self.count).run(lambda k: run(self._each[k], inputs[k]))

@@ -12,6 +12,7 @@ from populus.popart.opsets import GraphcoreOpset, MlOpset, Opset, attribute
 from populus.popart.overloads import overloaded
 from populus.popart.placement import Placement
 from populus.popart.tensor_info import TensorInfo
+from populus.popart.variables import GROUPED, VariableSettings
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -195,7 +196,11 @@ class Builder(Placement):
         values = list(given.values())
         context = next((v for v in values[1:] if isinstance(v, str)), "")
         name = self._name("/".join((*self._scopes, context or "init_input")))
-        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values[0]).reshape(np.shape(values[0])), name))
+        tensor = numpy_helper.from_array(np.ascontiguousarray(values[0]).reshape(np.shape(values[0])), name)
+        settings = next((v for v in values[1:] if isinstance(v, VariableSettings)), None)
+        if settings is not None and not (settings.isUsingCommGroup() and settings.getCommGroupType().name == "All"):
+            tensor.doc_string = GROUPED
+        self._graph.initializer.append(tensor)
         return name
 
     def addOutputTensor(self, outputName: str) -> None:

@@ -23,7 +23,9 @@ from populus.popart.serialized import as_json, check_format
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.tensor_info import TensorInfo
 from populus.popart.translation import Known, Translation
+from populus.popart.variables import GROUPED
 from populus.program import Program
+from populus.replicas import Replicas
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,11 +62,13 @@ class InferenceSession(HostWeights):
         super().__init__(self._read(fnModel, inputShapeInfo or InputShapeInfo()))
         self._flow, self._device, self._options = dataFlow, deviceInfo, userOptions or SessionOptions()
         self._options.check()
+        self._copies = self._options.getGlobalReplicationFactor()
         self._translation = Translation.of(self._model, training=self.TRAINS, strided_groups=self._options.groupNormStridedChannelGrouping)
         self._translation.infer()
         self._variables = {n: a.copy() for n, a in self._host.items() if n in self._translation.assigned}
         if not (self.TRAINS or self._options.constantWeights):
             self._weights = {n: a.copy() for n, a in self._host.items() if n not in self._variables}
+        self._refuse_replicas()
         self._seed, self._runs = 0, 0
         self.fetched_bytes = 0
         """The bytes that the host has fetched, in all steps: fewer where anchors are fetched less often."""
@@ -74,6 +78,17 @@ class InferenceSession(HostWeights):
             self._check_anchor(anchor)
         if not self.TRAINS:
             check_rewrites(self._model.graph.node, None, self._patterns.isPatternEnabled)
+
+    def _refuse_replicas(self) -> None:
+        """Raises PopulusError for a model that several replicas cannot run: with weights of groups, or that the model assigns."""
+        if self._copies == 1:
+            return
+        if self._variables:
+            raise PopulusError(
+                f"'{next(iter(self._variables))}' is assigned by the model; {self._copies} replicas would have several of it"
+            )
+        if grouped := next((t.name for t in self._model.graph.initializer if t.doc_string == GROUPED), None):
+            raise PopulusError(f"'{grouped}' has VariableSettings; all {self._copies} replicas have one value of a weight here")
 
     def _read(self, given: bytes | str, shapes: InputShapeInfo) -> ModelProto:
         """Reads a model, with the types that are stated for its inputs."""
@@ -119,6 +134,7 @@ class InferenceSession(HostWeights):
             return
         try:
             self._program = self._compiled()
+            self._replicas = Replicas(self._program, self._copies)
         except PopulusError as error:
             if err is None or "does not fit" not in str(error):
                 raise
@@ -187,7 +203,8 @@ class InferenceSession(HostWeights):
 
         parts = self._options.accumulation
         types = {a: self._anchor_type(a) for a in self.dataFlow.kinds}
-        shapes = {a: of.shape(types[a].shape, self.dataFlow.batches, parts) for a, of in self.dataFlow.kinds.items()}
+        copies = (self._copies,) if self._copies > 1 else ()
+        shapes = {a: of.shape((*copies, *types[a].shape), self.dataFlow.batches, parts) for a, of in self.dataFlow.kinds.items()}
         return {a: np.zeros(shapes[a], types[a].dtype) for a in self.dataFlow.kinds}
 
     def setRandomSeed(self, seedValue: int) -> None:
@@ -229,7 +246,9 @@ class InferenceSession(HostWeights):
         sums: Arrays = {}
         for batch in range(batches):
             for part in range(parts):
-                outputs = self._part({n: a[batch * parts + part] for n, a in inputs.items()}, part == parts - 1)
+                first = (batch * parts + part) * self._copies
+                each = [{n: a[first + k] for n, a in inputs.items()} for k in range(self._copies)]
+                outputs = self._part(each, part == parts - 1)
                 self._fill(stepio.outputs, outputs, sums, batch, part)
 
     def _run_synthetic(self) -> None:
@@ -240,15 +259,17 @@ class InferenceSession(HostWeights):
         names = {i.name for i in self._model.graph.input} - set(self._host)
         for _ in range(self.dataFlow.batches):
             for part in range(self._options.accumulation):
-                given = {n: synthetic(self._options.syntheticDataMode.name, self._known(n), generator) for n in sorted(names)}
-                self._part(given, part == self._options.accumulation - 1)
+                kind = self._options.syntheticDataMode.name
+                each = [{n: synthetic(kind, self._known(n), generator) for n in sorted(names)} for _ in range(self._copies)]
+                self._part(each, part == self._options.accumulation - 1)
 
-    def _part(self, inputs: Arrays, last: bool) -> Arrays:
-        """Runs a part of a batch, after the last of which weights are updated; gives its anchors, weights as they are then."""
-        outputs = self._batch(inputs)
+    def _part(self, each: Sequence[Arrays], last: bool) -> list[Arrays]:
+        """Runs a part of a batch on each replica, after the last of which weights are updated; gives anchors, weights as they are then."""
+        outputs = self._batch(each)
         if last:
             self._updated()
-        return {a: self._weights[a] if a in self._weights else self._variables.get(a, found) for a, found in outputs.items()}
+        held = {**self._variables, **self._weights}
+        return [{a: held.get(a, found) for a, found in of.items()} for of in outputs]
 
     def _run_callback(self, stepio: PyStepIOCallback) -> None:
         import numpy as np
@@ -257,12 +278,16 @@ class InferenceSession(HostWeights):
         for batch in range(self.dataFlow.batches):
             for part in range(self._options.accumulation):
                 last = part == self._options.accumulation - 1
-                outputs = self._part({n: np.asarray(stepio.input_callback(n, False)) for n in names}, last)
-                for n in names:
+                each: list[Arrays] = []
+                for _ in range(self._copies):
+                    each.append({n: np.asarray(stepio.input_callback(n, False)) for n in names})
+                outputs = self._part(each, last)
+                for n in [*names] * self._copies:
                     stepio.input_complete_callback(n)
-                for anchor, of in self.dataFlow.kinds.items():
-                    if of.fetches(batch, self.dataFlow.batches):
-                        np.copyto(stepio.output_callback(anchor), outputs[anchor])
+                fetched = [a for a, of in self.dataFlow.kinds.items() if of.fetches(batch, self.dataFlow.batches)]
+                for found in outputs:
+                    for anchor in fetched:
+                        np.copyto(stepio.output_callback(anchor), found[anchor])
                         stepio.output_complete_callback(anchor)
 
     def _batched(self, name: str, given: Any) -> NDArray[Any]:
@@ -270,7 +295,7 @@ class InferenceSession(HostWeights):
         import numpy as np
 
         array, shape = np.asarray(given), self._known(name).shape
-        count = self.dataFlow.batches * self._options.accumulation
+        count = self.dataFlow.batches * self._options.accumulation * self._copies
         if count == 1 and array.shape != shape and array.size != np.prod(shape, dtype=int):
             raise PopulusError(f"input '{name}' has shape {list(array.shape)}, expected {list(shape)}")
         if array.size != count * int(np.prod(shape, dtype=int)):
@@ -282,12 +307,14 @@ class InferenceSession(HostWeights):
             raise PopulusError(f"input '{name}' is {array.dtype}, expected {self._known(name).dtype}")
         return array.reshape(count, *shape)
 
-    def _fill(self, arrays: Mapping[str, NDArray[Any]], outputs: Arrays, sums: Arrays, batch: int, part: int) -> None:
+    def _fill(self, arrays: Mapping[str, NDArray[Any]], outputs: Sequence[Arrays], sums: Arrays, batch: int, part: int) -> None:
         import numpy as np
 
         batches, parts = self.dataFlow.batches, self._options.accumulation
         for name, array in arrays.items():
-            of, found = self.dataFlow.kinds[name], outputs[name]
+            of, found = self.dataFlow.kinds[name], outputs[0][name]
+            if self._copies > 1:
+                found = np.stack([o[name] for o in outputs])
             if of.name == "Sum":
                 found = sums[name] = found + sums[name] if name in sums else found
             if not of.fetches(batch, batches) or (of.name in ("Final", "Sum") and part != parts - 1):
@@ -299,11 +326,17 @@ class InferenceSession(HostWeights):
             np.copyto(target, found.reshape(target.shape))
             self.fetched_bytes += found.nbytes
 
-    def _batch(self, inputs: Arrays) -> Arrays:
-        """Runs one batch, or a part of one; gives its anchors."""
-        found = self.program.run(self._seeded({**inputs, **self._weights, **self._variables}))
-        self._assign(found)
-        return {a: found[self._fetched.get(a, a)] for a in self.dataFlow.kinds}
+    def _batch(self, each: Sequence[Arrays]) -> list[Arrays]:
+        """Runs one batch, or a part of one, on each replica; gives the anchors."""
+        results = self._run_replicas([{**inputs, **self._weights, **self._variables} for inputs in each])
+        return [{a: found[self._fetched.get(a, a)] for a in self.dataFlow.kinds} for found in results]
+
+    def _run_replicas(self, each: Sequence[Arrays]) -> list[Arrays]:
+        """Runs the program on each replica, with random numbers of its own; gives all results."""
+        assert self.program is not None
+        results = self._replicas.run([self._seeded(given) for given in each])
+        self._assign(results[0])
+        return results
 
     def _assign(self, found: Arrays) -> None:
         """Takes what a batch leaves in variables."""
@@ -361,8 +394,8 @@ class InferenceSession(HostWeights):
         return as_json(self._translation)
 
     def replicationFactor(self) -> int:
-        """Counts the replicas that run: one."""
-        return 1
+        """Counts the replicas that run."""
+        return self._copies
 
     def accumulationFactor(self) -> int:
         """Counts the parts of a batch."""

@@ -122,14 +122,15 @@ class SessionOptions(Settings):
 
     HONOURED: ClassVar[frozenset[str]] = frozenset(
         ("accumulationAndReplicationReductionType", "accumulationFactor", "cachePath", "compileEngine", "constantWeights",
-         "enableEngineCaching", "enableGradientAccumulation", "enableOutlining", "groupNormStridedChannelGrouping",
-         "instrumentWithHardwareCycleCounter", "opxAliasChecking", "opxModifyChecking", "syntheticDataMode",
+         "enableEngineCaching", "enableGradientAccumulation", "enableOutlining", "enableReplicatedGraphs",
+         "groupNormStridedChannelGrouping",
+         "instrumentWithHardwareCycleCounter", "opxAliasChecking", "opxModifyChecking", "replicatedGraphCount", "syntheticDataMode",
          "throwIfLog2ScaleTensorNotInRange")
     )  # fmt: skip
     # With another value than the default's, results would differ.
     REFUSED: ClassVar[frozenset[str]] = frozenset(
         ("automaticLossScalingSettings", "createImplicitPipeliningFwdOnlyProgram", "enableDistributedReplicatedGraphs",
-         "enableReplicatedGraphs", "globalReplicationFactor", "replicatedGraphCount")
+         "globalReplicationFactor")
     )  # fmt: skip
     # The behaviour here, for members whose warning must say more than that results are the same.
     INSTEAD: ClassVar[Mapping[str, str]] = {
@@ -262,7 +263,7 @@ class SessionOptions(Settings):
         return int(self.replicatedGraphCount) if self.enableReplicatedGraphs else 1
 
     def check(self) -> None:
-        """Raises PopulusError for more than one replica, and for a setting that would change results and is not there yet."""
+        """Raises PopulusError for less than one replica, and for a setting that would change results and is not there yet."""
         changing = {
             "automaticLossScalingSettings": bool(self.automaticLossScalingSettings.enabled),
             "createImplicitPipeliningFwdOnlyProgram": bool(self.createImplicitPipeliningFwdOnlyProgram),
@@ -270,8 +271,8 @@ class SessionOptions(Settings):
         }
         if refused := [name for name, on in changing.items() if on]:
             raise PopulusError(f"{refused[0]} is not there yet, and results would differ without it; leave it as it is by default")
-        if self.getGlobalReplicationFactor() != 1:
-            raise PopulusError(f"replicatedGraphCount = {self.replicatedGraphCount}; this front runs one replica")
+        if self.getGlobalReplicationFactor() < 1:
+            raise PopulusError(f"replicatedGraphCount = {self.replicatedGraphCount}; a program has at least 1 replica")
 
 
 class Patterns:

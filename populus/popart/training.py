@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import Pipeline
@@ -21,8 +21,10 @@ from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.translation import Known, Translation, reads
 from populus.popart.updates import NEW, hyperparameters, states_of, update_model
 from populus.program import Program
+from populus.runtime.gcl import reduced
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import NodeProto
 
     from populus.source import Arrays
@@ -59,7 +61,7 @@ class TrainingSession(InferenceSession):
         read = {i for n in self._translation.nodes for i in reads(n)}
         reached = reaching(self._translation, loss)
         self._weights = {n: a for n, a in arrays_of(self._model).items() if n in reached and n not in self._variables}
-        self._sums: Arrays = {}
+        self._sums: list[Arrays] = [{} for _ in range(self._copies)]  # of each replica
         self._update: Program | None = None
         for anchor in dataFlow.kinds:
             if anchor.startswith(GRADIENT) and anchor.removeprefix(GRADIENT) not in reached:
@@ -123,42 +125,45 @@ class TrainingSession(InferenceSession):
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def _batch(self, inputs: Arrays) -> Arrays:
+    def _batch(self, each: Sequence[Arrays]) -> list[Arrays]:
         import numpy as np
 
         loss = self._known(self._loss)
         scale = self._optimizer.getLossScalingVal()
-        given = {**inputs, **self._weights, **self._variables, **{ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}}
+        same = {**self._weights, **self._variables, **{ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}}
         if self._wrt():
-            given[gradient_name(self._loss)] = np.full(loss.shape, scale, loss.dtype)
-        found = self.program.run(self._seeded(given))
-        self._assign(found)
-        outputs: Arrays = {}
-        for anchor in self.dataFlow.kinds:
-            name = anchor.removeprefix(GRADIENT)
-            if not anchor.startswith(GRADIENT):
-                outputs[anchor] = found[self._fetched.get(anchor, anchor)]
-            elif name in self._weights or name in self._inside or name in self._given:
-                outputs[anchor] = found[gradient_name(ZERO + name if name in self._inside else name)]
-            else:
-                outputs[anchor] = np.zeros(self._known(name).shape, self._known(name).dtype)
-        for w in self._weights:
-            gradient = found[gradient_name(w)]
-            self._sums[w] = gradient if w not in self._sums else self._sums[w] + gradient
-        return outputs
+            same[gradient_name(self._loss)] = np.full(loss.shape, scale, loss.dtype)
+        results = self._run_replicas([{**inputs, **same} for inputs in each])
+        for sums, found in zip(self._sums, results, strict=True):
+            for w in self._weights:
+                gradient = found[gradient_name(w)]
+                sums[w] = gradient if w not in sums else sums[w] + gradient
+        return [{a: self._anchor(a, found) for a in self.dataFlow.kinds} for found in results]
+
+    def _anchor(self, anchor: str, found: Arrays) -> NDArray[Any]:
+        """Gives a tensor, or a gradient, from a program's results."""
+        import numpy as np
+
+        name = anchor.removeprefix(GRADIENT)
+        if not anchor.startswith(GRADIENT):
+            return found[self._fetched.get(anchor, anchor)]
+        if name in self._weights or name in self._inside or name in self._given:
+            return found[gradient_name(ZERO + name if name in self._inside else name)]
+        return np.zeros(self._known(name).shape, self._known(name).dtype)
 
     def _updated(self) -> None:
         if self._update is None:
             return
         share = 1.0
         if self._options.accumulationAndReplicationReductionType.name == "Mean":
-            share = 1.0 / self._options.accumulation
-        gradients = {GRADIENT + w: (g * share).astype(g.dtype) for w, g in self._sums.items()}
+            share = 1.0 / (self._options.accumulation * self._copies)
+        summed = {w: reduced("add", [sums[w] for sums in self._sums]) for w in self._sums[0]}  # as an all-reduce of the replicas
+        gradients = {GRADIENT + w: (g * share).astype(g.dtype) for w, g in summed.items()}
         scalars = hyperparameters(self._optimizer, list(self._weights))
         found = self._update.run({**self._weights, **gradients, **self._state, **scalars})
         self._weights = {w: found[NEW + w] for w in self._weights}
         self._state = {s: found[NEW + s] for s in self._state}
-        self._sums = {}
+        self._sums = [{} for _ in range(self._copies)]
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes other hyperparameters. Raises PopulusError for another kind of optimizer."""

@@ -12,6 +12,7 @@ from populus.popart.enums import ENUMS
 from populus.popart.overloads import bound
 
 _KINDS = ENUMS["CommGroupType"].__members__
+GROUPED = "groups of replicas have values of their own"  # the remark on a weight in a model
 _MODES = ENUMS["VariableRetrievalMode"].__members__
 
 
