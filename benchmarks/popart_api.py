@@ -90,7 +90,10 @@ def read_bindings(text: str, public: Public) -> None:
         if m["kind"]:
             last = m["name"]
             names[m["var"]] = last
-            {"class_": public.members, "enum_": public.enums}.get(m["kind"], {}).setdefault(last, {} if m["kind"] == "class_" else [])
+            if m["kind"] == "class_":
+                public.members.setdefault(last, {})
+            if m["kind"] == "enum_":
+                public.enums.setdefault(last, [])
             if m["kind"] == "exception":
                 public.others.add(last)
             continue
@@ -142,7 +145,7 @@ def fits(ours: Any, overloads: Overloads) -> str:
     """Tells how a function of ours differs; an empty text if it does not."""
     stated: Sequence[Sequence[str]] | None = getattr(ours, "overloads", None)
     if stated is None and inspect.isclass(ours):
-        stated = getattr(ours, "LISTS", None) or ([list(ours.DEFAULTS)] if issubclass(ours, settings().Settings) else None)
+        stated = getattr(ours, "LISTS", None) or ([list(getattr(ours, "DEFAULTS", ()))] if issubclass(ours, settings().Settings) else None)
     if stated is None:
         try:
             parameters = inspect.signature(ours).parameters.values()

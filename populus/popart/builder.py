@@ -68,7 +68,7 @@ class Builder(Placement):
     @property
     def aiOnnx(self) -> Opset:
         """The ops of the opset that the model has, or of the default one."""
-        return self._opset(self._domains.get("", DEFAULT))
+        return self.opset_of(self._domains.get("", DEFAULT))
 
     @property
     def aiGraphcore(self) -> GraphcoreOpset:
@@ -77,7 +77,8 @@ class Builder(Placement):
 
     aiGraphcoreOpset1 = aiGraphcore
 
-    def _opset(self, version: int) -> Opset:
+    def opset_of(self, version: int) -> Opset:
+        """Gives the ops of an opset, which the model then has. Raises PopulusError for one that is not known, and RuntimeError for two."""
         if version not in VERSIONS and version != self._domains.get(""):
             raise PopulusError(f"there is no opset {version} of ai.onnx here; {VERSIONS[0]} to {VERSIONS[-1]} are known")
         if self._domains.setdefault("", version) != version:
@@ -99,7 +100,7 @@ class Builder(Placement):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("aiOnnxOpset") and name[11:].isdigit():
-            return self._opset(int(name[11:]))
+            return self.opset_of(int(name[11:]))
         raise AttributeError(f"Builder has no member '{name}'{did_you_mean(name, dir(self))}")
 
     def customOp(
@@ -353,4 +354,4 @@ class Builder(Placement):
 
 
 for _version in VERSIONS:
-    setattr(Builder, f"aiOnnxOpset{_version}", property(partial(Builder._opset, version=_version)))
+    setattr(Builder, f"aiOnnxOpset{_version}", property(partial(Builder.opset_of, version=_version)))

@@ -45,7 +45,7 @@ def spline_basis(b: Body, pseudo: str, kernel_size: str, is_open: str) -> Sequen
         strides.append(b("Mul", strides[-1], b("Gather", sizes, b.const(d, np.int64))))
     stacked = b("Concat", *(b.reshape(p, [1, edges, dims]) for p in each), axis=0)  # pieces, edges, dims
     places = b("Concat", *(b.reshape(p, [1, edges, dims]) for p in at), axis=0)
-    numbers = np.arange((degree + 1) ** dims)
+    numbers: Any = np.arange((degree + 1) ** dims)
     basis, place = b.const(1, np.float32), b.const(0, np.int64)
     for d in range(dims):
         pieces = b.const(numbers // (degree + 1) ** d % (degree + 1), np.int64)

@@ -72,8 +72,8 @@ def reshape(b: Body, x: str) -> str:
 def reverse(b: Body, x: str) -> str:
     """Computes x read backwards along dimensions. Raises PopulusError for one named twice, or that there is not."""
     rank, dims = len(b.shape()), b.attr("dimensions", [])
-    if len(set(dims)) != len(dims):
-        raise PopulusError(f"dimensions = {dims}; each is named once")
+    if twice := [d for d in dims if dims.count(d) > 1]:
+        raise PopulusError(f"dimensions = {dims}. Dimension {twice[0]} appears multiple times; each is named once")
     if strange := [d for d in dims if not 0 <= d < rank]:
         raise PopulusError(f"invalid dimension '{strange[0]}'. Only positive dimensions are supported, below the rank {rank}")
     if not dims:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.popart.stated import StatedError
 from populus.popart.translation import Known, Rule, Translation
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ def call(translation: Translation, node: NodeProto) -> None:
     from onnx import NodeProto, helper
 
     graph = _graphs(node)["callee"]
-    if len(graph.input) != len(node.input) or len(graph.output) != len(node.output):
-        want = f"{len(graph.input)} inputs and {len(graph.output)} outputs"
-        raise PopulusError(f"the called graph has {want}; {len(node.input)} and {len(node.output)} are given")
+    for what, given, own in (("inputs", node.input, graph.input), ("outputs", node.output, graph.output)):
+        if len(given) != len(own):
+            fault = f"number of {what} ({len(given)}) does not match that of the callee subgraph ({len(own)})"
+            raise StatedError(f"For CallOp '{node.name}', {fault}")
     mark = f"{next(translation.numbers)}/"
     names = {i.name: given for i, given in zip(graph.input, node.input)}
     own = [*(i.name for i in graph.initializer), *(o for n in graph.node for o in n.output if o)]

@@ -100,6 +100,38 @@ def resize(b: Body, x: str, *more: str | None) -> str:
              **{n: b.attr(n) for n in ("cubic_coeff_a", "exclude_outside", "extrapolation_value")})  # fmt: skip
 
 
+def scatter(b: Body, x: str, indices: str, updates: str) -> str:
+    """Computes x with elements replaced; indices may be of any whole numbers."""
+    import numpy as np
+
+    return b("ScatterElements", x, b.cast(indices, np.int64), updates, axis=b.attr("axis", 0))
+
+
+def clip(translation: Translation, node: NodeProto) -> None:
+    """Translates a Clip, whose bounds may be of another float type than x."""
+    own = translation.type_of(node.input[0]).dtype
+    if all(translation.type_of(i).dtype == own for i in node.input[1:] if i):
+        translation.nodes.append(node)
+    else:
+        rule(_clip)(translation, node)
+
+
+def _clip(b: Body, x: str, *bounds: str | None) -> str:
+    import numpy as np
+
+    kept: list[str] = []
+    for i, bound in enumerate(bounds, 1):
+        value = b.value(i)
+        if bound is None:
+            kept.append("")
+        elif value is not None and b.dtype().kind == "f":
+            largest = np.finfo(b.dtype()).max
+            kept.append(b.const(np.clip(np.reshape(value, ()), -largest, largest), b.dtype()))
+        else:
+            kept.append(b.cast(b.reshape(bound, ()), b.dtype()))
+    return b("Clip", x, *kept)
+
+
 def random_like(translation: Translation, node: NodeProto) -> None:
     """Translates random numbers of the shape of a tensor to those of a given shape."""
     from onnx import helper
@@ -113,11 +145,14 @@ def random_like(translation: Translation, node: NodeProto) -> None:
 
 FUNCTIONS: Mapping[str, Callable[..., str | Sequence[str]]] = {
     "Resize": resize,
+    "Scatter": scatter,
+    "ScatterElements": scatter,
 }
 
 RULES: Mapping[tuple[str, str], Rule] = {
     ("ai.graphcore", "CopyVarUpdate"): copy_var_update,
     ("", "BatchNormalization"): batch_normalization,
+    ("", "Clip"): clip,
     ("", "ConvTranspose"): conv_transpose,
     ("", "RandomNormalLike"): random_like,
     ("", "RandomUniformLike"): random_like,

@@ -204,13 +204,32 @@ class GraphcoreOpset(Opset):
         return SIGNATURES
 
     def multiconv(self, args: Sequence[Sequence[str]], **named: Any) -> list[str]:
-        """Gives the outputs of several convolutions, each with inputs and attributes of its own."""
+        """Gives the outputs of several convolutions, each with inputs and attributes of its own.
+
+        Raises PopulusError for another number of inputs or of attributes than convolutions have.
+        """
+        for i, inputs in enumerate(args):
+            if len(inputs) < 2:
+                raise PopulusError(f"convolution {i} of a MultiConv must have at least two inputs - data and weights")
+            if len(inputs) > 3:
+                raise PopulusError(f"convolution {i} of a MultiConv can have at most three inputs - data, weights, and bias")
         context = str(named.pop("debugContext", ""))
         given: dict[str, Any] = {"inputCounts": [len(a) for a in args]}
         for name, value in named.items():
             if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
                 rows = cast("Sequence[Sequence[Any]]", value)
+                if len(rows) != len(args):
+                    fault = f"number of {name} parameter sets ({len(rows)}) does not match the number of input sets ({len(args)})"
+                    raise PopulusError(f"MultiConv: {fault}")
+                for row, inputs in zip(rows, args):
+                    self._check_width(name, row, inputs)
                 given[name], given[f"{name}Counts"] = [v for row in rows for v in row], [len(row) for row in rows]
             elif value not in (None, [], ()):
                 given[name] = attribute("MultiConv", name, value)
         return self.builder.node("MultiConv", self.domain, self.version, [i for a in args for i in a], len(args), given, context)
+
+    def _check_width(self, name: str, row: Sequence[Any], inputs: Sequence[str]) -> None:
+        """Raises PopulusError for a number of strides or dilations that the dimensions of an image do not have."""
+        rank = len(self.builder.getTensorShape(inputs[0])) - 2
+        if name in ("dilations", "inDilations", "strides") and row and len(row) != rank:
+            raise PopulusError(f"Length of {name} vector {len(row)} != number of spatial dimensions {rank}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.graphs import rebuilt
@@ -57,7 +57,7 @@ def packed_data_block(translation: Translation, node: NodeProto) -> None:
     """
     from onnx import helper
 
-    given = {a.name: a.g if a.HasField("g") else helper.get_attribute_value(a) for a in node.attribute}
+    given: dict[str, Any] = {a.name: a.g if a.HasField("g") else helper.get_attribute_value(a) for a in node.attribute}
     callback, batch, sizes = given["callback"], int(given["callbackBatchSize"]), list(given["maxSequenceLengths"])
     number = len(callback.input)
     if len(node.input) != 3 * number + 2 or len(sizes) != number:

@@ -50,11 +50,13 @@ _SCALARS = {
     "AdamEps": "adamEps",
     "Step": "step",
 }
-_PREFIXES |= {f"{kind}{name}": f"{text}___{kind.lower()}___" for name, text in _SCALARS.items() for kind in ("Default", "Specific")}
+_HYPERPARAMETERS = {f"{kind}{name}": f"{text}___{kind.lower()}___" for name, text in _SCALARS.items() for kind in ("Default", "Specific")}
 
 
 def _given(prefix: str) -> str:
     return prefix
 
 
-PREFIXES: dict[str, Callable[[], str]] = {f"reserved{name}Prefix": partial(_given, prefix) for name, prefix in _PREFIXES.items()}
+PREFIXES: dict[str, Callable[[], str]] = {
+    f"reserved{name}Prefix": partial(_given, prefix) for name, prefix in {**_PREFIXES, **_HYPERPARAMETERS}.items()
+}

@@ -12,7 +12,7 @@ from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.onnx.importer.read import read_model
 from populus.lowering.popart.seed import PopartSeedPass
 from populus.lowering.popart.training_names import SEED
-from populus.popart.dataflow import DataFlow, InputShapeInfo, IStepIO, PyStepIO, PyStepIOCallback
+from populus.popart.dataflow import DataFlow, InputShapeInfo, PyStepIO, PyStepIOCallback
 from populus.popart.devices import DeviceInfo
 from populus.popart.errors import OutOfMemoryError
 from populus.popart.host_weights import HostWeights
@@ -233,7 +233,7 @@ class InferenceSession(HostWeights):
         """
         if isinstance(handle := next(iter(given.values())), str):
             raise PopulusError(f"the session has no program '{handle}'; run(stepio) runs its model")
-        stepio: PyStepIO | PyStepIOCallback = next(v for v in given.values() if isinstance(v, IStepIO))
+        stepio = next(v for v in given.values() if isinstance(v, PyStepIO | PyStepIOCallback))
         self._in_sync = False
         batches, parts = self.dataFlow.batches, self._options.accumulation
         if isinstance(stepio, PyStepIOCallback):

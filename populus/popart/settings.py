@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popart.enums import ENUMS
@@ -297,7 +297,7 @@ class Patterns:
     def __init__(self, *args: Enum | Iterable[str], **named: Enum | Iterable[str]):
         patterns: Any = next(iter(bound("Patterns", self.LISTS, args, named).values()), None)
         leveled = patterns is None or isinstance(patterns, Enum)
-        names: Iterable[str] = [] if leveled else patterns
+        names: Iterable[str] = [] if leveled else cast("Iterable[str]", patterns)
         self._enabled: dict[str, bool] = {str(name): True for name in names}
         self._others = leveled and getattr(patterns, "name", "Default") != "NoPatterns"
 

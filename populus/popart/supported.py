@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from populus.dialects.popart import POPART as Popart
 from populus.lowering.onnx.host_ops import FUNCTIONS
@@ -86,11 +86,11 @@ def _schemas(newest: int) -> Iterator[OpSchema]:
             yield schema
 
 
-def _has_rule(schema: OpSchema) -> bool:
+def _has_rule(schema: Any) -> bool:
     """Tells whether the compiler has a rule for an op, or ONNX a function, or shapes and constants are its result."""
     name = schema.name
     known = name in LOWERED or name in RESOLVED or name in FUNCTIONS or rule_of("", name) is not None
-    return known or name in _CONSTANT or schema.has_function or schema.has_context_dependent_function
+    return known or name in _CONSTANT or bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _definition(schema: OpSchema) -> OpDefinition:
@@ -104,7 +104,8 @@ def _definition(schema: OpSchema) -> OpDefinition:
 def _internal() -> Mapping[OperatorIdentifier, OpDefinition]:
     """Gives the ops of the `popart` dialect, which no program names."""
     found: dict[OperatorIdentifier, OpDefinition] = {}
-    for kind in Popart.operations:
+    kinds: Iterator[Any] = iter(Popart.operations)
+    for kind in kinds:
         inputs = [OpDefinitionInput(n) for n, _ in kind.get_irdl_definition().operands]
         outputs = [OpDefinitionOutput(n) for n, _ in kind.get_irdl_definition().results]
         found[OperatorIdentifier("populus", kind.name, 1)] = OpDefinition(inputs, outputs)

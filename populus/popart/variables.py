@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.enums import ENUMS
@@ -155,4 +155,4 @@ class VariableSettings:
     def shapeOnHost(self, shape: Sequence[int], replicaCount: int) -> list[int]:
         """Gives the shape of the host's array for a weight of this shape on one replica."""
         count = self.getGroupCount(replicaCount)
-        return list(shape) if count == 1 else [count, *cast("Sequence[int]", shape)]
+        return list(shape) if count == 1 else [count, *shape]

@@ -81,6 +81,19 @@ def test_a_scatter_without_broadcast_takes_the_part_of_its_indices():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_indices_of_uint32_and_bounds_of_another_float_are_taken():
+    at = np.array([[2, 0, 1, 0]], np.uint32)
+    (found,) = inferred(lambda b, x, i, u: b.aiOnnx.scatter([x, i, u], 0), X, at, np.ones((1, 4), np.float32), opset=10)
+    expected = X.copy()
+    expected[at[0], np.arange(4)] = 1
+    np.testing.assert_array_equal(found, expected)
+    half = X.astype(np.float16)
+    (found,) = inferred(lambda b, x: b.aiOnnx.clip([x, "", b.aiOnnx.constant(np.float32(3.4e38))]), half)
+    np.testing.assert_array_equal(found, half)
+    (found,) = inferred(lambda b, x: b.aiOnnx.clip([x, b.aiOnnx.constant(np.array([-0.5], np.float32))]), half)
+    np.testing.assert_array_equal(found, half.clip(-0.5))
+
+
 def test_the_angle_has_the_gradient_0_at_the_origin():
     def make(b: popart.Builder) -> tuple[str, list[str]]:
         y = b.aiGraphcore.atan2(["y", "x"])

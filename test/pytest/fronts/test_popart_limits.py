@@ -58,6 +58,28 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
 ]
 
 
+def called(b: popart.Builder, x: str, inputs: int, outputs: int) -> list[str]:
+    """Calls a graph of one input and one output."""
+    inner = b.createSubgraphBuilder()
+    inner.addOutputTensor(inner.aiOnnx.exp([inner.addInputTensor("FLOAT", [3, 4])]))
+    return b.aiGraphcore.call([x] * inputs, outputs, inner, "here")
+
+
+REFUSED += [
+    (lambda b, x: called(b, x, 2, 1), [X], r"^For CallOp 'here', number of inputs \(2\) does not match that of the callee subgraph \(1\)$"),
+    (lambda b, x: called(b, x, 1, 2), [X], r"^For CallOp 'here', number of outputs \(2\)"),
+    (lambda b, x: b.aiGraphcore.reverse([x], [1, 1]), [X], "Dimension 1 appears multiple times"),
+    (
+        lambda b, x: b.aiGraphcore.multiconv([[x, x]], strides=[[1]]),
+        [IMAGE],
+        "^Length of strides vector 1 != number of spatial dimensions 2$",
+    ),
+    (lambda b, x: b.aiGraphcore.multiconv([[x, x]], strides=[[1, 1]] * 2), [IMAGE], r"strides parameter sets \(2\) does not match"),
+    (lambda b, x: b.aiGraphcore.multiconv([[x]]), [IMAGE], "must have at least two inputs"),
+    (lambda b, x: b.aiGraphcore.multiconv([[x] * 4]), [IMAGE], "can have at most three inputs"),
+]
+
+
 @pytest.mark.parametrize(("make", "arrays", "text"), REFUSED, ids=range(len(REFUSED)))
 def test_what_popart_refuses_is_refused_by_its_phrase(make, arrays, text):
     with pytest.raises(PopulusError, match=text):
