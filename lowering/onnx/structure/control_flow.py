@@ -199,14 +199,14 @@ def _kept_loop(p: Resolution, limit: int | None, counted: bool, size: Size | Non
     outside = set(p.walk.valid.bounds)
     body = p.typed(region, types, {1: np.array(True)}, {i: p.walk.valid.of(v) for i, v in enumerate(carried, 2)})
     going, *yielded = _yielded_types(p, body, outside)
-    _agree(carried, yielded)
+    _agree(carried, yielded, _counting(p))
     if as_tensor(going) is None or math.prod(shape_of(going)) != 1:
         raise PopulusError(f"whether it goes on is {going}; one boolean is expected")
     rows = yielded[len(carried) :]
     if limit is None and any(o is not None and o.uses for o in _outputs(p)[len(carried) :]):
         raise PopulusError(
             "the number of its iterations is decided when the model runs, and it collects a row of each; "
-            "tiles need to know the most there can be"
+            f"tiles need to know the most there can be{_counting(p)}"
         )
     types = [*(v.type for v in carried), *(tensor((limit or 0, *shape_of(t)), element_type_of(t)) for t in rows)]
     bounded = None if counted else dict.fromkeys(range(len(carried), len(types)), 0)
@@ -237,13 +237,18 @@ def _single(stated: TensorType[Attribute] | None, element: Attribute) -> TensorT
     return tensor((1,) * (0 if stated is None else len(stated.get_shape())), element)
 
 
-def _agree(carried: Sequence[SSAValue], yielded: Sequence[Attribute]) -> None:
-    """Raises PopulusError if a carried value's type differs from that of the next iteration."""
+def _counting(p: Resolution) -> str:
+    """Asks for the number of iterations of a Loop, if that is an input."""
+    return asked_for([v for v in p.inputs[:1] if v is not None])
+
+
+def _agree(carried: Sequence[SSAValue], yielded: Sequence[Attribute], asked: str = "") -> None:
+    """Raises PopulusError if a carried value's type differs from that of the next iteration. `asked`: what would help."""
     for before, after in zip(carried, yielded):
         if before.type != after:
             raise PopulusError(
                 f"it carries {before.type} and gives {after} to the next iteration; how often it runs is decided when the model runs, "
-                "or is too much to be written out, so they have to agree"
+                f"or is too much to be written out, so they have to agree{asked}"
             )
 
 

@@ -231,3 +231,38 @@ def test_what_is_computed_with_such_a_result_is_what_onnxruntime_computes(name):
             found = program.run({"x": x})["y"]
             assert found.shape == expected.shape
             np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def looped(grows):
+    """A Loop of n iterations: squares of their numbers, collected or joined to what it carries."""
+    body = [make_node("Mul", ["i", "i"], ["q"]), make_node("Reshape", ["q", "flat"], ["r"]), make_node("Identity", ["go"], ["on"])]
+    body += [make_node("Concat", ["c", "r"], ["d"], axis=0) if grows else make_node("Identity", ["c"], ["d"])]
+    ins = [make_tensor_value_info(n, t, s) for n, t, s in (("i", 7, []), ("go", 9, []), ("c", 7, None))]
+    outs = [make_tensor_value_info(n, t, None) for n, t in (("on", 9), ("d", 7), ("q", 7))]
+    return make_node("Loop", ["n", "", "first"], ["carried", "y"], "loop", body=make_graph(body, "body", ins, outs))
+
+
+def numbered(nodes, x, kind):
+    made = model(nodes, x, {"y": TensorProto.INT64, "carried": TensorProto.INT64}, (kind,))
+    made.graph.initializer.extend(from_array(np.array(v, np.int64), k) for k, v in {"flat": [-1], "first": [7]}.items())
+    made.opset_import[0].version, made.ir_version = 21, 10
+    return made
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict"])
+def test_a_loop_may_run_as_often_as_the_data_say(engine):
+    nodes = [make_node("NonZero", ["x"], ["z"]), make_node("Shape", ["z"], ["s"], start=1), make_node("Squeeze", ["s"], ["n"])]
+    program = populus.compile(numbered([*nodes, looped(False)], {"x": [5]}, TensorProto.FLOAT), tiles=4, engine=engine)
+    for count in (3, 0, 5):
+        found = program.run({"x": (np.arange(5) < count).astype(F)})
+        np.testing.assert_array_equal(found["y"], np.arange(count) ** 2)
+
+
+@pytest.mark.parametrize(("grows", "said"), [(False, "tiles need to know the most there can be"), (True, "so they have to agree")])
+def test_a_loop_asks_for_the_number_of_its_iterations_if_it_is_an_input(grows, said):
+    made = numbered([looped(grows)], {"n": []}, TensorProto.INT64)
+    with pytest.raises(PopulusError, match=f"{said}; it follows from n, to which `values` or --value n=V gives a value"):
+        populus.compile(made, tiles=4)
+    found = populus.compile(made, tiles=4, values={"n": 3}).run({})
+    np.testing.assert_array_equal(found["y"], [0, 1, 4])
+    np.testing.assert_array_equal(found["carried"], [7, 0, 1, 4] if grows else [7])
