@@ -164,13 +164,13 @@ def same_windows(c: Conversion) -> list[Output]:
     """
     m, x = masks_of(c), compacted(c, c.input(0))
     kernel = shape(c.input(1))[2:] if c.op.OP_TYPE == "Conv" else tuple(int(v) for v in c.get("kernel_shape"))
-    strides, dilations = c.get("strides") or [1] * len(kernel), c.get("dilations") or [1] * len(kernel)
+    strides, dilations = ([int(v) for v in c.list(name) or [1] * len(kernel)] for name in ("strides", "dilations"))
     value = m.plain(c, constant(filler("zero" if c.op.OP_TYPE == "Conv" else "lowest", element(x))))
     counts: list[Size] = []
     for d, (k, stride, dilation) in enumerate(zip(kernel, strides, dilations), 2):
-        n, extent = size_of(m.valid.of(x)[d]), shapes.reach(1, int(stride), k, int(dilation))
-        counts.append(n.ceildiv(int(stride)))
-        whole = ((counts[-1] - 1) * int(stride) + extent).max(n).decided(m.valid.bounds)
+        n, extent = size_of(m.valid.of(x)[d]), shapes.reach(1, stride, k, dilation)
+        counts.append(n.ceildiv(stride))
+        whole = ((counts[-1] - 1) * stride + extent).max(n).decided(m.valid.bounds)
         more = whole - n
         low = more // 2 if c.get("auto_pad") == "SAME_UPPER" else more.ceildiv(2)
         x = m.safe(c, placed(c, x, d, low, whole, "constant", value))

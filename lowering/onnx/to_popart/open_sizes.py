@@ -77,7 +77,7 @@ def prefixes(c: Conversion) -> None:
 
 def pads_by_size(c: Conversion) -> bool:
     """Tells whether `auto_pad` pads a bounded dimension by amounts that depend on its size, as it does for strides."""
-    axes, strides = masks_of(c).valid.of(c.input(0)), c.get("strides") or []
+    axes, strides = masks_of(c).valid.of(c.input(0)), c.list("strides")
     same = (c.get("auto_pad") or "NOTSET").startswith("SAME") and c.op.OP_TYPE != "ConvTranspose"
     return same and any(s != 1 and not is_whole(a) for s, a in zip(strides, axes[2:]))
 
