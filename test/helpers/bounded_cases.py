@@ -530,6 +530,26 @@ CASES = {
         d = Conv<auto_pad="SAME_UPPER", strides=[2, 2], kernel_shape=[1, 1]>(u, K1)
         y = Add(c, d)
         """,
+    "resize to a size": """
+        u = Unsqueeze(x, n1)
+        sz = Shape(z)
+        q = Slice(sz, n1, n2)
+        to = Concat<axis=0>(n1, n1, q, six)
+        ub = ReduceMean(u, n0)
+        y = Resize<mode="linear">(ub, , , to)
+        """,
+    "resize with corners": """
+        u = Unsqueeze(x, n1)
+        y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(u, , sc)
+        """,
+    "resize as torch": """
+        u = Unsqueeze(x, n1)
+        sz = Shape(z)
+        q = Slice(sz, n1, n2)
+        to = Concat<axis=0>(n1, n1, q, six)
+        ub = ReduceMean(u, n0)
+        y = Resize<mode="linear", coordinate_transformation_mode="pytorch_half_pixel">(ub, , , to)
+        """,
 }
 OPSETS = {"group norm": 21, "attention": 23, "rotary": 23, "cum prod": 26}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import StringAttr, i32, i64
+from xdsl.dialects.builtin import StringAttr, f32, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
@@ -13,9 +13,11 @@ from populus.dialects.onnx.sizes import Size, as_size
 from populus.dialects.support import shapes
 from populus.dialects.support.budget import check_constant
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import is_float
 from populus.lowering.onnx.to_popart import nn, rnn
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, element, shape
 from populus.lowering.onnx.to_popart.einsum import labels_of
+from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.masked_ops import picked
 from populus.lowering.onnx.to_popart.masks import Masks, filler
 from populus.lowering.onnx.to_popart.open_shapes import Rule, agreed, compacted, masks_of, numbers
@@ -206,9 +208,16 @@ def resize(c: Conversion) -> Output:
         raise PopulusError(f"its scales or sizes do not name each of {len(dims)} dimensions; one for each is expected")
     for k, d in enumerate(dims):
         n = size_of(m.valid.of(x)[d])
-        up, down = _ratio(n, scales[k] if scales else None, sizes[k] if sizes else None)
-        if (up, down) == (1, 1):
+        ratio = _ratio(n, scales[k] if scales else None, sizes[k] if sizes else None)
+        if ratio == (1, 1) and transformation != "tf_crop_and_resize":
             continue
+        if blendable(c, x, transformation) and (ratio is None or (transformation == "align_corners" and (sizes or ratio[1] == 1))):
+            out = sizes[k] if sizes else n * (ratio or (1, 1))[0]
+            x = blended(c, x, d, transformation, out)
+            continue
+        if ratio is None:
+            raise PopulusError(f"a dimension of {n} is resized by no factor that all sizes share; linear interpolation is supported then")
+        up, down = ratio
         if transformation not in SAMPLED:
             raise PopulusError(f"coordinates by {transformation} depend on the size {n}; bind its dimensions to one size")
         if c.get("exclude_outside"):
@@ -230,8 +239,11 @@ def _scales(c: Conversion) -> list[float] | None:
     return [float(v) for v in c.known(position)]
 
 
-def _ratio(n: Size, scale: float | None, out: Size | None) -> tuple[int, int]:
-    """Gives the factor of a dimension as two numbers. Raises PopulusError if it is none that all sizes share."""
+def _ratio(n: Size, scale: float | None, out: Size | None) -> tuple[int, int] | None:
+    """Gives the factor of a dimension as two numbers; None if a stated size is none that all sizes share.
+
+    Raises PopulusError for a scale whose product with a size is rounded.
+    """
     if out is not None:
         if out == n:
             return 1, 1
@@ -239,7 +251,7 @@ def _ratio(n: Size, scale: float | None, out: Size | None) -> tuple[int, int]:
             k = whole.exactly(part)
             if k is not None and (number := k.constant) is not None and number > 0:
                 return (1, number) if turned else (number, 1)
-        raise PopulusError(f"a dimension of {n} is resized to {out}; a factor that all sizes share is supported")
+        return None
     assert scale is not None
     if scale >= 1 and scale == int(scale):
         return int(scale), 1
@@ -247,6 +259,41 @@ def _ratio(n: Size, scale: float | None, out: Size | None) -> tuple[int, int]:
     if down > 64 or down & (down - 1):
         raise PopulusError(f"a dimension of {n} is scaled by {scale}; whole numbers and powers of 1/2 are supported")
     return up, down
+
+
+def blendable(c: Conversion, x: SSAValue, transformation: str) -> bool:
+    """Tells whether a Resize interpolates floats linearly, between two elements."""
+    plain = not c.get("antialias") and not c.get("exclude_outside") and c.get("mode") == "linear"
+    return plain and is_float(element(x)) and transformation in (*SAMPLED[:3], "align_corners")
+
+
+def blended(c: Conversion, x: SSAValue, d: int, transformation: str, out: Size) -> SSAValue:
+    """Interpolates axis `d` to `out` elements, at coordinates that are computed at run time, in f32. Source: ONNX Resize-19."""
+    m = masks_of(c)
+    axes, kind = m.valid.of(x), element(x)
+    axis = m.axis(out)
+    if is_whole(axis):
+        axis = prefix(bound_of(axis), out)
+    n, count = Term(c, m.scalar(c, size_of(axes[d]), f32)), Term(c, m.scalar(c, out, f32))
+    i = Term(c, c.cast(m.iota(c, bound_of(axis)), f32))
+    match transformation:
+        case "align_corners":
+            at = i * (n - 1) / (count - 1).max(1)
+        case "asymmetric":
+            at = i * n / count
+        case _:
+            at = (i + 0.5) * n / count - 0.5
+            if transformation == "pytorch_half_pixel":
+                at = (count > 1).where(at, 0)
+    at = at.max(0).min(n - 1)
+    low = at.floor()
+    form = [bound_of(axis) if e == d else 1 for e in range(len(axes))]
+    share = c.reshape((at - low).value, form)
+    first = picked(m, c, x, c.cast(low.value, i32), d)
+    second = picked(m, c, x, c.cast((low + 1).min(n - 1).value, i32), d)
+    over = (*axes[:d], axis, *axes[d + 1 :])
+    near, far = (Term(c, c.cast(m.state(v, over), f32)) for v in (first, second))
+    return c.cast((near + (far - near) * Term(c, share)).value, kind)
 
 
 def _resized(c: Conversion, x: SSAValue, d: int, up: int, down: int, transformation: str, out: Size) -> SSAValue:
