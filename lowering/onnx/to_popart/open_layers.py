@@ -268,7 +268,7 @@ def blendable(c: Conversion, x: SSAValue, transformation: str) -> bool:
 
 
 def blended(c: Conversion, x: SSAValue, d: int, transformation: str, out: Size) -> SSAValue:
-    """Interpolates axis `d` to `out` elements, at coordinates that are computed at run time, in f32. Source: ONNX Resize-19."""
+    """Samples `out` elements along axis `d`, linearly between two elements, at run-time coordinates, in f32. Source: ONNX Resize-19."""
     m = masks_of(c)
     axes, kind = m.valid.of(x), element(x)
     axis = m.axis(out)
