@@ -204,3 +204,46 @@ def test_collectives_are_no_calls_of_the_host():
     made = program(("all_reduce", {"size": 1}))
     assert made.host_calls == []
     assert [op.sym_name.data for op in made.module("popart").walk() if isinstance(op, FuncOp)] == ["main"]
+
+
+UNARY = ("relu", "neg", "tanh", "abs")
+MEETINGS = [
+    ("all_reduce", {"size": 4}),
+    ("all_reduce", {"size": 2, "stride": 2, "reduction": "max"}),
+    ("broadcast", {"size": 2, "root": 1}),
+    ("all_to_all", {"size": 2}),
+    ("barrier", {"size": 4}),
+]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_levels_agree_on_random_programs_with_collectives_between(seed):
+    """Maps, products and collectives that read any earlier value; half of them inside a graph that runs twice."""
+    g = np.random.default_rng(seed)
+
+    def grown(b, values, count):
+        for _ in range(count):
+            a, c = (values[g.integers(len(values))] for _ in range(2))
+            kind = g.integers(4)
+            if kind == 0:
+                values.append(b.op(UNARY[g.integers(len(UNARY))], a)[0])
+            elif kind == 1:
+                values.append(b.op("matmul" if g.integers(2) else "sub", a, c)[0])
+            else:
+                op, properties = MEETINGS[g.integers(len(MEETINGS))]
+                values.append(b.op(op, a, **properties)[0])
+        return values
+
+    with Builder("twice") as twice:
+        twice.output("y", twice.op("tanh", grown(twice, [twice.input("x", (4, 4))], 4)[-1])[0])
+    b = Builder()
+    values = grown(b, [b.input("x", (4, 4))], 4)
+    values = grown(b, [*values, *b.call(twice, b.op("tanh", values[-1])[0], times=2)], 4)
+    b.output("y", b.op("tanh", values[-1])[0])
+    b.output("z", values[len(values) // 2])
+    replicas = Replicas(populus.compile(b.module(), target="gc200", tiles=4), COUNT)
+    given = [{"x": g.normal(size=(4, 4)).astype(np.float32)} for _ in range(COUNT)]
+    wanted = replicas.run_at("popart", given)
+    for found, expected in zip(replicas.run(given), wanted):
+        for name, array in expected.items():
+            np.testing.assert_allclose(found[name], array, rtol=2e-5, atol=2e-5)

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 import populus as populus_package
+from populus.builder import Builder
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.tools.report import record as record_module
@@ -64,6 +65,18 @@ def net(tmp_path):
 def test_the_data_are_as_the_schema_says(data):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(json.loads(text_of(data)), SCHEMA)
+
+
+def test_steps_of_calls_and_of_replicas_are_in_the_schema():
+    with Builder("layer") as layer:
+        layer.output("y", layer.op("matmul", layer.input("x", (8, 8)), layer.input("w", (8, 8)))[0])
+    b = Builder()
+    x, v, w = (b.input(name, (8, 8)) for name in ("x", "v", "w"))
+    (y,) = b.call(layer, b.call(layer, x, v)[0], w)
+    b.output("y", b.op("all_reduce", y, size=2)[0])
+    data = record(populus_package.compile(b.module(), target="gc200", tiles=4), "layers")
+    jsonschema.validate(json.loads(text_of(data)), SCHEMA)
+    assert {"call", "collective", "execute"} <= {step["kind"] for step in data["steps"]}
 
 
 LOOP = """
