@@ -125,4 +125,57 @@ def batch_norm(
     return y
 
 
-SPECIAL: dict[Any, Callable[..., Any]] = {F.batch_norm: batch_norm}
+def instance_norm(
+    input: Any,
+    running_mean: Any | None = None,
+    running_var: Any | None = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Computes an instance norm, and updates its running statistics, which the exporter leaves as they are."""
+    if use_input_stats and running_mean is not None and running_var is not None:
+        inner = tuple(range(2, input.dim()))
+        for running, found in ((running_mean, input.mean(inner)), (running_var, input.var(inner))):
+            running.copy_(running * (1.0 - momentum) + found.detach().mean(0) * momentum)
+        running_mean = running_var = None
+    return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Computes a cross entropy; with smoothed labels or probabilities by its formula, as ONNX's op has neither.
+
+    With s = label_smoothing, C classes and log-probabilities p: `(1 - s) nll(p, target) + s / C sum over classes of -w p`.
+    """
+    axis = 0 if input.dim() == 1 else 1
+    if not target.is_floating_point() and not label_smoothing:
+        return F.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        raise PopulusError("cross_entropy with size_average or reduce is not there; give reduction")
+    logs, classes = F.log_softmax(input, axis), input.shape[axis]
+    shape = [-1 if d == axis else 1 for d in range(input.dim())]
+    weighted = logs if weight is None else logs * weight.reshape(shape)
+    if target.is_floating_point():
+        each = -(weighted * (target * (1.0 - label_smoothing) + label_smoothing / classes)).sum(axis)
+        share = each.numel()
+    else:
+        kept = target != ignore_index
+        each = (1.0 - label_smoothing) * F.nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
+        each = each - label_smoothing / classes * torch.where(kept, weighted.sum(axis), 0.0)
+        counted = torch.where(kept, target, 0)
+        share = torch.where(kept, 1.0 if weight is None else weight[counted], 0.0).sum()
+    return each if reduction == "none" else each.sum() if reduction == "sum" else each.sum() / share
+
+
+SPECIAL: dict[Any, Callable[..., Any]] = {F.batch_norm: batch_norm, F.instance_norm: instance_norm, F.cross_entropy: cross_entropy}

@@ -102,3 +102,34 @@ def test_a_graph_that_cannot_be_compiled_is_refused_or_left_to_torch():
 def test_an_unknown_option_is_refused():
     with pytest.raises(Exception, match="the backend populus has no option 'tile'; did you mean 'tiles'"):
         compiled(torch.sin, tile=3)(torch.randn(3))
+
+
+def test_cross_entropies_that_the_exporter_cannot_write_are_torchs():
+    x, weight = torch.randn(6, 5), torch.tensor([1.0, 2, 3, 4, 5])
+    labels, shares = torch.tensor([0, 1, 2, -100, 4, 3]), torch.softmax(torch.randn(6, 5), 1)
+
+    def losses(x, labels, shares):
+        loss = torch.nn.functional.cross_entropy
+        return [
+            loss(x, labels, label_smoothing=0.1),
+            loss(x, labels, weight=weight, label_smoothing=0.1),
+            loss(x, labels, reduction="sum", label_smoothing=0.2),
+            loss(x, labels, reduction="none", label_smoothing=0.2),
+            loss(x, shares),
+            loss(x, shares, weight=weight, label_smoothing=0.3),
+        ]
+
+    for found, expected in zip(compiled(losses)(x, labels, shares), losses(x, labels, shares), strict=True):
+        assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_running_statistics_of_norms_are_torchs():
+    torch.manual_seed(0)
+    norms = torch.nn.BatchNorm2d(3, momentum=0.3), torch.nn.InstanceNorm2d(3, affine=True, track_running_stats=True)
+    ours = torch.nn.Sequential(*norms).train()
+    theirs = copy.deepcopy(ours)
+    function, x = compiled(ours), torch.randn(2, 3, 4, 5)
+    for _ in range(2):
+        assert torch.allclose(function(x), theirs(x), atol=1e-5)
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
