@@ -72,6 +72,7 @@ class OpenProgram(Program):
         self._names = names
         self.specialise = specialise
         self.compilations = 0  # so far
+        self._last: Program | None = None  # that ran
         self._refusal = "asked for" if options.exact else ""
         self._refused: set[Key] = set()  # ranges that do not fit the machine
         self._kept: OrderedDict[Key, _Place] = OrderedDict()  # by last use
@@ -168,8 +169,12 @@ class OpenProgram(Program):
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""
+        program = self.program_for(inputs)
+        last, self._last = self._last, program
+        if last is not None and last is not program:
+            last.rest()  # programs of other sizes would each keep the memory of their variables
         try:
-            return self.program_for(inputs).run_at(level, inputs)
+            return program.run_at(level, inputs)
         except UnequalSizesError:
             return self.sized_for(inputs).run_at(level, inputs)
 

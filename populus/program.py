@@ -215,6 +215,11 @@ class Program:
             self._signature = Signature(_types(self.session.inputs), _types(self.session.outputs))
         return self._signature
 
+    def rest(self) -> None:
+        """Gives memory that only runs need back to the system, until the next run."""
+        if self._session is not None:
+            self._session.rest()
+
     @property
     def session(self) -> Session:
         """The engine with the program loaded, created on first use."""

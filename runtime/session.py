@@ -113,6 +113,14 @@ class Session:
                 self._held[name] = value[tuple(slice(0, n) for n in self._held[name].shape)]
             return results
 
+    def rest(self) -> None:
+        """Gives the memory of variables back to the system until the next run, unless a run is under way or it has states."""
+        if not self._running.mine and self._running.lock.acquire(blocking=False):
+            try:
+                self._program.rest()
+            finally:
+                self._running.lock.release()
+
     def state(self, name: str) -> Array:
         """Gives a copy of a state. Raises PopulusError for another name."""
         with self._running.lock:

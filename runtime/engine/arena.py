@@ -33,6 +33,15 @@ def memory(bytes: int) -> NDArray[np.uint8]:
     return whole[skipped : skipped + bytes]
 
 
+def give_back(arena: NDArray[np.uint8]) -> None:
+    """Gives the pages of an arena of `memory` back to the system, where it can take them; they read as zeros then."""
+    base = arena.base
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = base.base if isinstance(base, np.ndarray) else getattr(base, "obj", None)
+    if base is not None and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
 def assign_offsets(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int, int]]]) -> tuple[dict[K, int], int]:
     """Assigns each key the byte offset of its memory. Returns (offsets, total bytes).
 

@@ -18,7 +18,7 @@ from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
 from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
-from populus.runtime.engine.arena import assign_offsets, memory
+from populus.runtime.engine.arena import assign_offsets, give_back, memory
 from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.guarded_memory import GuardedMemory, GuardedWorkspace, guarded
 from populus.runtime.engine.program import LoadedProgram, StepNode
@@ -46,7 +46,7 @@ class NumpyProgram(LoadedProgram):
         self.arena_bytes = total
         self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}
         self._memory: dict[StorageOp, Array] = {}
-        arena = memory(total) if self.guard is None else None
+        self._arena = arena = memory(total) if self.guard is None else None
         for var, offset in offsets.items():
             dtype = dtype_of(var.type.element)
             own = self._guarded_block(var, sizes[var]) if arena is None else arena[offset : offset + sizes[var]]
@@ -54,6 +54,10 @@ class NumpyProgram(LoadedProgram):
         self.load()
 
     # -- memory
+
+    def rest(self) -> None:
+        if self._arena is not None and not self.states.pairs and not self.views:
+            give_back(self._arena)
 
     def _guarded_block(self, storage: StorageOp, bytes: int) -> NDArray[np.uint8]:
         """Allocates guarded memory for a variable or constant."""

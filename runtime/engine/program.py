@@ -260,6 +260,10 @@ class LoadedProgram(ABC):
         """Runs the graph."""
         self.body.run()
 
+    def rest(self) -> None:
+        """Gives memory that only runs need back to the system, as far as the engine can."""
+        return
+
     # -- defined by each engine
 
     @abstractmethod

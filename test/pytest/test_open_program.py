@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -91,6 +92,21 @@ def test_programs_of_one_model_share_its_weights(tmp_path, monkeypatch, stored):
     assert len(arrays) == 1
     alone = populus.compile(tmp_path / "m.onnx", dims={"n": 7}, tiles=4, engine="native")
     np.testing.assert_array_equal(alone.run({"ids": np.arange(7, dtype=np.int64) * 7 % 300})[y], results[7])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux takes pages back at once, other systems when they want them")
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_programs_that_do_not_run_keep_no_memory_of_variables(engine):
+    nodes = [helper.make_node("Mul", ["x", "x"], ["s"], "s"), helper.make_node("CumSum", ["s", "axis"], ["y"], "y")]
+    model = made(nodes, [value("x", ["n", 1024])], [value("y", ["n", 1024])], [("axis", np.array(0, np.int64))])
+    program = populus.compile(model, tiles=4, engine=engine)
+    large, small = drawn(2000, 1024), drawn(2, 1024)
+    expected = program.run({"x": large})["y"]
+    arena = program.program_for({"x": large}).session._program._arena
+    assert arena.any()
+    program.run({"x": small})
+    assert not arena.any()  # pages that the system took back read as zeros
+    np.testing.assert_array_equal(program.run({"x": large})["y"], expected)
 
 
 def test_a_file_that_changes_between_two_sizes_is_refused(tmp_path):
