@@ -14,6 +14,7 @@ INTEGERS = (
     "argmax", "arg min, the last", "range from", "int div", "all true", "matmul integer", "qlinear matmul", "conv integer", "qlinear conv",
 )  # fmt: skip
 """Cases whose results have no gradient."""
+LONG = ("lstm", "lstm h", "gru softmax", "loop that carries a size")  # as gru and scan, but longer to compile
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -23,14 +24,16 @@ def test_an_op_is_right_on_the_valid_part(name: str):
     compare(model, {n: DIMS[n] for n in names}, [{n: SIZES[n] for n in names}], level="popart")
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in INTEGERS and "x" in [i.name for i in case(name).graph.input]])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name not in (*INTEGERS, *LONG) and "x" in [i.name for i in case(name).graph.input]]
+)
 def test_gradients_agree_with_those_of_exact_programs(name: str):
     model = case(name)
     names = dims_of(model)
     compare_gradients(model, {n: DIMS[n] for n in names}, [{n: SIZES[n] for n in names}], ["x"], level="popart")
 
 
-@pytest.mark.parametrize("name", ["concat softmax", "causal", "merge softmax", "conv2", "lstm"])
+@pytest.mark.parametrize("name", ["concat softmax", "causal", "merge softmax", "conv2"])
 @pytest.mark.parametrize("engine", ["strict", "native"])
 def test_engines_agree_at_the_ends_of_the_bounds(name: str, engine: str):
     model = case(name)
