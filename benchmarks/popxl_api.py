@@ -35,13 +35,7 @@ BESIDE = {
     "popxl.ops": {"CallSiteInfo", "ConditionalSiteInfo"},
     "popxl.fp8_utils": {"host_fp8_mse_scale", "host_fp8_mse_scale_pb", "host_pow2scale_cast_from_fp8", "host_pow2scale_cast_to_fp8"},
 }
-_REPLICAS = "there is one replica of a program"
 REASONS = {
-    **dict.fromkeys(("remote_replica_sharded_variable", "replica_sharded_buffer", "replica_sharded_variable"), _REPLICAS),
-    **dict.fromkeys(("all_reduce", "all_reduce_identical_grad_inputs", "all_reduce_identical_inputs"), _REPLICAS),
-    **dict.fromkeys(("replicated_all_gather", "replicated_all_reduce", "replicated_all_reduce_"), _REPLICAS),
-    **dict.fromkeys(("replica_sharded_slice", "replicated_reduce_scatter", "replicated_slice"), _REPLICAS),
-    "Ir.replica_grouping_from_assignments": _REPLICAS,
     "CallSiteInfo.__init__": "programs get one from `call_with_info`",
     "Session.__init__": "two more parameters, by keyword alone",
 }

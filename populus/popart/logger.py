@@ -1,7 +1,7 @@
 """`getLogger`: PopART's loggers by name, with its levels, on Python's own.
 
 Messages go to the standard error. The level is the one that a program sets, on a logger or on all; else that of the variable
-`POPART_LOG_LEVEL` of the environment; else `OFF`.
+`POPART_LOG_LEVEL` of the environment; else `WARN`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Logger:
 
     def _write(self, level: int, info: str) -> None:
         stated = self._logger.level or logging.getLogger(_ALL).level
-        wanted = stated or _LEVELS.get(os.environ.get("POPART_LOG_LEVEL", "OFF").upper(), _LEVELS["OFF"])
+        wanted = stated or _LEVELS.get(os.environ.get("POPART_LOG_LEVEL", "WARN").upper(), _LEVELS["WARN"])
         if level >= wanted:
             self._logger.handle(self._logger.makeRecord(self._logger.name, level, "", 0, info, (), None))
 

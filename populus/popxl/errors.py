@@ -31,5 +31,9 @@ class WrongType(PopulusError, TypeError):
     """A value of a kind that does not fit."""
 
 
+class Missing(PopulusError, NotImplementedError):
+    """A way that a front end does not go."""
+
+
 class Unsupported(PopulusError, RuntimeError):
     """Data or a type that a function of the host does not take."""

@@ -12,7 +12,7 @@ from populus.popxl.context import get_ir
 from populus.popxl.dealing import Dealing, shard_size
 from populus.popxl.errors import WrongValue
 from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
-from populus.popxl.tensor import State, Tensor, Variable, check_rows, dealing_of
+from populus.popxl.tensor import State, Tensor, Variable, check_rows, dealing_of, mapped_file
 from populus.popxl.tensorlocation import TensorLocation, TensorStorage
 from populus.popxl.utils import held, to_numpy
 
@@ -132,7 +132,7 @@ def _row(buffer: RemoteBuffer, offset: int, array: NDArray[Any], dealing: Dealin
     buffer.state.rows[offset] = dealt, held(array)
     made = graph.remote(RemoteVariable, name or "t", buffer.state)
     made.buffer, made.row = buffer, offset
-    made.mapped = data if isinstance(data, np.memmap) else None
+    made.mapped = mapped_file(data, dealt.grouping, made)
     return made
 
 
@@ -162,9 +162,11 @@ def replica_sharded_buffer(
 ) -> RemoteBuffer:
     """Gives a buffer of shards of tensors of a shape: flat, one for each of `shard_over` members of a group, by default all.
 
+    The shape is that of the data, whose first dimension is the groups where there are several.
     Raises ValueError for members that cannot share the shards evenly.
     """
-    dealing = _sharded(tuple(shape), replica_grouping, shard_over)
+    several = replica_grouping is not None and replica_grouping.num_groups > 1
+    dealing = _sharded(tuple(shape)[1:] if several else tuple(shape), replica_grouping, shard_over)
     made = RemoteBuffer(dealing.shape_on_replica, dtype, entries)
     made.meta_shape = dealing.shape
     return made
@@ -228,4 +230,6 @@ def replica_sharded_variable(
     shard = graph.shard(array, name or "t", dealing)
     shard.meta_shape = dealing.shape
     assert shard.state is not None
-    return graph.remote(ShardedVariable, f"{shard.name}_whole", shard.state), shard
+    whole = graph.remote(ShardedVariable, f"{shard.name}_whole", shard.state)
+    whole.mapped = mapped_file(data, replica_grouping, whole)
+    return whole, shard

@@ -17,7 +17,7 @@ from populus.popart.devices import DeviceInfo
 from populus.popart.logger import getLogger
 from populus.popxl.dealing import Dealing
 from populus.popxl.dot import FINAL, checkpoint
-from populus.popxl.errors import NotAttached, WrongType, WrongValue
+from populus.popxl.errors import Missing, NotAttached, WrongType, WrongValue
 from populus.popxl.ir import Ir
 from populus.popxl.remote_buffer import RemoteVariable
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
@@ -54,7 +54,8 @@ class Session:
         engine: str = "auto",
     ):
         self.ir, self.weights_to_host_on_exit = ir, weights_to_host_on_exit
-        self._compiled_for = device_desc if isinstance(device_desc, DeviceInfo) else _to_device_info(device_desc)
+        machines = 1 if device_desc == "cpu" else ir.replication_factor
+        self._compiled_for = device_desc if isinstance(device_desc, DeviceInfo) else _to_device_info(device_desc, machines)
         self._device_info = self._compiled_for
         checkpoint(ir, FINAL)
         self._changed = set(ir.main_graph.finals())  # states that a run changes
@@ -277,7 +278,8 @@ class Session:
     def write_variable_data(self, tensor: Variable, data: Any) -> None:
         """Gives a variable another value, on the host and, if attached, on the device.
 
-        Raises TypeError for what is no variable or of another element type, and ValueError for another shape.
+        Raises TypeError for what is no variable or of another element type, ValueError for another shape, and NotImplementedError for a
+        variable that is read from all replicas.
         """
         self.write_variables_data({tensor: data})
 
@@ -286,6 +288,8 @@ class Session:
         arrays: dict[Variable, NDArray[Any]] = {}
         for tensor, data in tensors.items():
             self._state(tensor)
+            if tensor.retrieval_mode == "all_replicas":
+                raise Missing(f"{tensor.id} is read as every replica has it, so it cannot be written; take one_per_group")
             array = np.asarray(data, tensor.dtype.as_numpy()) if isinstance(data, int | float) else np.asarray(data)
             if array.dtype != tensor.dtype.as_numpy():
                 raise WrongType(f"{tensor.id} is {tensor.dtype}; the data is {array.dtype}")

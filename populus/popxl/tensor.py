@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.popart.logger import getLogger
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph, placement
 from populus.popxl.dealing import Dealing
@@ -348,8 +349,19 @@ def variable(
         raise WrongValue(f"graph '{graph.name}' cannot have a variable; make it in the main graph and pass it in by popxl.graph_input")
     array = _checked(data, dtype, downcast, log2_scale, nan_on_overflow)
     made = graph.variable(array, name or "t", dealing_of(array, replica_grouping, retrieval_mode))
-    made.mapped = data if isinstance(data, np.memmap) else None
+    made.mapped = mapped_file(data, replica_grouping, made)
     return made
+
+
+def mapped_file(data: Any, groups: ReplicaGrouping | None, variable: Variable) -> np.memmap[Any, Any] | None:
+    """Gives the mapped file that a variable is made of. Groups of no constant distance take copies of it, which a warning says."""
+    if not isinstance(data, np.memmap):
+        return None
+    if groups is not None and not groups.is_const:
+        why = "you have passed np.memmap data and a non-const replica grouping"
+        getLogger().warn(f"{variable.id}: {why}; the variable is a copy of the file")
+        return None
+    return cast("np.memmap[Any, Any]", data)
 
 
 def check_rows(array: NDArray[Any], groups: ReplicaGrouping) -> None:

@@ -162,3 +162,40 @@ def test_a_session_of_popart_runs_an_ir():
         assert anchors[out.tensor_id] == expected
     with pytest.raises(popart.popart_exception, match="'givn' is no stream from the host; did you mean 'given'"):
         session.run(popart.PyStepIO({"givn": np.float32(3)}, anchors))
+
+
+def test_a_mapped_file_of_shards_is_written_whole(tmp_path: Path):
+    data = np.memmap(tmp_path / "x", np.float32, "w+", shape=(4,))
+    data[:] = np.arange(4)
+    ir = popxl.Ir(replication=2)
+    with ir.main_graph:
+        whole, shard = popxl.replica_sharded_variable(data)
+        ops.var_updates.accumulate_(shard, shard)
+    with popxl.Session(ir, "ipu_model", tiles=2) as session:
+        session.run()
+    assert session.get_tensor_data(whole) is data
+    assert np.fromfile(tmp_path / "x", np.float32).tolist() == [0, 2, 4, 6]
+
+
+def test_groups_of_no_constant_distance_copy_a_mapped_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    data = np.memmap(tmp_path / "x", np.float32, "w+", shape=(2, 1))
+    ir = popxl.Ir(replication=4)
+    with ir.main_graph:
+        x = popxl.variable(data, replica_grouping=ir.replica_grouping_from_assignments([0, 1, 1, 0]))
+        ops.var_updates.accumulate_(x, popxl.constant(np.ones(1, np.float32)))
+    assert "np.memmap data and a non-const replica grouping" in capsys.readouterr().err
+    with popxl.Session(ir, "ipu_model", tiles=2) as session:
+        session.run()
+        assert session.get_tensor_data(x).tolist() == [[1], [1]]
+    assert data.tolist() == [[0], [0]]
+
+
+def test_replicas_are_a_device_s_machines():
+    ir = popxl.Ir(replication=2)
+    with ir.main_graph:
+        popxl.variable(1.0)
+    session = popxl.Session(ir, "ipu_model", tiles=2)
+    assert session.device.numIpus == 2
+    session.device = _to_device_info("ipu_model", 1)
+    with pytest.raises(ValueError, match="compiled for 2 of IpuModel; it cannot be attached to 1 of IpuModel"), session:
+        pass
