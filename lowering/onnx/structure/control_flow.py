@@ -197,7 +197,7 @@ def _kept_loop(p: Resolution, limit: int | None, counted: bool, size: Size | Non
     number, flag = (as_tensor(a.type) for a in region.block.args[:2])
     types = [_single(number, i64), _single(flag, i1), *(v.type for v in carried)]
     outside = set(p.walk.valid.bounds)
-    body = p.typed(region, types, {1: np.array(True)}, {i: p.walk.valid.of(v) for i, v in enumerate(carried, 2)})
+    body = p.typed(region, types, {1: np.array(True)}, {i: p.walk.valid.of(v) for i, v in enumerate(carried, 2) if v in p.walk.valid.axes})
     going, *yielded = _yielded_types(p, body, outside)
     _agree(carried, yielded, _counting(p))
     if as_tensor(going) is None or math.prod(shape_of(going)) != 1:
