@@ -75,7 +75,8 @@ def reverse(b: Body, x: str) -> str:
     if twice := [d for d in dims if dims.count(d) > 1]:
         raise PopulusError(f"dimensions = {dims}. Dimension {twice[0]} appears multiple times; each is named once")
     if strange := [d for d in dims if not 0 <= d < rank]:
-        raise PopulusError(f"invalid dimension '{strange[0]}'. Only positive dimensions are supported, below the rank {rank}")
+        fault = ". Only positive dimensions are supported" if strange[0] < 0 else f" for input tensor of rank {rank}"
+        raise PopulusError(f"invalid dimension '{strange[0]}'{fault}")
     if not dims:
         return b("Identity", x)
     return b("Slice", x, b.ints([-1] * len(dims)), b.ints([-(2**62)] * len(dims)), b.ints(dims), b.ints([-1] * len(dims)))

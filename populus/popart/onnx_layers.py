@@ -101,9 +101,11 @@ def resize(b: Body, x: str, *more: str | None) -> str:
 
 
 def scatter(b: Body, x: str, indices: str, updates: str) -> str:
-    """Computes x with elements replaced; indices may be of any whole numbers."""
+    """Computes x with elements replaced; indices may be of any whole numbers, and updates have more elements, which are left out."""
     import numpy as np
 
+    if b.shape(1) != b.shape(2):
+        updates = b("Slice", updates, b.ints([0] * len(b.shape(1))), b.ints(b.shape(1)))
     return b("ScatterElements", x, b.cast(indices, np.int64), updates, axis=b.attr("axis", 0))
 
 

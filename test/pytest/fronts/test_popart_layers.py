@@ -83,8 +83,8 @@ def test_a_scatter_without_broadcast_takes_the_part_of_its_indices():
 
 def test_indices_of_uint32_and_bounds_of_another_float_are_taken():
     at = np.array([[2, 0, 1, 0]], np.uint32)
-    (found,) = inferred(lambda b, x, i, u: b.aiOnnx.scatter([x, i, u], 0), X, at, np.ones((1, 4), np.float32), opset=10)
-    expected = X.copy()
+    (found,) = inferred(lambda b, x, i, u: b.aiOnnx.scatter([x, i, u], 0), X, at, np.ones((2, 4), np.float32), opset=10)
+    expected = X.copy()  # the second row of updates has no indices
     expected[at[0], np.arange(4)] = 1
     np.testing.assert_array_equal(found, expected)
     half = X.astype(np.float16)
