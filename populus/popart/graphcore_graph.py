@@ -45,10 +45,10 @@ def spline_basis(b: Body, pseudo: str, kernel_size: str, is_open: str) -> Sequen
         strides.append(b("Mul", strides[-1], b("Gather", sizes, b.const(d, np.int64))))
     stacked = b("Concat", *(b.reshape(p, [1, edges, dims]) for p in each), axis=0)  # pieces, edges, dims
     places = b("Concat", *(b.reshape(p, [1, edges, dims]) for p in at), axis=0)
-    numbers: Any = np.arange((degree + 1) ** dims)
+    width = int(degree) + 1
     basis, place = b.const(1, np.float32), b.const(0, np.int64)
     for d in range(dims):
-        pieces = b.const(numbers // (degree + 1) ** d % (degree + 1), np.int64)
+        pieces = b.ints(s // width**d % width for s in range(width**dims))
         basis = b("Mul", basis, b("Gather", _column(b, stacked, d, edges), pieces, axis=0))
         place = b("Add", place, b("Mul", b("Gather", _column(b, places, d, edges), pieces, axis=0), strides[d]))
     found = [b("Transpose", v, perm=[1, 0]) for v in (basis, place)]  # edges, splines
