@@ -122,7 +122,7 @@ class SessionOptions(Settings):
 
     HONOURED: ClassVar[frozenset[str]] = frozenset(
         ("accumulationAndReplicationReductionType", "accumulationFactor", "cachePath", "compileEngine", "constantWeights",
-         "enableEngineCaching", "enableGradientAccumulation", "enableOutlining", "enableReplicatedGraphs",
+         "enableEngineCaching", "enableGradientAccumulation", "enableInplaceAmbiguityChecking", "enableOutlining", "enableReplicatedGraphs",
          "groupNormStridedChannelGrouping",
          "instrumentWithHardwareCycleCounter", "opxAliasChecking", "opxModifyChecking", "replicatedGraphCount", "syntheticDataMode",
          "throwIfLog2ScaleTensorNotInRange")

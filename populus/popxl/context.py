@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SCOPES: ContextVar[tuple[str, ...]] = ContextVar("names of scopes", default=())
 _IPU: ContextVar[int | None] = ContextVar("number of the chip", default=0)
+_SEQUENCE: ContextVar[object | None] = ContextVar("ops in sequence", default=None)
 _IO_TILES: ContextVar[bool] = ContextVar("inside io_tiles", default=False)
 
 
@@ -48,10 +49,15 @@ gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
 
 @contextmanager
 def in_sequence(mode: bool | Literal["pass"] = True) -> Generator[None]:
-    """Accepts what asks for an order: ops always happen in the order of their calls. Raises TypeError for None."""
+    """States an order, in which ops happen anyhow: that of their calls. Raises TypeError for None."""
     if mode not in (True, False, "pass"):
         raise WrongType(f"`{mode}` cannot be passed to in_sequence; it takes True, False or 'pass'")
-    yield
+    outer = _SEQUENCE.get()
+    token = _SEQUENCE.set((outer or object()) if mode is True else None)
+    try:
+        yield
+    finally:
+        _SEQUENCE.reset(token)
 
 
 @contextmanager
@@ -89,6 +95,11 @@ def io_tiles() -> Generator[None]:
         yield
     finally:
         _IO_TILES.reset(token)
+
+
+def sequence() -> object | None:
+    """Gives the `in_sequence` around, None outside of any."""
+    return _SEQUENCE.get()
 
 
 def placement() -> tuple[int | None, Literal["compute", "io"]]:

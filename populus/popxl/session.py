@@ -18,6 +18,7 @@ from populus.popart.logger import getLogger
 from populus.popxl.dealing import Dealing
 from populus.popxl.dot import FINAL, checkpoint
 from populus.popxl.errors import Missing, NotAttached, WrongType, WrongValue
+from populus.popxl.internals.ambiguity import check_ambiguity
 from populus.popxl.ir import Ir
 from populus.popxl.remote_buffer import RemoteVariable
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
@@ -58,6 +59,8 @@ class Session:
         self._compiled_for = device_desc if isinstance(device_desc, DeviceInfo) else _to_device_info(device_desc, machines)
         self._device_info = self._compiled_for
         checkpoint(ir, FINAL)
+        if ir.session_options.enableInplaceAmbiguityChecking:
+            check_ambiguity(ir)
         self._changed = set(ir.main_graph.finals())  # states that a run changes
         self.program = self._compile(tiles or self._compiled_for.tiles, engine)
         self._attached = 0  # by how many threads that are inside a `with`

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from populus import popxl
+from populus.dialects.support.diagnostics import PopulusError
 from populus.popart._internal import ir as view
 from populus.popxl import ops
 from populus.popxl.internals.kinds import CLASSES, FOLDERS
@@ -162,3 +163,28 @@ def test_a_tensor_s_view_has_its_type_and_shape():
     with popxl.Ir().main_graph:
         info = popxl.variable(np.zeros((2, 3), np.float16))._pb_tensor.info
     assert (info.shape(), info.data_type(), info.data_type_lcase()) == ([2, 3], "FLOAT16", "float16")
+
+
+@pytest.mark.parametrize(
+    ("build", "open_order"),
+    [
+        (lambda a, b: (ops.relu_(a), ops.add_(a, b)), True),  # the second takes a, not what the first gives
+        (lambda a, b: ops.add_(ops.relu_(a), b), False),
+        (lambda a, b: (a + 1, ops.var_updates.copy_var_update_(a, b)), True),
+        (lambda a, b: ops.add_(ops.relu(a), ops.relu(a)), False),
+        (lambda a, b: (ops.relu_(a.reshape_((9,))), a * 2), True),  # by way of a view
+        (lambda a, b: (ops.relu_(a), b * 2), False),
+    ],
+)
+def test_an_open_order_of_ops_in_place_is_found_if_asked(build, open_order):
+    for in_order in (False, True):
+        ir, a, b = built()
+        with ir.main_graph, popxl.in_sequence(in_order):
+            build(a, b)
+        popxl.Session(ir, "ipu_model", tiles=2)
+        ir._pb_ir.getSessionOptions().enableInplaceAmbiguityChecking = True
+        if open_order and not in_order:
+            with pytest.raises(PopulusError, match=r"^Inplacing ambiguity detected\. .* on a open; put them inside popxl.in_sequence"):
+                popxl.Session(ir, "ipu_model", tiles=2)
+        else:
+            popxl.Session(ir, "ipu_model", tiles=2)

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from populus.popart.enums import ENUMS
-from populus.popxl.context import placement
+from populus.popxl.context import placement, sequence
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation
@@ -59,6 +59,7 @@ class Op:
         self.changed: list[Tensor] = []
         self.body: list[Operation] = []
         self.depth = 0  # how many calls of recorded functions are inside
+        self.sequence = sequence()  # the `in_sequence` around
         self._ipu, self._tile_set = placement()
 
     @contextmanager
