@@ -59,7 +59,7 @@ def test_gradients_flow_through_an_op_of_onnx():
         x = popxl.variable(X)
         graph = ir.create_graph(lambda x: ops.interpolate(x, (1, 1, 2, 2)), x)
         (site,) = ops.call(graph, x)
-        (gradient,) = ops.call(autodiff(graph).graph, popxl.constant(np.ones(site.shape, np.float32)), x)
+        (gradient,) = ops.call(autodiff(graph).graph, popxl.constant(np.ones(site.shape, np.float32)))
         out = popxl.d2h_stream(gradient.shape, gradient.dtype)
         ops.host_store(out, gradient)
     with popxl.Session(ir, "cpu", tiles=2) as session:
