@@ -15,6 +15,7 @@ from populus.dialects.expr.analysis import (
     infer,
     substitute,
     times,
+    verify_literals,
 )
 from populus.dialects.expr.attribute import (
     EXPR,
@@ -138,4 +139,5 @@ __all__ = [
     "text_of",
     "times",
     "trunc",
+    "verify_literals",
 ]

@@ -87,11 +87,24 @@ def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
             definition = FUNCTIONS[function]
             if type is not None and not _takes(definition.takes, type):
                 raise VerifyException(f"{function} takes {definition.takes} elements, not {type}")
-            if (odd := next((a for a in args if type is not None and isinstance(a, Const) and not _fits(a.value, type)), None)) is not None:
-                raise VerifyException(f"{odd} is no {type}")
             return i1 if definition.result == "bool" else type
         case _:
             raise AssertionError(e)
+
+
+def verify_literals(e: Expr, operands: Sequence[Attribute]) -> None:
+    """Raises VerifyException for a literal that is no value of the element type that it meets, such as 300 of i8."""
+    match e:
+        case Cast(x, _, _):
+            verify_literals(x, operands)
+        case Call(_, args):
+            types = [type for a in args if (type := _infer(a, operands)) is not None and type != i1]
+            for a in args:
+                if isinstance(a, Const) and types and not _fits(a.value, types[0]):
+                    raise VerifyException(f"{a} is no {types[0]}")
+                verify_literals(a, operands)
+        case _:
+            pass
 
 
 def _fits(value: bool | int | float, type: Attribute) -> bool:

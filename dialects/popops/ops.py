@@ -37,7 +37,9 @@ class MapOp(TensorOp):
     assembly_format = "$expr `(` $operands_ `)` attr-dict `:` functional-type(operands, results)"
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        element = expr.infer(self.expr.data, [element_type_of(o.type) for o in self.operands])
+        elements = [element_type_of(o.type) for o in self.operands]
+        element = expr.infer(self.expr.data, elements)
+        expr.verify_literals(self.expr.data, elements)
         if unread := set(range(1, len(self.operands) + 1)) - expr.args_of(self.expr.data):
             raise VerifyException(f"operand _{min(unread)} is not read by {self.expr.data}")
         return [tensor(shapes.broadcast(*(shape_of(o.type) for o in self.operands)), element)]

@@ -65,7 +65,7 @@ def called(b: popart.Builder, x: str, inputs: int, outputs: int) -> list[str]:
     return b.aiGraphcore.call([x] * inputs, outputs, inner, "here")
 
 
-REFUSED += [
+CALLS: list[tuple[Callable[..., Any], list[Any], str]] = [
     (lambda b, x: called(b, x, 2, 1), [X], r"^For CallOp 'here', number of inputs \(2\) does not match that of the callee subgraph \(1\)$"),
     (lambda b, x: called(b, x, 1, 2), [X], r"^For CallOp 'here', number of outputs \(2\)"),
     (lambda b, x: b.aiGraphcore.reverse([x], [1, 1]), [X], "Dimension 1 appears multiple times"),
@@ -80,7 +80,7 @@ REFUSED += [
 ]
 
 
-@pytest.mark.parametrize(("make", "arrays", "text"), REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize(("make", "arrays", "text"), [*REFUSED, *CALLS])
 def test_what_popart_refuses_is_refused_by_its_phrase(make, arrays, text):
     with pytest.raises(PopulusError, match=text):
         inferred(make, *arrays, opset=10)
