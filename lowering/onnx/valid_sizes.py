@@ -244,9 +244,14 @@ def names_of(axes: Axes) -> list[str]:
     return sorted({n for a in axes for f in a if not f.static for n in f.size.names()})
 
 
+def bounded_names(sizes: Mapping[SSAValue, Axes], values: Iterable[SSAValue]) -> list[str]:
+    """Lists the names of the bounded sizes of values, of which some may be sizes that the data decide."""
+    return sorted({n for v in values for n in names_of(sizes.get(v, ()))})
+
+
 def dimensions(sizes: Mapping[SSAValue, Axes], values: Iterable[SSAValue]) -> str:
     """Names the bounded dimensions of values for a message: `'batch' and 'seq'`."""
-    names = sorted({n for v in values for n in names_of(sizes.get(v, ()))})
+    names = bounded_names(sizes, values)
     return " and ".join("that the data decide" if is_counted(n) else f"'{n}'" for n in names) or "of a computed size"
 
 

@@ -239,8 +239,8 @@ class Converter:
             if array.dtype != object:
                 return [self.masks.plain(c, constant(array))]
             return [self.masks.materialised(c, array, kind)]
-        if overriding(op, self.customs) is not None:
-            raise open_shapes.refused(c)
+        if (own := overriding(op, self.customs)) is not None:
+            raise open_shapes.refused(c, own.name)
         assert op.parent is not None
         before = op.prev_op
         rule, prepare = (None, None) if op.DOMAIN else (open_sizes.rule_of(c), open_sizes.UNIFORM.get(op.OP_TYPE))

@@ -23,8 +23,8 @@ from populus.lowering.onnx.valid_sizes import (
     Axis,
     Factor,
     bound_of,
+    bounded_names,
     described,
-    dimensions,
     is_counted,
     is_prefix,
     is_whole,
@@ -41,10 +41,12 @@ Rule: TypeAlias = "Callable[[Conversion], Output | list[Output]]"
 LAST = 1 << 31  # an index from which on exporters mean "to the end"
 
 
-def refused(c: Conversion) -> PopulusError:
-    """Makes the error of an op that is not converted where a dimension is bounded."""
-    names = dimensions(masks_of(c).valid.axes, c.op.operands)
-    return PopulusError(f"{c.op.OP_TYPE} is not computed where the dimension {names} is bounded; bind it to one size")
+def refused(c: Conversion, name: str = "") -> PopulusError:
+    """Makes the error of an op that is not converted where sizes are bounded. `name`: the op that takes the place of ONNX's."""
+    op, names = name or c.op.OP_TYPE, bounded_names(masks_of(c).valid.axes, c.op.operands)
+    if stated := [f"'{n}'" for n in names if not is_counted(n)]:
+        return PopulusError(f"{op} is not computed where the dimension {' and '.join(stated)} is bounded; bind it to one size")
+    return PopulusError(f"the size of what it reads depends on the data; {op} is not among the ops that tiles compute then")
 
 
 def masks_of(c: Conversion) -> Masks:
