@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from populus.source import Arrays
 
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
-
-LOADED = 2  # programs of several sizes that have memory for the states at a time
 
 
 class Stateful:
@@ -52,7 +50,8 @@ class Stateful:
         self._shapes: Shapes = {}  # of states that are in the memory of `_session`
         self._growth: dict[str, int] = {}  # of dimensions, in the last run
         self._session: Session | None = None
-        self._sessions: OrderedDict[Program, Session] = OrderedDict()  # by last use
+        self._sessions: WeakKeyDictionary[Program, Session] = WeakKeyDictionary()  # of programs that the open program keeps
+        self._latest: Session | None = None  # the only one whose memory is in use
 
     def run(self, inputs: Mapping[str, Any]) -> Arrays:
         """Runs on the other inputs, with the states that the run before left; gives the other outputs by name.
@@ -81,7 +80,7 @@ class Stateful:
     def reset(self) -> None:
         """Makes all states what they were before the first run."""
         with self._running.lock:
-            self._held, self._shapes, self._session = {}, {}, None
+            self._held, self._shapes, self._growth, self._session = {}, {}, {}, None
 
     def get(self, name: str) -> NDArray[Any]:
         """Gives a copy of a state. Raises PopulusError for another name."""
@@ -110,9 +109,13 @@ class Stateful:
 
     def _run_in_memory(self, program: Program, inputs: Mapping[str, Any], states: Arrays, after: Shapes) -> Arrays:
         """Runs a program whose memory has the states, or gets them. `after`: their shapes when it ends."""
-        session = self._loaded(program)
-        if session is not self._session:
+        if self._sessions.get(program) is not self._latest or self._latest is None:
             self._leave()
+            if self._latest is not None:
+                self._latest.rest(states=True)
+            self._latest = self._loaded(program)
+        session = self._latest
+        if session is not self._session:
             for name in self.pairs:
                 session.set_state(name, self._held.get(name, states[name]), front=True)
         results = computed(program.signature.without(self.pairs), inputs, session.run, states)
@@ -188,9 +191,6 @@ class Stateful:
                 states=self.pairs,
                 fronts=program.signature.padding is not None,
             )
-        self._sessions.move_to_end(program)
-        while len(self._sessions) > LOADED:
-            self._sessions.popitem(last=False)
         return self._sessions[program]
 
     def _leave(self) -> None:

@@ -113,11 +113,16 @@ class Session:
                 self._held[name] = value[tuple(slice(0, n) for n in self._held[name].shape)]
             return results
 
-    def rest(self) -> None:
-        """Gives the memory of variables back to the system until the next run, unless a run is under way or it has states."""
+    def rest(self, states: bool = False) -> None:
+        """Gives the memory of variables back to the system until the next run, unless a run is under way or it has states.
+
+        `states`: also if it has states, which become zeros.
+        """
         if not self._running.mine and self._running.lock.acquire(blocking=False):
             try:
-                self._program.rest()
+                self._program.rest(states)
+                for array in self._held.values() if states else ():
+                    array[...] = 0
             finally:
                 self._running.lock.release()
 

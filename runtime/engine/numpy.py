@@ -55,8 +55,11 @@ class NumpyProgram(LoadedProgram):
 
     # -- memory
 
-    def rest(self) -> None:
-        if self._arena is not None and not self.states.pairs and not self.views:
+    def rest(self, states: bool) -> None:
+        if states:
+            for array in self.states.now.values():
+                array[...] = 0  # here, as the system may not take the memory back
+        if self._arena is not None and (states or not self.states.pairs) and not self.views:
             give_back(self._arena)
 
     def _guarded_block(self, storage: StorageOp, bytes: int) -> NDArray[np.uint8]:

@@ -260,8 +260,11 @@ class LoadedProgram(ABC):
         """Runs the graph."""
         self.body.run()
 
-    def rest(self) -> None:
-        """Gives memory that only runs need back to the system, as far as the engine can."""
+    def rest(self, states: bool) -> None:
+        """Gives memory that only runs need back to the system, as far as the engine can.
+
+        `states`: also that of states, which become zeros. Without it, a program with states keeps its memory.
+        """
         return
 
     # -- defined by each engine

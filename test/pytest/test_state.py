@@ -126,7 +126,24 @@ def test_a_cache_without_a_bound_moves_from_bucket_to_bucket():
         assert cache.get("past").shape == (1, i + 1, 2)
     assert program.sizes == "buckets"
     assert program.compilations == 7  # for a cache of no row, then of up to 2, 4, 8, 12, 16, 24
-    assert len(cache._sessions) == 2
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_a_cache_that_begins_again_finds_its_programs_loaded_and_one_of_them_has_memory(engine):
+    program = populus.compile(GROWING, tiles=4, engine=engine)
+    cache, row = program.stateful({"past": "present"}), np.ones((1, 1, 2), np.float32)
+
+    def sums():
+        return [cache.run({"new": row})["y"].item() for _ in range(14)]
+
+    assert sums() == [2 * n for n in range(1, 15)]
+    loaded, compiled = list(cache._sessions.values()), program.compilations
+    cache.reset()
+    assert sums() == [2 * n for n in range(1, 15)]
+    assert list(cache._sessions.values()) == loaded
+    assert program.compilations == compiled
+    with_memory = [session for session in loaded if session.state("past").any()]
+    assert with_memory == [cache._session]
 
 
 def test_a_run_that_raises_leaves_the_states():
