@@ -110,8 +110,11 @@ class Program:
         """
         from populus.runtime.sum_order_spread import results_in_orders, spread
 
-        arrays = self.signature.checked(inputs)
-        return spread(list(results_in_orders(self.module("popops"), arrays, list(self.signature.outputs), range(orders))))
+        arrays, padding = self.signature.checked(inputs), self.signature.padding
+        at = {} if padding is None else padding.sizes(arrays)
+        given = arrays if padding is None else padding.padded(arrays, at)
+        found = results_in_orders(self.module("popops"), given, list(self.signature.outputs), range(orders))
+        return spread([result if padding is None else padding.trimmed(result, at) for result in found])
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """Computes the outputs at another level. The level `onnx` runs ONNX's reference evaluator, for comparison.

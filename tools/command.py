@@ -37,6 +37,14 @@ def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
     return dims
 
 
+def buckets_of(text: str) -> list[int]:
+    """Parses `"64,128,512"` to `[64, 128, 512]`. Raises PopulusError unless these are whole numbers."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise PopulusError(f"--buckets {text}: expected N,N,.., such as --buckets 64,128,512")
+    return [int(part) for part in parts]
+
+
 def values_of(texts: Sequence[str]) -> dict[str, Any]:
     """Parses `["sr=16000", "axes=0,1"]` to `{"sr": 16000, "axes": [0, 1]}`.
 

@@ -14,15 +14,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from populus.api import compile
+from populus.buckets import BUCKETS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
 from populus.options import CHOICES
+from populus.padding import UnequalSizesError
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import dims_of, values_of
+from populus.tools.command import buckets_of, dims_of, values_of
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compile_arguments(parser)
     add = parser.add_argument
     add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order (random inputs)")
+    served = parser.add_mutually_exclusive_group()
+    served.add_argument("--exact", action="store_true", help="compile for exactly the sizes of --inputs, not for a range that holds them")
+    served.add_argument("--buckets", metavar="N,N,..", help="the greatest sizes of the ranges that open dimensions are compiled for")
     add("--outputs", metavar="FILE.npz", help="write the outputs to this .npz")
     add("--expect", action="append", default=[], metavar="FILE", help="compare with a .npz, or .pb tensors in order; exit 1 if they differ")
     add("--rtol", type=float, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
@@ -69,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
 
 
-def program_of(args: argparse.Namespace, level: str) -> Program:
-    """Compiles the program that the arguments describe, with a spinner."""
+def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BUCKETS) -> Program:
+    """Compiles the program that the arguments describe, with a spinner. `buckets`: of open dimensions."""
     with stages(f"compiling {args.model}") as progress:
         return compile(
             args.model,
@@ -88,6 +93,7 @@ def program_of(args: argparse.Namespace, level: str) -> Program:
             host=not args.no_host,
             force_kernels=args.force_kernel,
             cache=args.cache,
+            buckets=buckets,
             progress=progress,
         )
 
@@ -98,11 +104,14 @@ def execute(args: argparse.Namespace) -> int:
         raise PopulusError(f"--profile needs the poplar level, and --level {args.level} does not go there")
     console = Console(highlight=False, soft_wrap=True)
     start = perf_counter()
-    program = program_of(args, args.level)
+    program = program_of(args, args.level, BUCKETS if args.buckets is None else buckets_of(args.buckets))
     if isinstance(program, OpenProgram) and args.inputs:
-        program = program.sized_for(read_arrays(args.inputs, list(program.names)))
+        program = sized(program, read_arrays(args.inputs, list(program.names)), exact=args.exact or args.check_levels)
     compiled = perf_counter()
     signature = program.signature
+    if signature.padding is not None:
+        served = ", ".join(f"{name} = {least}..{most}" for name, (least, most) in signature.padding.bounds.items())
+        console.print(f"one program for {served}", style="dim", markup=False)
     if args.inputs:
         inputs = signature.checked(program.source.without_constants(read_arrays(args.inputs, list(signature.inputs))))
     else:
@@ -143,6 +152,19 @@ def execute(args: argparse.Namespace) -> int:
     for line in failed:
         print(f"populus: {args.model}: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def sized(program: OpenProgram, inputs: Arrays, *, exact: bool) -> Program:
+    """Gives the program for inputs: that of their bucket, or with `exact` that of their sizes."""
+    if exact:
+        return program.sized_for(inputs)
+    found = program.program_for(inputs)
+    try:
+        if (padding := found.signature.padding) is not None:
+            padding.check(padding.sizes(inputs))
+    except UnequalSizesError:
+        return program.sized_for(inputs)
+    return found
 
 
 def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console) -> list[str]:

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 X = np.array([[1, -2, 3], [0, 5, -6]], np.float32)
 W = np.array([[1, 0], [2, 1], [0, -1]], np.float32)
 Y = np.maximum(X @ W + 1, 0)
-CASES = 23  # of `arguments`, which needs a folder
+CASES = 26  # of `arguments`, which needs a folder
 
 
 @pytest.fixture
@@ -74,6 +74,28 @@ def test_random_inputs_are_those_of_the_seed(populus, model, tmp_path):
     assert not np.array_equal(outputs(1), outputs(2))
 
 
+@pytest.mark.parametrize(
+    ("options", "served"),
+    [
+        ([], "one program for batch = 3..4"),
+        (["--buckets", "2,8"], "one program for batch = 3..8"),
+        (["--buckets", "3,8"], "one program for batch = 1..3"),
+        (["--exact"], ""),
+        (["--exact", "--dim", "batch=1..5"], "one program for batch = 1..5"),
+        (["--buckets", "2", "--check-levels"], ""),
+        (["--dim", "batch=1..5", "--check-levels", "--shuffle-orders", "3"], "one program for batch = 1..5"),
+    ],
+)
+def test_open_sizes_have_the_program_of_their_range_or_of_their_own(options, served, populus, model, tmp_path):
+    x = np.concatenate([X, X[:1]])
+    np.savez(tmp_path / "x.npz", x=x)
+    np.savez(tmp_path / "y.npz", y=np.maximum(x @ W + 1, 0))
+    got = populus("run", model, *options, "--inputs", tmp_path / "x.npz", "--expect", tmp_path / "y.npz")
+    assert (got.status, got.err) == (0, "")
+    assert ("one program for" in got.out) == bool(served)
+    assert served in got.out
+
+
 def test_pb_tensors_are_inputs_and_expectations_in_order(populus, model, tmp_path):
     for name, array in (("x", X), ("y", Y)):
         (tmp_path / f"{name}.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
@@ -115,6 +137,9 @@ def arguments(folder):
         "no dimension": ([], "batch"),
         "a dimension that the model does not have": (["--dim", "batch=2", "--dim", "rows=3"], "rows"),
         "a dimension that is no number": (["--dim", "batch=x"], "--dim batch=x: expected NAME=N"),
+        "buckets that are no numbers": (["--buckets", "2,x"], "--buckets 2,x: expected N,N,.., such as --buckets 64,128,512"),
+        "buckets that do not ascend": (["--buckets", "4,2"], "buckets = [4, 2]; ascending sizes of at least 1 are expected"),
+        "buckets and exact sizes": (["--buckets", "4", "--exact"], "argument --exact: not allowed with argument --buckets"),
         "an unknown target": ([*b, "--target", "gc20"], "gc200"),
         "no tiles": ([*b, "--tiles", "0"], "tiles = 0; expected at least 1"),
         "tiles that are no number": ([*b, "--tiles", "few"], "argument --tiles: invalid int value: 'few'"),
