@@ -11,6 +11,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import InsertPoint
 
+from populus.dialects.support import user_op_errors
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.tools.op_model import Array, Example, OpModel, function_of
 
@@ -35,7 +36,9 @@ def _gradients(model: OpModel, example: Example, inputs: dict[str, Array]) -> tu
     for i, result in enumerate(op.results):
         grads.append(block.insert_arg(result.type, len(block.args)))
         given[f"g{i}"] = generator.uniform(0.5, 1.5, shape_of(result.type)).astype(dtype_of(element_type_of(result.type)))
-    found = list(op.gradient(OpBuilder(InsertPoint.before(last)), grads))
+    with user_op_errors.asked(op, "gradient", lambda: op.name):
+        found = op.gradient(OpBuilder(InsertPoint.before(last)), grads)
+    found = user_op_errors.values(op, "gradient", found, lambda: op.name, none=True)
     if len(found) != len(op.operands):
         raise Unmet(f"gradient gives {len(found)} values for {len(op.operands)} operands")
     for operand, value in zip(op.operands, found):

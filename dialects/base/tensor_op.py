@@ -108,7 +108,7 @@ class TensorOp(IRDLOperation, metaclass=TypedAttributes):
             types = self.infer()
         except (DiagnosticException, VerifyException):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a user's file must not end our process
             if user_op_errors.is_ours(type(self)):
                 raise
             raise VerifyException(user_op_errors.fault(self, "infer", error)) from error

@@ -39,11 +39,21 @@ def at(op: Operation, method: str) -> str:
     return f" ({file}:{code.co_firstlineno})" if code is not None and code.co_filename == file else f" ({file})"
 
 
-def fault(op: Operation, method: str, error: Exception) -> str:
+def fault(op: Operation, method: str, error: BaseException) -> str:
     """Formats an error: ``its `lower` raises KeyError: 'w' (own.py:33)``. The line is the innermost of the user's file."""
     lines = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if f.filename == file_of(type(op))]
     said = " ".join(str(error).split())
     return f"its `{method}` raises {type(error).__name__}{f': {said}' if said else ''}{f' ({lines[-1]})' if lines else at(op, method)}"
+
+
+def blamed(error: BaseException, file: str) -> str:
+    """Formats any error that a user's file took part in: ``its `aliases` raises KeyError: 'w' (own.py:33)``.
+
+    The member is the outermost function of the file, the line its innermost. An error without the file is named by its type alone.
+    """
+    said = f"{type(error).__name__}{': ' if str(error) else ''}{' '.join(str(error).split())}"
+    frames = [(f.f_code.co_name, line) for f, line in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == file]
+    return f"its `{frames[0][0]}` raises {said} ({file}:{frames[-1][1]})" if frames else f"it ends with {said}"
 
 
 @contextmanager
@@ -53,7 +63,7 @@ def asked(op: Operation, method: str, title: Callable[[], str]) -> Generator[Non
         yield
     except (DiagnosticException, VerifyException):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's file must not end our process
         if is_ours(type(op)):
             raise
         raise PopulusError(f"{title()}: {fault(op, method, error)}") from error
@@ -65,6 +75,25 @@ def values(op: Operation, method: str, found: object, title: Callable[[], str], 
         return cast("Sequence[Any]", found)
     wanted = "a list of values" + (", or None," if none else "")
     raise PopulusError(f"{title()}: its `{method}` gives {strange}; {wanted} is expected{at(op, method)}")
+
+
+def arrays(op: Operation, found: object, types: Sequence[tuple[tuple[int, ...], Any]], title: Callable[[], str]) -> list[Any]:
+    """Checks what `evaluate` gives: an array for each result, of the shape and element type in `types`. Raises PopulusError."""
+    import numpy as np
+
+    numpy = cast("Any", np)  # the type checker knows an array's attributes in part only
+    said, given = f"{_said(found)}; a list of arrays is expected", list[Any]()
+    if isinstance(found, Sequence):
+        given = [numpy.asarray(a) if isinstance(a, numpy.generic) else a for a in cast("Sequence[Any]", found)]
+        said = f"{len(given)} arrays for {len(types)} results" if len(given) != len(types) else ""
+    for i, (a, (shape, dtype)) in enumerate(zip(given, types)):
+        if not said and not isinstance(a, numpy.ndarray):
+            said = f"{_said(a)} for result {i}; an array is expected"
+        if not said and (a.shape != shape or a.dtype != dtype):
+            said = f"{list(a.shape)} of {a.dtype} for result {i}; `infer` says {list(shape)} of {np.dtype(dtype)}"
+    if said:
+        raise PopulusError(f"{title()}: its `evaluate` gives {said}{at(op, 'evaluate')}")
+    return given
 
 
 def check_types(op: IRDLOperation, found: object) -> None:

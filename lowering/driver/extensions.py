@@ -278,7 +278,7 @@ def _run(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look up their module while the class is built
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's file must not end our process
         sources.failed(path)
         del sys.modules[name]
         if before is not None:

@@ -39,11 +39,19 @@ class PopartToPopopsPass(ModulePass):
                 _lower_block(block, self.target)
 
 
+DEPTH = 100  # of lowerings in each other; an op that lowers to itself has no end
+
+
 def _lower_block(block: Block, target: str | None) -> None:
     # A plain loop: a pattern rewriter's walk costs as much as the whole lowering.
-    op = block.first_op
+    op, within = block.first_op, list[tuple[str, Operation | None]]()  # the ops whose lowering `op` is in, and what follows each
     while op is not None:
+        while within and within[-1][1] is op:
+            within.pop()
         if isinstance(op, PopartOp):
+            if len(within) == DEPTH:
+                raise PopulusError(f"{where(op)}: {_cycle([name for name, _ in within])}; let `lower` end in library calls")
+            within.append((op.name, op.next_op))
             op = _replace(op, block, target)
             continue
         for region in op.regions:
@@ -54,6 +62,12 @@ def _lower_block(block: Block, target: str | None) -> None:
         if isinstance(op, ConstantOp) and not op.result.first_use:
             op.detach()
             op.erase()
+
+
+def _cycle(names: list[str]) -> str:
+    """Formats a lowering without end: the shortest list of ops that repeats at its end."""
+    size = next((n for n in range(1, len(names) // 2) if names[-n:] == names[-2 * n : -n]), 1)
+    return f"the lowering has no end: {' -> '.join([*names[-size:], names[-size]])}"
 
 
 def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None:

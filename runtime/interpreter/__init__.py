@@ -26,6 +26,7 @@ from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.kernel import KernelOp, evaluated
 from populus.dialects.signature import input_names, output_names
+from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.runtime import poprand
@@ -83,10 +84,23 @@ def evaluate_op(op: Operation, arrays: Sequence[Array]) -> list[Array]:
     if isinstance(op, ElementwiseOp):
         return [evaluate(op.formula(), arrays)]
     if isinstance(op, PopartOp) and type(op).evaluate is not PopartOp.evaluate:
-        return list(op.evaluate(*arrays))
+        return _by_author(op, arrays)
     if isinstance(op, PopartOp):
         return _through_lowering(op, arrays)
     raise PopulusError(f"{where(op)}: {op.name} has no value at this level; run the module after the passes that lower it, or before")
+
+
+def _by_author(op: PopartOp, arrays: Sequence[Array]) -> list[Array]:
+    """Calls the op's `evaluate`. Raises PopulusError, with file and line, if it fails or gives something else than `infer` says."""
+
+    def title() -> str:
+        return f"{where(op)}: {op.name}"
+
+    with user_op_errors.asked(op, "evaluate", title):
+        found = op.evaluate(*arrays)
+    if user_op_errors.is_ours(type(op)):
+        return list(found)
+    return user_op_errors.arrays(op, found, [(shape_of(r.type), dtype_of(element_type_of(r.type))) for r in op.results], title)
 
 
 def _through_lowering(op: PopartOp, arrays: Sequence[Array]) -> list[Array]:

@@ -1,0 +1,231 @@
+"""Wrong definitions of ops, for `populus check-op`: each is a right one with one text replaced, and the line that is to be said."""
+
+ROWS = '''
+import sys
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, bf16, f16, f32, f64, i32
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.tile_code import Vector, codelet
+from populus.dialects.support.constraints import number, tensors, whole
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+
+
+@codelet(axes={"x": "row column", "y": "row"})
+def total(x: Vector, y: Vector, scale: float) -> None:
+    for i in range(len(y)):
+        s = 0.0
+        for k in range(x.shape[1]):
+            s += x[i, k] * x[i, k]
+        y[i] = scale * s
+
+
+@irdl_op_definition
+class RowsOp(PopartOp):
+    """`y[i] = scale (sum over k of x[i, k]^2)`, x: [rows, columns]. Source: a test."""
+
+    name = "acme.rows"
+    EXAMPLES: ClassVar = [([(6, 5)], {})]
+    x = operand_def(tensors("T", f16, f32, f64))
+    y = result_def(TensorType)
+    scale: float = number(1.0)
+
+    def infer(self):
+        return [tensor(shape_of(self.x.type)[:1], element_type_of(self.x.type))]
+
+    def evaluate(self, x):
+        return [(self.scale * (x.astype(np.float64) ** 2).sum(1)).astype(x.dtype)]
+
+    def lower(self, b):
+        return [calls.codelet(b, total, self.x, shape=shape_of(self.y.type), scale=self.scale)]
+
+    def gradient(self, b, grads):
+        g = calls.reshape(b, grads[0], (*shape_of(self.y.type), 1))
+        return [calls.map(b, Arg(1) * Arg(2) * (2.0 * self.scale), self.x, g)]
+
+    def aliases(self):
+        return ()
+'''
+
+# (name, the text, what replaces it, what the line says)
+WRONG = [
+    # members that fail
+    (
+        "evaluate raises",
+        "        return [(self.scale",
+        "        raise KeyError('w')\n        return [(self.scale",
+        "its `evaluate` raises KeyError: 'w' (own.py:41)",
+    ),
+    (
+        "evaluate ends the process",
+        "        return [(self.scale",
+        "        sys.exit(0)\n        return [(self.scale",
+        "its `evaluate` raises SystemExit: 0 (own.py:41)",
+    ),
+    (
+        "evaluate gives None",
+        "        return [(self.scale",
+        "        return None\n        return [(self.scale",
+        "its `evaluate` gives None; a list of arrays is expected (own.py:40)",
+    ),
+    (
+        "evaluate gives a list",
+        "        return [(self.scale",
+        "        return [x.tolist()]\n        return [(self.scale",
+        "its `evaluate` gives a list for result 0; an array is expected (own.py:40)",
+    ),
+    ("evaluate gives too much", ".astype(x.dtype)]", ".astype(x.dtype)] * 2", "its `evaluate` gives 2 arrays for 1 results (own.py:40)"),
+    (
+        "lower raises",
+        "        return [calls.codelet(",
+        "        raise KeyError('w')\n        return [calls.codelet(",
+        "its `lower` raises KeyError: 'w' (own.py:44)",
+    ),
+    (
+        "lower ends the process",
+        "        return [calls.codelet(",
+        "        sys.exit(3)\n        return [calls.codelet(",
+        "its `lower` raises SystemExit: 3 (own.py:44)",
+    ),
+    (
+        "lower calls itself",
+        "        return [calls.codelet(",
+        "        return self.lower(b)\n        return [calls.codelet(",
+        "its `lower` raises RecursionError",
+    ),
+    (
+        "lower gives None",
+        "        return [calls.codelet(",
+        "        return None\n        return [calls.codelet(",
+        "its `lower` gives None; a list of values is expected (own.py:43)",
+    ),
+    (
+        "lower gives its operand",
+        "        return [calls.codelet(",
+        "        return [self.x]\n        return [calls.codelet(",
+        "its lowering gives tensor<6x5xf32>, its results are y: tensor<6xf32>",
+    ),
+    (
+        "lower makes its own op",
+        "        return [calls.codelet(",
+        "        return [b.insert(RowsOp(self.x, scale=self.scale)).y]\n        return [calls.codelet(",
+        "the lowering has no end: acme.rows -> acme.rows",
+    ),
+    (
+        "infer raises",
+        "        return [tensor",
+        "        raise KeyError('w')\n        return [tensor",
+        "example: 'rows': acme.rows: its `infer` raises KeyError: 'w' (own.py:38)",
+    ),
+    (
+        "infer ends the process",
+        "        return [tensor",
+        "        sys.exit(3)\n        return [tensor",
+        "example: 'rows': acme.rows: its `infer` raises SystemExit: 3 (own.py:38)",
+    ),
+    (
+        "gradient raises",
+        "        g = calls",
+        "        raise KeyError('w')\n        g = calls",
+        "gradient: acme.rows: its `gradient` raises KeyError: 'w' (own.py:47)",
+    ),
+    (
+        "gradient ends the process",
+        "        g = calls",
+        "        sys.exit()\n        g = calls",
+        "gradient: acme.rows: its `gradient` raises SystemExit (own.py:47)",
+    ),
+    (
+        "gradient gives None",
+        "        return [calls.map(",
+        "        return None\n        return [calls.map(",
+        "its `gradient` gives None; a list of values, or None, is expected (own.py:46)",
+    ),
+    (
+        "gradient gives too little",
+        "        return [calls.map(",
+        "        return []\n        return [calls.map(",
+        "gradient: gradient gives 0 values for 1 operands",
+    ),
+    (
+        "gradient of another type",
+        "        return [calls.map(",
+        "        return [grads[0]]\n        return [calls.map(",
+        "gradient: the gradient of an operand of tensor<6x5xf64> is tensor<6xf64>",
+    ),
+    ("aliases raises", "        return ()", "        raise KeyError('w')", "aliases: its `aliases` raises KeyError: 'w' (own.py:51)"),
+    (
+        "aliases gives None",
+        "        return ()",
+        "        return None",
+        "aliases: its `aliases` gives None; pairs of operand and result are expected (own.py:50)",
+    ),
+    (
+        "aliases gives a number",
+        "        return ()",
+        "        return [5]",
+        "aliases: its `aliases` gives 5; pairs of operand and result are expected (own.py:50)",
+    ),
+    (
+        "aliases of no operand",
+        "        return ()",
+        "        return [(3, 0)]",
+        "aliases: its `aliases` gives (3, 0); the op has 1 operands and 1 results (own.py:50)",
+    ),
+    (
+        "inplace_priority raises",
+        "    def aliases(self):",
+        "    def inplace_priority(self):\n        raise KeyError('w')\n\n    def aliases(self):",
+        "aliases: its `inplace_priority` raises KeyError: 'w' (own.py:51)",
+    ),
+    (
+        "verify_ raises",
+        "    def aliases(self):",
+        "    def verify_(self):\n        raise KeyError('w')\n\n    def aliases(self):",
+        "example: its `verify_` raises KeyError: 'w' (own.py:51)",
+    ),
+    (
+        "codelet reads outside",
+        "x[i, k] * x[i, k]",
+        "x[i, k] * x[i, k + 1]",
+        "own.py:23: codelet total: index 5 of x is outside of the 5 elements of dimension 1",
+    ),
+    ("codelet divides by 0", "s += x", "s += 1 // (k - k) + x", "own.py:23: codelet total: an integer is divided by 0"),
+    ("example of an unknown attribute", "[([(6, 5)], {})]", "[([(6, 5)], {'q': 1})]", "example: 'rows': acme.rows has no attribute 'q'"),
+    # values
+    (
+        "evaluate of another element type",
+        ".astype(x.dtype)]",
+        "]",
+        "its `evaluate` gives [6] of float64 for result 0; `infer` says [6] of float32 (own.py:40)",
+    ),
+    (
+        "evaluate of another shape",
+        ".sum(1)",
+        ".sum(1, keepdims=True)",
+        "its `evaluate` gives [6, 1] of float32 for result 0; `infer` says [6] of float32 (own.py:40)",
+    ),
+    ("evaluate of other values", "** 2", "** 4", "evaluate: its `evaluate` gives other values than its lowering for y"),
+    (
+        "evaluate changes its operand",
+        "        return [(self.scale",
+        "        x[0] = 0\n        return [(self.scale",
+        "evaluate: its `evaluate` changes its operand x0 (own.py:40)",
+    ),
+    ("codelet of other values", "s = 0.0", "s = 1.0", "evaluate: its `evaluate` gives other values than its lowering for y"),
+    ("gradient without a factor", "(2.0 * self.scale)", "self.scale", "gradient: the gradient of x0, element"),
+]
+
+# What the file says before any op is checked: one line without an op.
+UNREADABLE = [
+    ("import numpy as np", "import numpy as np\nsys.exit(2)", "own.py:7: SystemExit: 2"),
+    ("[([(6, 5)], {})]", "[(6, {})]", "`EXAMPLES` is [(6, {})]; pairs of shapes and attributes are expected"),
+    ("[([(6, 5)], {})]", "[([(6, 'a')], {})]", "`EXAMPLES` is [([(6, 'a')], {})]; pairs of shapes and attributes are expected"),
+    ("[([(6, 5)], {})]", "[([(6, 5)], 3)]", "`EXAMPLES` is [([(6, 5)], 3)]; pairs of shapes and attributes are expected"),
+]
