@@ -182,7 +182,7 @@ class BarrierOp(OfTensor):
 
 @irdl_op_definition
 class ReplicaIndexOp(CollectiveOp):
-    """The position of the replica in its group, an int32 from 0. Source: PopART's groups."""
+    """`y = position of the replica in its group`, an int32 from 0. Source: PopART's groups."""
 
     name = "popart.replica_index"
     assembly_format = "attr-dict `:` type($y)"
