@@ -110,12 +110,19 @@ class Blob:
     def take_in(self) -> None:
         """Copies the content of a file into memory: later changes of the file do not reach it.
 
-        Raises PopulusError if the file has changed.
+        The file's own pages are given back piece by piece. Raises PopulusError if the file has changed.
         """
         import numpy as np
 
-        if self.is_mapped and (bytes := self.bytes) is not None:
-            self.bytes = np.array(bytes)
+        file = self._content.file
+        if file is None or (bytes := self.bytes) is None:
+            return
+        copied = np.empty_like(bytes, subok=False)
+        for first in range(0, bytes.size, PIECE):
+            piece = bytes[first : first + PIECE]
+            file.touch(piece.size)
+            copied[first : first + PIECE] = piece
+        self.bytes = copied
 
     def release(self, restore: Callable[[], NDArray[np.uint8]]) -> None:
         """Lets go of the content, which somebody has in another form; `restore` makes it again.

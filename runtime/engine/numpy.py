@@ -15,6 +15,7 @@ from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
+from populus.dialects.support import mmap_file
 from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
@@ -52,6 +53,7 @@ class NumpyProgram(LoadedProgram):
             own = self._guarded_block(var, sizes[var]) if arena is None else arena[offset : offset + sizes[var]]
             self._memory[var] = own.view(dtype)
         self.load()
+        mmap_file.release()  # constants that steps read are copied by now
 
     # -- memory
 

@@ -14,6 +14,7 @@ import populus
 from benchmarks.models import Graph
 from populus import open_program
 from populus.buckets import BUCKETS, bucket
+from populus.dialects import data
 from populus.dialects.data import blobs_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.open_program import OpenProgram
@@ -107,6 +108,19 @@ def test_programs_that_do_not_run_keep_no_memory_of_variables(engine):
     program.run({"x": small})
     assert not arena.any()  # pages that the system took back read as zeros
     np.testing.assert_array_equal(program.run({"x": large})["y"], expected)
+
+
+@pytest.mark.parametrize("size", [1, 64, 65, 1000])
+def test_the_content_of_a_file_is_taken_in_by_pieces(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(data, "PIECE", 64)
+    content = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    content.tofile(tmp_path / "weights")
+    blob = data.store(np.memmap(tmp_path / "weights", np.uint8, "r"))
+    assert blob.is_mapped
+    blob.take_in()
+    assert not blob.is_mapped
+    (tmp_path / "weights").write_bytes(b"")
+    np.testing.assert_array_equal(blob.bytes, content)
 
 
 def test_a_file_that_changes_between_two_sizes_is_refused(tmp_path):

@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from xdsl.dialects.func import CallOp
 
 import populus
-from benchmarks.models import transformer
+from benchmarks.models import Graph, transformer
 from helpers.random_programs import Calls, inlined
 from populus.dialects import poplar
 from populus.dialects.signature import main_of
@@ -19,6 +20,7 @@ from populus.levels import compare_levels
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.outline import PopartOutlinePass
 from populus.lowering.popart.outline.suffix_array import apart, repeats
+from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
@@ -91,3 +93,22 @@ def test_twelve_layers_are_one_that_is_called_twelve_times(causal: bool):
     np.testing.assert_allclose(strict["y"], outlined.run(inputs)["y"], rtol=0, atol=2e-6)
     few, many = (p.profile().summary for p in (outlined, plain))
     assert few["compute_sets"] * 10 < many["compute_sets"]
+
+
+def test_a_call_that_is_bound_releases_the_constants_that_it_alone_reads(monkeypatch: pytest.MonkeyPatch):
+    g, x = Graph(), "x"
+    for _ in range(12):
+        x = g.op("Add", g.op("Softmax", g.op("MatMul", x, g.weight(256, 256))), x)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 256]) for name in ("x", x)]
+    graph = helper.make_graph(g.nodes, "layers", infos[:1], infos[1:], g.initializers)
+    program = populus.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tiles=4, engine="native"
+    )
+    calls = [op for op in program.module("poplar").walk() if isinstance(op, poplar.CallOp)]
+    assert sum(value.type.shape == (256, 256) for op in calls for value in op.arguments) == 12, "each call reads its own matrices"
+    left: list[int] = []
+    monkeypatch.setattr(Constants, "release_all", lambda self, in_use: left.append(len(set(self._arrays) - in_use)))
+    given = {"x": np.ones((4, 256), np.float32)}
+    found = program.run(given)[x]
+    assert left == [0]
+    np.testing.assert_allclose(found, program.run_at("popops", given)[x], rtol=1e-4)

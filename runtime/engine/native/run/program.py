@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, type_of, view_of
-from populus.dialects.poplar.program import FuncOp, GraphOp
+from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Piece, Run, Task, seen_as
@@ -167,16 +167,21 @@ class NativeProgram(NumpyProgram):
                     ]
         return launches
 
-    def done(self, family: FamilyOp) -> None:
-        """Releases the constants whose readers are all families that are bound."""
-        for storage in {storage_of(value) for value in family.operands}:
+    def done(self, reader: FamilyOp | CallOp) -> None:
+        """Releases the constants whose readers are all families and calls that are bound."""
+        for storage in {storage_of(value) for value in reader.operands}:
             if isinstance(storage, ConstOp):
                 left = self._unbound.setdefault(storage, set(self._users(storage)))
-                left.discard(family)
+                left.discard(reader)
                 if not left and storage not in self._memory:
                     self.constants.release(storage)
 
     # -- steps
+
+    def _call(self, op: CallOp) -> Node:
+        node = super()._call(op)
+        self.done(op)
+        return node
 
     def copy(self, op: CopyOp) -> StepNode:
         source, target = self.array(op.src), self.array(op.dst)
