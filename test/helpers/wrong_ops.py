@@ -219,7 +219,27 @@ WRONG = [
         "evaluate: its `evaluate` changes its operand x0 (own.py:40)",
     ),
     ("codelet of other values", "s = 0.0", "s = 1.0", "evaluate: its `evaluate` gives other values than its lowering for y"),
+    (
+        "gradient is said to be none",
+        "        return [calls.map(",
+        "        return [None]\n        return [calls.map(",
+        "gradient: the gradient of x0, element",
+    ),
     ("gradient without a factor", "(2.0 * self.scale)", "self.scale", "gradient: the gradient of x0, element"),
+]
+
+# (name, texts and what replaces them, what the line says)
+WRONG_IN_TWO = [
+    (
+        "gradient without a small slope",
+        (("number(1.0)", "number(1e-6)"), ("(2.0 * self.scale)", "0.0")),
+        "gradient: the gradient of x0, element",
+    ),
+    (
+        "gradient of half a small slope",
+        (("number(1.0)", "number(1e-6)"), ("(2.0 * self.scale)", "self.scale")),
+        "gradient: the gradient of x0, element",
+    ),
 ]
 
 # What the file says before any op is checked: one line without an op.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.wrong_ops import ROWS, UNREADABLE, WRONG
+from helpers.wrong_ops import ROWS, UNREADABLE, WRONG, WRONG_IN_TWO
 
 
 def check(populus, folder, text):
@@ -29,6 +29,17 @@ def test_a_wrong_definition_has_its_line(old, new, line, populus, tmp_path):
     assert len({*lines}) == len(lines)
     assert "internal error" not in said
     assert ("docs" in rows) == (": example: " not in said)  # the last row is there, unless there is no example
+
+
+@pytest.mark.parametrize(("parts", "line"), [w[1:] for w in WRONG_IN_TWO], ids=[w[0] for w in WRONG_IN_TWO])
+def test_a_wrong_gradient_beside_another_default_has_its_line(parts, line, populus, tmp_path):
+    text = ROWS
+    for old, new in parts:
+        assert old in text
+        text = text.replace(old, new, 1)
+    status, said, _ = check(populus, tmp_path, text)
+    assert status == 1
+    assert line in said
 
 
 @pytest.mark.parametrize(("old", "new", "line"), UNREADABLE, ids=range(len(UNREADABLE)))
