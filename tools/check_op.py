@@ -29,6 +29,7 @@ from populus.tools.op_gradients import Unmet, differences, one_sided
 from populus.tools.op_model import Array, OpModel, difference, off_by, others
 
 TILES = (1, 4, 16, 1472)
+HALVES = {"float16": 2e-2, "bfloat16": 1e-1}  # relative to values above 1
 COLOURS = {"ok": "green", "failed": "red", "none": "yellow"}
 
 
@@ -90,6 +91,7 @@ def check(extension: Extension, definition: Definition) -> Iterator[Row]:
         ("text", op.text),
         ("evaluate", op.evaluate),
         ("levels", op.levels),
+        ("half", op.half),
         ("gradient", op.gradient),
         ("ties and zeros", op.ties),
         ("kernels", lambda: kernels_agree(op, extension)),
@@ -210,6 +212,19 @@ class _Op(OpModel):
                         raise Unmet(f"{level} gives other values than popart for {name}: {off_by(got[name], expected)}")
                     worst = max(worst, difference(got[name], expected))
         return "ok", f"popart, popops and poplar agree within {worst:.1g}"
+
+    def half(self) -> tuple[str, str]:
+        """Checks the levels in the narrow floats that the definition names."""
+        stated = {dtype_of(e).name for o in self.definition.operands for e in o.elements}
+        tried = [name for name in HALVES if name in stated]
+        for dtype in tried:
+            for example in self.examples:
+                module, inputs = self.module(example, dtype), self.inputs(example, dtype)
+                expected = self.run(module, inputs, level="popart")
+                for name, got in self.run(module, inputs, level="popops").items():
+                    if difference(got, expected[name]) > HALVES[dtype]:
+                        raise Unmet(f"in {dtype} popops gives other values than popart for {name}: {off_by(got, expected[name])}")
+        return ("ok", " and ".join(tried)) if tried else ("none", "its types have neither float16 nor bfloat16")
 
     def gradient(self) -> tuple[str, str]:
         if not self.definition.has_gradient:

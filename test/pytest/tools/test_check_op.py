@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PARTS = (
-    "definition", "inference", "aliases", "text", "evaluate", "levels", "gradient", "ties and zeros", "kernels", "inputs kept", "hash",
-    "strict", "tiles", "ONNX schema", "docs",
+    "definition", "inference", "aliases", "text", "evaluate", "levels", "half", "gradient", "ties and zeros", "kernels", "inputs kept",
+    "hash", "strict", "tiles", "ONNX schema", "docs",
 )  # fmt: skip
 
 
