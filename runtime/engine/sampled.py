@@ -5,6 +5,7 @@ compared.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class SampledProgram(NumpyProgram):
     """
 
     def __init__(self, graph: GraphOp, sample: int, seed: int = 0):
-        self.sample, self.rng = sample, np.random.default_rng(seed)
+        self.sample, self.rng = sample, random.Random(seed)
         super().__init__(graph)
 
     def execute(self, op: ExecuteOp) -> StepNode:
@@ -53,8 +54,8 @@ class SampledProgram(NumpyProgram):
         def before() -> None:
             expected.clear()
             for family in families:
-                for vertex in self.rng.choice(family.count, min(self.sample, family.count), replace=False):
-                    expected.extend(execute_vertex(family, int(vertex), _reader(family)))
+                for vertex in self.rng.sample(range(family.count), min(self.sample, family.count)):
+                    expected.extend(execute_vertex(family, vertex, _reader(family)))
 
         def after() -> None:
             for result in expected:

@@ -7,6 +7,7 @@ its own. All results are committed at the end. The engine records which elements
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -46,7 +47,7 @@ class StrictProgram(LoadedProgram):
 
     def __init__(self, graph: GraphOp, seed: int = 0):
         super().__init__(graph)
-        self.rng = np.random.default_rng(seed)
+        self.rng = random.Random(seed)  # a generator of NumPy has a lock, which a child that is forked meanwhile waits for
         self.workspace = Workspace()
         self.tiles = graph.machine.tiles
         check_tile_memory(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ class Superstep:
     else -1.
     """
 
-    def __init__(self, rng: np.random.Generator, families: Sequence[Vertices], earlier: dict[StorageOp, NDArray[np.int32]]):
+    def __init__(self, rng: random.Random, families: Sequence[Vertices], earlier: dict[StorageOp, NDArray[np.int32]]):
         self.families, self.rng, self.earlier = families, rng, earlier
         self.first: list[int] = []  # the number of each family's first vertex, counted over all families
         total = 0
@@ -51,8 +52,8 @@ class Superstep:
             for c in family.connections:
                 if c.field.kind != "in":
                     self._writers.setdefault(c.store.op, np.full(c.store.memory.size, -1, np.int32))
-        for number in self.rng.permutation(self.total):
-            f, vertex = self._of(int(number))
+        for number in self.rng.sample(range(self.total), self.total):
+            f, vertex = self._of(number)
             results += self._vertex(f, vertex)
         self._check_reads()
         for r in results:
