@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlia
 
 from populus.buckets import BUCKETS, check_buckets
 from populus.dialects.poplar.target import Spec
+from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
 from populus.lowering.driver.passes import PASSES
@@ -43,9 +44,10 @@ def check_size(name: str, entry: object) -> None:
     numbers = [n for n in entries if isinstance(n, int) and not isinstance(n, bool)]
     if len(numbers) != len(entries) or len(numbers) not in (1, 2) or (len(numbers) == 1 and isinstance(entry, tuple | list)):
         raise PopulusError(f"dims['{name}'] is {entry!r}; a size is expected, or a pair of the least and the greatest size")
-    if min(numbers) < 0 or numbers[0] > numbers[-1] or (len(numbers) == 2 and numbers[1] < 1):
-        expected = "a least size of at least 0 and a greatest of at least 1, as in (1, 512)" if len(numbers) == 2 else "at least 0"
-        raise PopulusError(f"dims['{name}'] is {entry!r}; expected {expected}")
+    if len(numbers) == 2 and not are_bounds(*numbers):
+        raise PopulusError(f"dims['{name}'] is {entry!r}; expected {EXPECTED}, as in (1, 512)")
+    if numbers[0] < 0:
+        raise PopulusError(f"dims['{name}'] is {entry!r}; expected at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,11 +30,18 @@ EQUAL, LIMITS = "equal_sizes", "size_limits"
 PREFIX = "size."  # of the inputs that are sizes
 
 
+EXPECTED = "a least size of at least 0 and a greatest of at least 1, not below the least"
+
+
+def are_bounds(low: int, high: int) -> bool:
+    """Tells whether sizes lie between two numbers, both inclusive, as `EXPECTED` says."""
+    return 0 <= low <= high and high >= 1
+
+
 def check_bounds(name: str, low: int, high: int) -> None:
     """Raises PopulusError for bounds of a dimension that no size has."""
-    if not 0 <= low <= high or high < 1:
-        expected = "a least size of at least 0 and a greatest of at least 1 are expected"
-        raise PopulusError(f"dimension '{name}' is bounded by {low} and {high}; {expected}")
+    if not are_bounds(low, high):
+        raise PopulusError(f"dimension '{name}' is bounded by {low} and {high}; expected {EXPECTED}")
 
 
 def open_dimensions(

@@ -51,7 +51,7 @@ class Translation:
         self.numbers = count() if outer is None else outer.numbers
         self.nodes: list[NodeProto] = []
         self.assigned: dict[str, str] = {} if outer is None else outer.assigned
-        """What a batch leaves in variables: tensors by the variables' names."""
+        """The tensors that a batch leaves in variables, by the variables' names."""
         self._types: dict[str, Known] = {}
         self._values: dict[str, NDArray[Any]] = {}
         self._variables: set[str] = set()
