@@ -1,6 +1,7 @@
-"""Kernels of windows that slide over planes: `pool`, and convolutions with one channel in and out of each group.
+"""Windows that slide over planes: `pool`, and convolutions with one channel in and out of each group.
 
-A vector of outputs takes one element of the window after the other, row by row, and is stored once.
+The kernel here is for any window: a vector of outputs takes one element after the other, row by row, and is stored
+once. For small windows `planes.py` has a faster one with the same results.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
+from populus.runtime.engine.native.kernels.planes import Side, down
 from populus.runtime.engine.native.kernels.rows import combine, identity
 
 LANES = 16
@@ -117,16 +119,9 @@ def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> 
     return f.done()
 
 
-@dataclass
-class _Axis:
-    """Windows along one dimension: output o meets element o stride + k dilation - before, if that is one of `n`."""
-
-    outputs: int
-    kernel: int
-    stride: int
-    dilation: int
-    before: int
-    n: int
+@dataclass(frozen=True)
+class _Axis(Side):
+    """Windows along one dimension, as tables."""
 
     def rows(self, step: int) -> Table:
         """Builds [outputs, kernel]: byte offsets of the elements, -1 outside the input."""
@@ -173,14 +168,22 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall:
     return [Launch(library, kernel, args, len(tables[0]), y.size * tall.shape[1] * wide.kernel // 8)]
 
 
-def depthwise(library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int]) -> list[Launch] | None:
-    """Builds a convolution of x: [b, g, 1, h, w], padding included, with w: [g, 1, 1, k..] into y: [b, g, 1, o0, o1].
+def depthwise(
+    library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int], pads: tuple[tuple[int, int], ...]
+) -> list[Launch] | None:
+    """Builds a convolution of x: [b, g, 1, h, w] with w: [g, 1, 1, k..] into y: [b, g, 1, o0, o1].
 
-    Returns None if the kernel does not apply.
+    Returns None if the kernel does not apply: always for large windows of an image that is padded.
     """
     if not w.flags.c_contiguous:
         return None
-    axes = [_Axis(o, k, s, d, 0, n) for o, k, s, d, n in zip(y.shape[3:], w.shape[3:], strides, dilations, x.shape[3:])]
+    axes = [_Axis(o, k, s, d, p, n) for o, k, s, d, (p, _), n in zip(y.shape[3:], w.shape[3:], strides, dilations, pads, x.shape[3:])]
+    weights = offsets(y.shape[:3], (0, w.strides[0], 0))
+    made = down(library, "weighted", x, y, w, weights, (axes[0], axes[1]))
+    if made is not None:
+        return made
+    if any(map(any, pads)):
+        return None
     launches: list[Launch] = []
     for b in range(y.shape[0]):
         made = _launch(library, "weighted", x[b], y[b], w, axes[0].rows(x.strides[3]), axes[1], w.strides[0])
@@ -210,6 +213,10 @@ def pool(library: Library, task: Task) -> list[Launch] | None:
     if spatial == 1:
         x, y = x[:, :, None], y[:, :, None]
         axes.insert(0, _Axis(1, 1, 1, 1, 0, 1))
+    if spatial < 3:
+        made = down(library, kind, x, y, counts.astype(y.dtype), offsets((1,), (0,)), (axes[0], axes[1]))
+        if made is not None:
+            return made
     tall = axes[0].rows(x.strides[2])
     if spatial == 3:
         # A row of outputs is one of a plane, a row of a window too.

@@ -123,6 +123,10 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
     # The extent of the windows may end inside x: then there is no padding after x, and part of x is not read.
     after = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], extents))
     before = tuple(p for p, _ in pads)
+    is_depthwise = slices is None and x.ndim == 5 and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1 and y.dtype.name in TYPES
+    around = tuple(zip(before, after))
+    if is_depthwise and (made := depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), around)) is not None:
+        return made
     if any(before) or any(after):
         padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], after))), x.dtype)
         made = pad(library, x, padded, (before[0], before[1]), (after[0], after[1])) if len(before) == 2 else None
@@ -132,9 +136,9 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
             return None
         launches += made
         x = padded
-    if slices is None and x.ndim == 5 and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1 and y.dtype.name in TYPES:
-        made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]))
-        return None if made is None else launches + made
+        if is_depthwise:
+            made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), ((0, 0), (0, 0)))
+            return None if made is None else launches + made
     return _windows(library, task, x, w, y, field_w.constant, strides, dilations, launches, slices)
 
 

@@ -31,7 +31,7 @@ def combine(f: Function, op: str, type: str, a: str, b: str) -> str:
     """Emits `add`, `mul`, or a `max` or `min` that propagates NaN."""
     if op in ("add", "mul"):
         return f.let(f"f{op} {type} {a}, {b}")
-    mask = f"<{LANES} x i1>" if type.startswith("<") else "i1"
+    mask = f"{type.split(maxsplit=1)[0]} x i1>" if type.startswith("<") else "i1"
     better = f.let(f"fcmp {'ogt' if op == 'max' else 'olt'} {type} {b}, {a}")
     value = f.let(f"select {mask} {better}, {type} {b}, {type} {a}")
     nan = f.let(f"fcmp uno {type} {b}, {b}")

@@ -1,0 +1,221 @@
+"""Kernels that go down a plane, for small windows: `pool`, and convolutions with one channel in and out of each group.
+
+A vector of columns meets each input row once. The row serves all outputs whose windows contain it, so some outputs are
+under way at a time. Rows and columns outside the plane are neutral elements, by masks: nothing is copied to pad it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from populus.runtime.codelets.task import Array
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.contraction import BYTES, SUFFIX, TYPES, lanes_of
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Table, offsets
+from populus.runtime.engine.native.kernels.rows import combine, identity
+
+SIDES = range(1, 6)  # sides of a window whose rows fit the registers
+STRIDES = (1, 2)
+
+
+@dataclass(frozen=True)
+class Side:
+    """Windows along one dimension: output o meets element o stride + k dilation - before, if that is one of `n`."""
+
+    outputs: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    n: int
+
+    @property
+    def is_small(self) -> bool:
+        """True if this file has a kernel for such windows."""
+        return self.kernel in SIDES and self.stride in STRIDES and self.dilation == 1
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Part of a launch that its code depends on."""
+
+    kind: str
+    type: str
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+
+    @property
+    def op(self) -> str:
+        """Operation that combines the elements of a window."""
+        return "max" if self.kind == "max" else "add"
+
+
+@dataclass
+class _Columns:
+    """Code for a vector of columns: its masks, and the vectors of one input row that the window's columns meet."""
+
+    f: Function
+    form: _Form
+    lanes: int
+    begin: str
+    width: str
+    left: str
+
+    def __post_init__(self) -> None:
+        f, stride = self.f, self.form.strides[1]
+        self.vector, self.item = f"<{self.lanes} x {self.form.type}>", BYTES[self.form.type]
+        self.first = f.sub(f.mul(self.begin, stride), self.left)
+        # With stride 2, tap k is the even or the odd elements from k - k % 2 on.
+        taps = range(0, self.form.kernel[1], stride)
+        self.starts = [k + half * self.lanes for k in taps for half in range(stride)]
+        self.masks = [self.inside(f.add(self.first, s), self.width) for s in self.starts]
+
+    def inside(self, first: str, end: str) -> str:
+        """Marks the lanes whose element, counted from `first`, is not negative and below `end`."""
+        f, n = self.f, self.lanes
+        numbers = f"<{n} x i32> <{', '.join(f'i32 {i}' for i in range(n))}>"
+        low, high = (f.splat("i32", n, f.let(f"trunc i64 {v} to i32")) for v in (first, end))
+        return f.let(f"icmp ult <{n} x i32> {f.let(f'add {numbers}, {low}')}, {high}")
+
+    def row(self, line: str, present: str | None) -> list[str]:
+        """Loads the vector of each column of the window. `line`: the row's element `first`; `present`: if it may be
+        outside the plane, whether it is inside.
+        """
+        f, mask = self.f, f"<{self.lanes} x i1>"
+        neutral = f"splat ({self.form.type} {identity(self.form.op, self.form.type)})"
+        name = f"llvm.masked.load.v{self.lanes}{SUFFIX[self.form.type]}.p0"
+        loaded: list[str] = []
+        for start, there in zip(self.starts, self.masks):
+            if present is not None:
+                there = f.let(f"select i1 {present}, {mask} {there}, {mask} zeroinitializer")
+            place = f.at(line, start, self.form.type)
+            loaded.append(f.call(self.vector, name, ("ptr", place), ("i32 immarg", str(self.item)), (mask, there), (self.vector, neutral)))
+        if self.form.strides[1] == 1:
+            return loaded
+        found: list[str] = []
+        for k in range(self.form.kernel[1]):
+            order = ", ".join(f"i32 {2 * i + k % 2}" for i in range(self.lanes))
+            a, b = loaded[k // 2 * 2 : k // 2 * 2 + 2]
+            found.append(f.let(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.lanes} x i32> <{order}>"))
+        return found
+
+    def store(self, value: str, place: str, mask: str) -> None:
+        """Stores the lanes of a mask."""
+        name = f"llvm.masked.store.v{self.lanes}{SUFFIX[self.form.type]}.p0"
+        self.f.call("void", name, (self.vector, value), ("ptr", place), ("i32 immarg", str(self.item)), (f"<{self.lanes} x i1>", mask))
+
+
+def _down(form: _Form, name: str, machine: Machine) -> str:  # long: one kernel; its parts share the values of the function
+    """Emits the kernel. Units are planes; turn t reads `stride` rows and completes output t - (late - 1)."""
+    f, type, lanes = Function(name), form.type, machine.vector_bytes // BYTES[form.type]
+    x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left = f.args("ppppppiiiiiiii")
+    (tall, _), down, vector = form.kernel, form.strides[0], f"<{lanes} x {type}>"
+    late = -(-tall // down)  # outputs under way
+    start = (vector, f"splat ({type} {identity(form.op, type)})")
+    turns = f.add(rows, late - 1)
+    # In the turns from `full` to `short` all rows are inside the plane.
+    full = f.call("i64", "llvm.smin.i64", ("i64", turns), ("i64", f.let(f"sdiv i64 {f.add(top, down - 1)}, {down}")))
+    full = f.call("i64", "llvm.smax.i64", ("i64", full), ("i64", str(late - 1)))
+    short = f.call("i64", "llvm.smin.i64", ("i64", turns), ("i64", f.let(f"sdiv i64 {f.add(high, top)}, {down}")))
+    short = f.call("i64", "llvm.smax.i64", ("i64", full), ("i64", short))
+
+    def plane(p: str) -> None:
+        source, target = (f.beyond(a, f.load("i64", f.at(t, p, "i64"))) for a, t in ((x, xs), (y, ys)))
+        weights: list[str] = []
+        if form.kind == "weighted":
+            place = f.beyond(other, f.load("i64", f.at(ws, p, "i64")))
+            weights = [f.splat(type, lanes, f.load(type, f.at(place, k, type))) for k in range(tall * form.kernel[1])]
+
+        def block(begin: str) -> None:
+            part = _Columns(f, form, lanes, begin, wide, left)
+            written = part.inside("0", f.sub(columns, begin))
+            into = f.at(target, begin, type)
+
+            def turn(inside: bool, t: str, *sums: str) -> list[str]:
+                under = [start[1], *sums]  # [q]: output t - q
+                for j in range(down):
+                    r = f.sub(f.add(f.mul(t, down), j), top)
+                    present = None if inside else f.let(f"icmp ult i64 {r}, {high}")
+                    taken = part.row(f.at(f.beyond(source, f.mul(r, x_row)), part.first, type), present)
+                    whole = _whole_row(f, form, vector, taken)
+                    for q in range(late):
+                        if (k := q * down + j) < tall:
+                            across_k = weights[k * form.kernel[1] : (k + 1) * form.kernel[1]]
+                            under[q] = _met(f, form, vector, machine.fused, under[q], whole, across_k)
+                o = f.sub(t, late - 1)
+                done, mask = under.pop(), written
+                if not inside:
+                    there = f.let(f"icmp sge i64 {o}, 0")
+                    mask = f.let(f"select i1 {there}, <{lanes} x i1> {written}, <{lanes} x i1> zeroinitializer")
+                if form.kind == "average":
+                    counts = f.at(other, f.add(f.mul(o, columns), begin), type)
+                    load, ones = f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0", f"splat ({type} 1.0)"
+                    operands = ("ptr", counts), ("i32 immarg", str(part.item)), (f"<{lanes} x i1>", mask), (vector, ones)
+                    done = f.let(f"fdiv {vector} {done}, {f.call(vector, load, *operands)}")
+                part.store(done, f.beyond(into, f.mul(o, y_row)), mask)
+                return under
+
+            sums = [start] * (late - 1)
+            for first, end, inside in (("0", full, False), (full, short, True), (short, turns, False)):
+                made = f.loop(first, end, partial(turn, inside), sums)
+                sums = [(vector, value) for value in made]
+
+        f.loop(0, columns, block, step=lanes)
+
+    f.loop("%first", "%end", plane)
+    return f.done()
+
+
+def _whole_row(f: Function, form: _Form, vector: str, taken: list[str]) -> list[str]:
+    """Returns what an output takes from a row: its maximum, its squares, or its elements.
+
+    A maximum of maxima has the bits of one maximum in order: of equals it is the first, and of NaNs the last.
+    """
+    if form.kind == "square_sum":
+        return [f.let(f"fmul {vector} {v}, {v}") for v in taken]
+    if form.kind != "max":
+        return taken
+    best = taken[0]
+    for v in taken[1:]:
+        best = combine(f, "max", vector, best, v)
+    return [best]
+
+
+def _met(f: Function, form: _Form, vector: str, fused: bool, total: str, row: list[str], weights: list[str]) -> str:
+    """Adds a row to an output, one element after the other."""
+    for i, value in enumerate(row):
+        if not weights:
+            total = combine(f, form.op, vector, total, value)
+        elif fused:
+            name = f"llvm.fma.v{vector[1:].split(maxsplit=1)[0]}{SUFFIX[form.type]}"
+            total = f.call(vector, name, (vector, value), (vector, weights[i]), (vector, total))
+        else:
+            total = f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {value}, {weights[i]}')}")
+    return total
+
+
+def down(library: Library, kind: str, x: Array, y: Array, other: Array, ws: Table, sides: tuple[Side, Side]) -> list[Launch] | None:
+    """Builds the launch for x: [.., h, w] and y: [.., o0, o1], planes in the same order.
+
+    `other`: the weights, with those of plane p at `ws`[p], or the divisors of an average. Returns None if the kernels
+    of this file do not apply.
+    """
+    tall, wide = sides
+    lanes = lanes_of(library.host, y.dtype)
+    if not (tall.is_small and wide.is_small) or lanes == 1:
+        return None
+    if any(a.shape[-1] > 1 and a.strides[-1] != a.itemsize for a in (x, y)):
+        return None
+    form = _Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
+    kernel = Kernel(f"down {form}", partial(_down, form))
+    tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
+    args = [
+        x, y, other, *tables, ws, x.strides[-2], y.strides[-2], tall.outputs, wide.outputs, tall.n, wide.n, tall.before, wide.before,
+    ]  # fmt: skip
+    padded = -(-wide.outputs // lanes) * lanes
+    work = len(tables[0]) * tall.outputs * padded * tall.kernel * wide.kernel * y.itemsize // 200 + y.nbytes // 16
+    return [Launch(library, kernel, args, len(tables[0]), work)]

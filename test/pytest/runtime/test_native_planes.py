@@ -1,0 +1,110 @@
+"""Windows down a plane on the native engine: the bits of the kernel for any window, and of the sums in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import populus
+from populus.runtime.engine.native.kernels import pool_kernels
+from populus.runtime.engine.native.run.program import NativeProgram
+
+Array = NDArray[Any]
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1e-40, 2.0**40], np.float32)
+
+
+def run(kind: str, x: Array, constants: tuple[Array, ...] = (), **attributes: Any) -> tuple[Array, list[str]]:
+    """The result of one op on the native engine, and the names of its kernels."""
+    inputs = [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)]
+    node = helper.make_node(kind, ["x"] + [f"c{i}" for i in range(len(constants))], ["y"], **attributes)
+    initializers = [numpy_helper.from_array(a, f"c{i}") for i, a in enumerate(constants)]
+    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")], initializers)
+    program = populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), engine="native")
+    ran = program.session._program  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(ran, NativeProgram), ran
+    assert not ran.fallbacks
+    return program.run({"x": x})["y"], [launch.kernel.key for launch in ran.table.launches.values()]
+
+
+def planes(*shape: int, dtype: Any = np.float32) -> Array:
+    """Random planes in which some elements are special."""
+    rng = np.random.default_rng(sum(shape))
+    x = rng.integers(-9, 10, shape).astype(dtype)
+    places = rng.integers(0, x.size, max(1, x.size // 40))
+    x.reshape(-1)[places] = rng.choice(SPECIAL, len(places)).astype(dtype)
+    return x
+
+
+POOLS = {
+    "3 by 3": ((1, 3, 21, 37), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    "3 by 3 by two": ((2, 3, 21, 37), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}),
+    "2 by 5, strides 1 and 2": ((1, 2, 7, 33), {"kernel_shape": [2, 5], "strides": [1, 2], "pads": [1, 2, 0, 2]}),
+    "5 by 1, strides 2 and 1": ((1, 2, 9, 3), {"kernel_shape": [5, 1], "strides": [2, 1], "pads": [2, 0, 2, 0]}),
+    "one row": ((1, 2, 1, 70), {"kernel_shape": [1, 4], "strides": [1, 2]}),
+    "more padding than rows": ((1, 1, 2, 2), {"kernel_shape": [5, 5], "pads": [4, 4, 4, 4]}),
+    "lines": ((1, 3, 70), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
+    "f64": ((1, 3, 11, 19), {"kernel_shape": [3, 3], "strides": [2, 1]}),
+}
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_down_a_plane_have_the_bits_of_the_kernel_for_any_window(kind: str, name: str, monkeypatch: pytest.MonkeyPatch):
+    shape, attributes = POOLS[name]
+    x = planes(*shape, dtype=np.float64 if name == "f64" else np.float32)
+    found, kernels = run(kind, x, **attributes)
+    assert any(k.startswith("down") for k in kernels), kernels
+    monkeypatch.setattr(pool_kernels, "down", lambda *_: None)
+    expected, kernels = run(kind, x, **attributes)
+    assert any(k.startswith("windows") for k in kernels), kernels
+    assert found.view(np.uint8).tobytes() == expected.view(np.uint8).tobytes()
+
+
+CONVS = {
+    "3 by 3": ((2, 6, 21, 37), (3, 3), {"pads": [1, 1, 1, 1]}),
+    "3 by 3 by two": ((1, 6, 20, 37), (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "5 by 5": ((1, 4, 14, 14), (5, 5), {"pads": [2, 2, 2, 2]}),
+    "5 by 5 by two": ((1, 4, 14, 15), (5, 5), {"strides": [2, 2], "pads": [1, 2, 2, 1]}),
+    "1 by 3, strides 2 and 1": ((1, 4, 9, 17), (1, 3), {"strides": [2, 1]}),
+    "lines": ((1, 5, 70), (3,), {"pads": [1, 1]}),
+}
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_depthwise_sums_down_a_plane_are_exact_and_meet_the_border_as_zeros(name: str):
+    shape, kernel, attributes = CONVS[name]
+    x = planes(*shape)
+    w = np.random.default_rng(1).integers(-3, 4, (shape[1], 1, *kernel)).astype(np.float32)
+    w[0], w.reshape(shape[1], -1)[1, 0] = 0.0, np.inf  # of the border, infinity makes NaN, as of any zero
+    found, kernels = run("Conv", x, (w,), group=shape[1], **attributes)
+    assert kernels, kernels
+    assert all(k.startswith("down") for k in kernels), kernels
+    spatial = len(kernel)
+    pads, strides = attributes.get("pads", [0] * 2 * spatial), attributes.get("strides", [1] * spatial)
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[:spatial], pads[spatial:])])
+    expected = np.zeros_like(found)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for k in np.ndindex(*kernel):
+            taken = padded[(..., *(slice(i, i + (n - 1) * s + 1, s) for i, s, n in zip(k, strides, found.shape[2:])))]
+            expected += taken * w[(slice(None), 0, *k)].reshape(-1, *(1,) * spatial)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_small_windows_of_an_image_that_is_not_contiguous_take_the_kernel_for_any_window():
+    x = planes(1, 5, 9, 12)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Transpose", ["x"], ["t"], perm=[0, 1, 3, 2]),
+            helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        ],
+        "transposed",
+        [helper.make_tensor_value_info("x", 1, x.shape)],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    found = [populus.compile(model, engine=engine).run({"x": x})["y"] for engine in ("native", "numpy")]
+    np.testing.assert_array_equal(*found)
