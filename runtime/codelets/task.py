@@ -11,6 +11,7 @@ depend on the cuts of parallel axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -80,12 +81,20 @@ class Workspace:
     def __init__(self, bytes: int = 1 << 23):
         # Untouched pages cost nothing, so the initial size is generous.
         self._memory: NDArray[np.uint8] = np.empty(bytes, np.uint8)
+        self.memories: list[NDArray[np.uint8]] = [self._memory] if bytes else []  # all that tasks have parts of
+        self.owned: list[NDArray[np.uint8]] = []
 
     def reserve(self, begin: int, bytes: int) -> NDArray[np.uint8]:
         """Reserves `bytes` bytes from `begin`. Larger memory is new, and earlier tasks keep the old."""
         if begin + bytes > self._memory.size:
             self._memory = np.empty(2 * (begin + bytes), np.uint8)
+            self.memories.append(self._memory)
         return self._memory[begin : begin + bytes]
+
+    def own(self, bytes: int) -> NDArray[np.uint8]:
+        """Makes zeroed memory that keeps its content from run to run."""
+        self.owned.append(np.zeros(bytes, np.uint8))
+        return self.owned[-1]
 
 
 class PackedForms(Protocol):
@@ -144,6 +153,11 @@ class Task:
         memory = self.workspace.reserve(self.used, bytes)
         self.used += -(-bytes // 64) * 64
         return np.ndarray(tuple(shape), type, memory)
+
+    def own(self, shape: Sequence[int], dtype: DTypeLike) -> Array:
+        """Allocates zeroed memory that only this task uses, and that keeps its content."""
+        type = np.dtype(dtype)
+        return self.workspace.own(math.prod(shape) * type.itemsize).view(type).reshape(tuple(shape))
 
 
 SMALL_FLOATS = frozenset(

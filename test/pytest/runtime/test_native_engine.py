@@ -30,7 +30,7 @@ from populus.runtime.engine.native.codegen.cpu import VARIABLE, machine
 from populus.runtime.engine.native.codegen.jit import Library, library
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.run import step_table
+from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_loop import WORKER
 from populus.runtime.session import Session
@@ -453,7 +453,7 @@ def test_a_form_is_native_and_gives_what_numpy_gives(name, monkeypatch):
     session = Session(program.module("poplar"), "native")
     assert not session.fallbacks
     agrees(session.run(inputs), expected, 2e-3 if H in {a.dtype for a in arrays} else 1e-5)
-    monkeypatch.setattr(step_table, "SHARED", 0)
+    monkeypatch.setattr(image, "SHARED", 0)
     monkeypatch.setattr(step_table, "WOKEN", 0)
     for found, e in zip(Session(program.module("poplar"), "native", threads=3).run(inputs).values(), session.run(inputs).values()):
         assert found.tobytes() == e.tobytes()

@@ -20,8 +20,8 @@ from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime.engine.choice import points
+from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run import program as native_program
-from populus.runtime.engine.native.run import step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.thread_pool import Team, threads_of
 from populus.runtime.session import Session
@@ -30,7 +30,7 @@ from populus.runtime.session import Session
 @pytest.fixture
 def shared(monkeypatch):
     """Every launch is worth sharing, however small."""
-    monkeypatch.setattr(step_table, "SHARED", 0)
+    monkeypatch.setattr(image, "SHARED", 0)
     monkeypatch.setattr(step_table, "WOKEN", 0)
 
 
@@ -159,9 +159,9 @@ import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).pare
 import numpy as np, signal, threading, os
 from test_native_threads import DOUBLED, LONG, X, parsed
 from populus.runtime.engine.choice import points
-from populus.runtime.engine.native.run import step_table
+from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run import program as native_program
-step_table.SHARED = step_table.WOKEN = 0
+image.SHARED = step_table.WOKEN = 0
 from populus.runtime.session import Session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)

@@ -49,10 +49,10 @@ def tile_code(code: TileCode, library: Library, task: Task) -> list[Launch] | No
     scratch = {v: _item(code, v, wide).itemsize * prod(shape) for v, shape in function.scratch.items()}
     shared = bool(lane) and not function.tracked and sum(scratch.values()) * BLOCKS <= SCRATCH_BYTES
     units = min(sizes[lane], BLOCKS) if shared else 1
-    report = np.zeros((units, 2 + len(code.lanes)), np.int64)
+    report = task.own((units, 2 + len(code.lanes)), np.int64)
     args: list[int | Array | Kernel] = list(arrays.values())
-    args += [np.zeros(units * -(-bytes // 64) * 64, np.uint8) for bytes in scratch.values()]
-    args += [np.zeros(arrays[v].shape, np.uint8) for v in function.tracked]
+    args += [task.own((units * -(-bytes // 64) * 64,), np.uint8) for bytes in scratch.values()]
+    args += [task.own(arrays[v].shape, np.uint8) for v in function.tracked]
     args += [_bits(scalars[n], kind, wide) for n, kind in code.scalars.items()]
     args += [report, sizes[lane] if lane else 0, units]
     steps = tuple(-(-bytes // 64) * 64 for bytes in scratch.values())

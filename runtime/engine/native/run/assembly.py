@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.run.image import Blocks
 from populus.runtime.engine.native.run.step_loop import Step
 from populus.runtime.engine.native.run.step_table import Table
 from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, located
@@ -19,18 +19,18 @@ from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, Re
 Array = NDArray[Any]
 
 
-def assembled(library: Library, body: BlockNode, threads: int) -> Table:
-    """Assembles the table of a program for a number of threads."""
-    assembler = _Assembler(library)
+def assembled(library: Library, body: BlockNode, blocks: Blocks) -> tuple[Table, list[int]]:
+    """Assembles the table of a program whose memories are `blocks`. Returns it, and the estimated number of runs of each step."""
+    assembler = _Assembler(library, blocks)
     assembler.node(body)
     assembler.functions()
-    assembler.table.finish(threads, assembler.times)
-    return assembler.table
+    assembler.table.finish()
+    return assembler.table, assembler.times
 
 
 class _Assembler:
-    def __init__(self, library: Library):
-        self.table = Table(library)
+    def __init__(self, library: Library, blocks: Blocks):
+        self.table = Table(library, blocks)
         self.times: list[int] = []  # runs of each step: the product of the enclosing loops' counts
         self._around = 1
         self._functions: dict[int, _Function] = {}
@@ -69,7 +69,7 @@ class _Assembler:
             case SwitchNode():
                 self.switch(node)
             case CallNode():
-                function = self._functions.setdefault(id(node.body), _Function(node.body))
+                function = self._functions.get(id(node.body)) or self.function(node.body)
                 function.calls.append(self.step(Step.CALL, function.place))
                 function.times += self._around
             case _:
@@ -89,7 +89,7 @@ class _Assembler:
         """Adds a counted loop."""
         if node.count <= 0:
             return
-        place = np.zeros(1, np.int64)
+        place = self.table.place()
         self.step(Step.SET, place, node.count)
         begin, around = len(self.table), self._around
         self._around *= node.count
@@ -109,6 +109,10 @@ class _Assembler:
             leaves.append(self.step(Step.JUMP))
         for leave in leaves:
             self.table.aim(leave, 1, len(self.table))
+
+    def function(self, body: BlockNode) -> _Function:
+        """Notes a called body, whose steps `functions` adds."""
+        return self._functions.setdefault(id(body), _Function(body, self.table.place()))
 
     def functions(self) -> None:
         """Adds the called bodies after the program's end; a body may call others."""
@@ -131,8 +135,8 @@ class _Assembler:
 class _Function:
     """Called body. `place` holds the return address; one place suffices because no function calls itself."""
 
-    def __init__(self, body: BlockNode):
-        self.body, self.place = body, np.zeros(1, np.int64)
+    def __init__(self, body: BlockNode, place: Array):
+        self.body, self.place = body, place
         self.calls: list[int] = []
         self.begin = 0
         self.times = 0

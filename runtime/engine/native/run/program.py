@@ -28,6 +28,7 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
+from populus.runtime.engine.native.run.image import Blocks, Region
 from populus.runtime.engine.native.run.partials import PartialSums, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
@@ -71,8 +72,20 @@ class NativeProgram(NumpyProgram):
 
     def load(self) -> None:
         super().load()
-        self.table = assembled(self.library, self.body, self.team.size)
+        self.table, times = assembled(self.library, self.body, self.blocks())
+        self.table.bind(self.team.size, times)
         self.constants.release_all(set(self._memory))
+
+    def blocks(self) -> Blocks:
+        """Lists the memories that steps write. All other memory that steps name is a constant's."""
+        blocks = Blocks()
+        if self._arena is not None:
+            blocks.add(Region.ARENA, self._arena)
+        for memory in self.workspace.memories:
+            blocks.add(Region.WORKSPACE, memory)
+        for memory in self.workspace.owned:
+            blocks.add(Region.PLACES, memory)
+        return blocks
 
     def walk(self) -> None:
         self.table.run(self.team)

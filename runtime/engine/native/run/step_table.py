@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.run.image import Block, Blocks, Image, Region, Word
 from populus.runtime.engine.native.run.step_loop import WORDS, Step, Why
 from populus.runtime.engine.native.run.thread_pool import Team
 
 Array = NDArray[Any]
 
-SHARED = 6_000  # ns of work from which a launch is shared: threads synchronise in some hundreds of ns
-PART, PARTS = 4_000, 4  # minimum ns of a chunk if a thread has more than one; maximum chunks per thread
 WOKEN = 60_000  # ns of shared launches from which threads are woken
 BUDGET = 50_000_000  # ns of launches after which a walk checks for interrupts
 
@@ -24,12 +23,12 @@ BUDGET = 50_000_000  # ns of launches after which a walk checks for interrupts
 class Table:
     """Steps of a walk. Python's steps are STOPs, after which the walk resumes."""
 
-    def __init__(self, library: Library):
+    def __init__(self, library: Library, blocks: Blocks):
         self.library = library
         self.launches: dict[int, Launch] = {}
         self.stops: dict[int, Callable[[], None]] = {}
-        self._rows: list[list[int]] = []
-        self._places: list[Array] = []  # arrays that steps read and write, referenced so that they stay alive
+        self._blocks = blocks
+        self._rows: list[list[Word]] = []
         self._ahead: list[int] = []  # ns of shared launches between a step and the next stop
 
     def __len__(self) -> int:
@@ -37,17 +36,16 @@ class Table:
 
     # -- writing it
 
-    def step(self, kind: Step, *words: int | Array) -> int:
-        """Adds a step and returns its number. An array stands for its address."""
-        row = [int(kind)]
-        for word in words:
-            if isinstance(word, np.ndarray):
-                self._places.append(word)
-                row.append(word.ctypes.data)
-            else:
-                row.append(word)
-        self._rows.append(row + [0] * (WORDS - len(row)))
+    def step(self, kind: Step, *words: Word) -> int:
+        """Adds a step and returns its number. An array stands for its place."""
+        self._rows.append([int(kind), *words])
         return len(self._rows) - 1
+
+    def place(self) -> Array:
+        """Makes a word that steps read and write."""
+        place = np.zeros(1, np.int64)
+        self._blocks.add(Region.PLACES, place)
+        return place
 
     def launch(self, launch: Launch) -> None:
         """Adds a launch."""
@@ -59,32 +57,32 @@ class Table:
 
     def aim(self, step: int, position: int, to: int) -> None:
         """Sets the jump target of an existing step: the word at `position`."""
-        self._rows[step][position] = to
+        row = self._rows[step]
+        row += [0] * (position + 1 - len(row))
+        row[position] = to
 
-    def finish(self, threads: int, times: Sequence[int] | None = None) -> None:
+    def finish(self) -> None:
+        """Ends the table: its image is whole then."""
+        self.end = self.step(Step.STOP)
+        self.image = Image(self._rows, self.launches, self._blocks)
+
+    def bind(self, threads: int, times: Sequence[int]) -> None:
         """Loads the kernels and writes all addresses.
 
         `threads`: number of threads that may share launches; `times`: estimated number of runs of each step.
         """
-        launches = self.launches.values()
-        self.library.load([k for launch in launches for k in launch.kernels])
-        self.end = self.step(Step.STOP)
-        for number, launch in self.launches.items():
-            launch.bind()
-            chunks = min(launch.units, PARTS * threads, max(threads, launch.work // PART)) if launch.work >= SHARED else 1
-            words = [self.library.address(launch.kernel), launch.words.ctypes.data, launch.units, max(launch.work, 50), chunks]
-            self._rows[number][1 : 1 + len(words)] = words
+        self.library.load([k for launch in self.launches.values() for k in launch.kernels])
+        self._table = self.image.bound(lambda t: t.address if isinstance(t, Block) else self.library.address(t), threads)
+        self._at = self._table.ctypes.data
+        steps: list[list[int]] = self._table[: WORDS * self.image.steps].reshape(-1, WORDS).tolist()
         ahead = 0
-        for number in reversed(range(len(self._rows))):
-            row = self._rows[number]
+        for number, row in reversed(list(enumerate(steps))):
             if row[0] == Step.STOP:
                 ahead = 0
             elif row[0] == Step.LAUNCH and row[5] > 1:
-                ahead += row[4] * (times[number] if times else 1)
+                ahead += row[4] * times[number]
             self._ahead.append(ahead)
         self._ahead.reverse()
-        self._table = np.array(self._rows, np.int64)
-        self._at = self._table.ctypes.data
 
     # -- walking it
 

@@ -1,0 +1,164 @@
+"""Program as words: steps of eight, then the arguments of launches. A word is a number, or a place in one of the program's memories.
+
+Places stay symbolic, a target and an offset, until `bound` is told where the targets are. So one image serves a process, which
+binds the addresses of its own memory, and a file, which other processes bind to theirs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.runtime.engine.native.codegen.jit import Kernel
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.run.step_loop import WORDS, Step
+
+Array = NDArray[Any]
+
+SHARED = 6_000  # ns of work from which a launch is shared: threads synchronise in some hundreds of ns
+PART, PARTS = 4_000, 4  # minimum ns of a chunk if a thread has more than one; maximum chunks per thread
+
+
+class Region(IntEnum):
+    """Kind of memory: constants, variables, scratch memory of one task, and what belongs to a launch or a loop from run to run."""
+
+    DATA, ARENA, WORKSPACE, PLACES = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Memory of a region. The array is referenced, so the memory stays."""
+
+    region: Region
+    memory: Array
+    address: int
+
+
+class Blocks:
+    """Memories of a program by address."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._blocks: list[Block] = []
+
+    def add(self, region: Region, memory: Array) -> Block:
+        """Adds the memory of a contiguous array."""
+        block = Block(region, memory, memory.__array_interface__["data"][0])
+        at = bisect_right(self._begins, block.address)
+        self._begins.insert(at, block.address)
+        self._blocks.insert(at, block)
+        return block
+
+    def of(self, array: Array) -> tuple[Block, int]:
+        """Finds the block of an array and the array's offset in bytes. Memory that was not added is a constant's."""
+        address = array.__array_interface__["data"][0]
+        at = bisect_right(self._begins, address) - 1
+        if at >= 0 and address - self._begins[at] < max(self._blocks[at].memory.nbytes, 1):
+            return self._blocks[at], address - self._begins[at]
+        low, high = _extent(_owner(array))
+        if not low <= address < high:
+            low, high = _extent(array)
+        return self.add(Region.DATA, np.asarray(_Memory(low, high - low, array))), address - low
+
+
+class _Memory:
+    """Bytes at an address, whose owner is referenced, as NumPy's interface."""
+
+    def __init__(self, address: int, bytes: int, owner: Array):
+        self.owner = owner
+        self.__array_interface__ = {"shape": (bytes,), "typestr": "|u1", "data": (address, True), "version": 3}
+
+
+def _owner(array: Array) -> Array:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _extent(array: Array) -> tuple[int, int]:
+    """Returns the first address of an array's elements, and the end."""
+    low = high = array.__array_interface__["data"][0]
+    if array.size:
+        low += sum((n - 1) * s for n, s in zip(array.shape, array.strides) if s < 0)
+        high += sum((n - 1) * s for n, s in zip(array.shape, array.strides) if s > 0)
+    return low, high + array.itemsize
+
+
+OWN = "words"  # the target of places in the words themselves
+Target: TypeAlias = "Kernel | Block | str"
+Word: TypeAlias = "int | Array | Kernel"
+
+
+class Image:
+    """Words of a program, and which of them are places.
+
+    `steps`: number of steps. `words`: numbers, and offsets of places. `at`: positions of places. `target`: the number of each
+    place's target in `targets`.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[Word]], launches: dict[int, Launch], blocks: Blocks):
+        self.steps = len(rows)
+        self.targets: list[Target] = [OWN]
+        self._numbers: dict[int, int] = {}  # of targets, by identity: kernels of equal keys are made one first
+        self._kernels: dict[Kernel, Kernel] = {}
+        words: list[int] = []
+        places: list[tuple[int, int]] = []
+
+        def add(word: Word) -> None:
+            if isinstance(word, Kernel):
+                places.append((len(words), self._number(self._kernels.setdefault(word, word))))
+                words.append(0)
+            elif isinstance(word, np.ndarray):
+                block, offset = blocks.of(word)
+                places.append((len(words), self._number(block)))
+                words.append(offset)
+            else:
+                words.append(int(word))
+
+        end = WORDS * len(rows)
+        for number, row in enumerate(rows):
+            for word in row:
+                add(word)
+            if number in launches:
+                launch = launches[number]
+                add(launch.kernel)
+                places.append((len(words), 0))
+                for word in (8 * end, launch.units, max(launch.work, 50)):
+                    add(word)
+                end += len(launch.args)
+            words.extend([0] * (WORDS * (number + 1) - len(words)))
+        for launch in launches.values():
+            for word in launch.args:
+                add(word)
+        self.words = np.array(words, np.int64)
+        found = np.array(places, np.int64).reshape(-1, 2)
+        self.at, self.target = found[:, 0], found[:, 1]
+
+    def _number(self, target: Kernel | Block) -> int:
+        if id(target) not in self._numbers:
+            self._numbers[id(target)] = len(self.targets)
+            self.targets.append(target)
+        return self._numbers[id(target)]
+
+    def bound(self, address: Callable[[Kernel | Block], int], threads: int) -> NDArray[np.int64]:
+        """Gives a copy of the words with addresses, and with the number of chunks of each launch for so many threads."""
+        words = self.words.copy()
+        own: int = words.ctypes.data
+        bases = np.array([own if isinstance(t, str) else address(t) for t in self.targets], np.int64)
+        words[self.at] += bases[self.target]
+        share(words[: WORDS * self.steps].reshape(-1, WORDS), threads)
+        return words
+
+
+def share(steps: NDArray[np.int64], threads: int) -> None:
+    """Writes the number of chunks of each launch, for so many threads. `steps`: [steps, 8]."""
+    units, work = steps[:, 3], steps[:, 4]
+    chunks = np.minimum(units, np.minimum(PARTS * threads, np.maximum(threads, work // PART)))
+    launches = steps[:, 0] == Step.LAUNCH
+    steps[launches, 5] = np.where(work >= SHARED, chunks, 1)[launches]
