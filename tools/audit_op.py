@@ -21,13 +21,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.api import compile
 from populus.dialects.onnx.structure import CustomOp
-from populus.dialects.popart import POPART
+from populus.dialects.popart import POPART, ControlOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.options import ENGINES
+from populus.tools.op_examples import EXAMPLES, PARTS, example
 from populus.tools.op_model import OpModel, function_of
 
 if TYPE_CHECKING:
@@ -49,13 +50,16 @@ def audit(ctx: Context, name: str, pipeline: Pipeline) -> list[Finding]:
     """Audits an op through the pipeline. Raises PopulusError for an unknown op, and for one that cannot be built alone."""
     definition = definition_of(_found(ctx, name))
     model = OpModel(definition)
+    kind = definition.op.name.removeprefix("popart.")
+    if kind in PARTS:
+        raise PopulusError(f"{definition.op.name} is no op of its own: {PARTS[kind]}")
     try:
-        module = model.module(model.examples[0])
+        module = model.module(model.examples[0]) if model.stated or kind not in EXAMPLES else example(ctx, kind)
     except (PopulusError, VerifyException, AssertionError) as error:
         raise PopulusError(
             f"{definition.op.name} cannot be audited: {' '.join(str(error).split())}; state EXAMPLES, operand shapes and attributes"
         ) from error
-    return [*_passes(ctx, definition, model, module, pipeline), _values(definition), _gradient(model), *_engines(model, module)]
+    return [*_passes(ctx, definition, model, module, pipeline), _values(definition), _gradient(model, module), *_engines(module)]
 
 
 def table(findings: Sequence[Finding]) -> str:
@@ -122,9 +126,11 @@ def _values(definition: Definition) -> Finding:
     return Finding("popart evaluator", "passes through", "by its lowering")
 
 
-def _gradient(model: OpModel) -> Finding:
-    module = model.module(model.examples[0])
+def _gradient(model: OpModel, built: ModuleOp) -> Finding:
+    module = built.clone()
     op = model.op(module)
+    if isinstance(op, ControlOp):
+        return Finding("popart-autodiff", "handled", "by the pass, which differentiates its regions")
     last = function_of(module).body.block.last_op
     assert last is not None
     try:
@@ -135,11 +141,11 @@ def _gradient(model: OpModel) -> Finding:
     return Finding("popart-autodiff", "handled", f"to {', '.join(flows)}" if flows else "nothing flows")
 
 
-def _engines(model: OpModel, module: ModuleOp) -> Iterator[Finding]:
+def _engines(module: ModuleOp) -> Iterator[Finding]:
     for engine in ENGINES:
         try:
             program = compile(module, engine=engine, tiles=4)
-            program.run(model.inputs(model.examples[0]))
+            program.run(program.signature.random(0))
         except PopulusError as error:
             yield Finding(f"engine {engine}", "refused", " ".join(str(error).split()))
             continue

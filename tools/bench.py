@@ -11,9 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from populus.api import compile
-from populus.dialects.support.diagnostics import PopulusError
 from populus.options import CHOICES
-from populus.tools.command import dims_of, values_of
+from populus.tools.command import UsageError, dims_of, values_of
 from populus.tools.progress import working
 from populus.tools.run import ENGINE
 
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.repeat < 1:
-        raise PopulusError(f"--repeat {args.repeat}: expected at least 1")
+        raise UsageError(f"--repeat {args.repeat}: expected at least 1")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model", overflow="fold")
     for column in ("compile s", "run s", "poplar ops", "cycles", "KiB of fullest tile"):

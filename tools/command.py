@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,44 +12,60 @@ from typing import Any, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
-from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, printable
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, did_you_mean, printable
 from populus.lowering.driver.files import parse_message
 
 
+class UsageError(PopulusError):
+    """A mistake in the arguments of a command: exit status 2."""
+
+
+class SourceError(PopulusError):
+    """A mistake in a text. `source`: its line, with a caret under the place; printed below the message."""
+
+    def __init__(self, message: str, source: str):
+        super().__init__(message)
+        self.source = source
+
+
 class ArgumentParser(argparse.ArgumentParser):
-    """An argparse parser that raises a PopulusError for a mistake, instead of printing usage and exiting with status 2."""
+    """An argparse parser that raises a UsageError for a mistake, instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
-        raise PopulusError(f"{message} (--help lists the options)")
+        if found := re.fullmatch(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
+            where, wrong, choices = found[1], found[2], [c.strip(" '") for c in found[3].split(",")]
+            what = "command" if where == "COMMAND" else f"{where} choice"
+            message = f"no {what} '{wrong}'{did_you_mean(wrong, choices)}"
+        raise UsageError(f"{message} (--help lists the {'commands' if message.startswith('no command') else 'options'})")
 
 
 def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
     """Parses `["batch=4", "seq=1..512"]` to `{"batch": 4, "seq": (1, 512)}`.
 
-    Raises PopulusError unless each text is NAME=N or NAME=LEAST..GREATEST, with whole numbers.
+    Raises UsageError unless each text is NAME=N or NAME=LEAST..GREATEST, with whole numbers.
     """
     dims: dict[str, int | tuple[int, int]] = {}
     for text in texts:
         name, equals, size = text.rpartition("=")
         numbers = size.split("..")
         if not equals or not name or len(numbers) > 2 or not all(n.isdecimal() for n in numbers):
-            raise PopulusError(f"--dim {text}: expected NAME=N or NAME=LEAST..GREATEST, such as --dim batch=1 or --dim seq=1..512")
+            raise UsageError(f"--dim {text}: expected NAME=N or NAME=LEAST..GREATEST, such as --dim batch=1 or --dim seq=1..512")
         dims[name] = int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
     return dims
 
 
 def buckets_of(text: str) -> list[int]:
-    """Parses `"64,128,512"` to `[64, 128, 512]`. Raises PopulusError unless these are whole numbers."""
+    """Parses `"64,128,512"` to `[64, 128, 512]`. Raises UsageError unless these are whole numbers."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise PopulusError(f"--buckets {text}: expected N,N,.., such as --buckets 64,128,512")
+        raise UsageError(f"--buckets {text}: expected N,N,.., such as --buckets 64,128,512")
     return [int(part) for part in parts]
 
 
 def values_of(texts: Sequence[str]) -> dict[str, Any]:
     """Parses `["sr=16000", "axes=0,1"]` to `{"sr": 16000, "axes": [0, 1]}`.
 
-    Raises PopulusError unless each text is NAME=V, where V is a number, true, false, or several of these.
+    Raises UsageError unless each text is NAME=V, where V is a number, true, false, or several of these.
     """
     values: dict[str, Any] = {}
     for text in texts:
@@ -58,7 +75,7 @@ def values_of(texts: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             found = []
         if not equals or not name or not found:
-            raise PopulusError(f"--value {text}: expected NAME=V with a number, true or false, such as --value sr=16000, or several: 0,1")
+            raise UsageError(f"--value {text}: expected NAME=V with a number, true or false, such as --value sr=16000, or several: 0,1")
         values[name] = found if "," in given else found[0]
     return values
 
@@ -72,6 +89,8 @@ def _number(text: str) -> bool | int | float:
 
 def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], int]) -> int:
     """Runs a tool's body; an exception becomes one line on stderr and exit status 1, or propagates with `--debug`.
+
+    A mistake in the arguments gives 2, and one in a module's text also the line of the text.
 
     A warning of ours is one line on stderr, too.
     """
@@ -91,7 +110,9 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
         if "--debug" in args:
             raise
         print(line_of(tool, error), file=sys.stderr)
-        return 1
+        if isinstance(error, SourceError) and error.source:
+            print(error.source, file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
 
 
 def _warned(tool: str, other: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:

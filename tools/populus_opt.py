@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import ParseError
+from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
@@ -23,7 +23,9 @@ from populus.lowering.driver.legality import verify_legal
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import PHASES
 from populus.lowering.driver.pipeline import Pipeline, Timing
-from populus.tools.command import ArgumentParser, dims_of, reporting
+from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, reporting
+from populus.tools.formats import TARGETS, WRITERS
+from populus.tools.mlir_opt import Expected, check_expected, dump, expected_errors, flat_pipeline, source_line
 
 
 class _Kept(StringIO):
@@ -67,19 +69,22 @@ class PopulusOpt(xDSLOptMain):
         parser = ArgumentParser(prog="populus-opt", description=__doc__)
         self.register_all_arguments(parser)
         self.args = parser.parse_args(args)
+        if self.args.input_file == "-":
+            self.args.input_file = None
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
         for extension in (*extensions.installed(), *map(extensions.read, self.args.load)):
             extension.register(self.ctx)
             self.available_passes.update(extension.passes)
-        if self.args.target not in self.available_targets:
-            raise PopulusError(f"no output format '{self.args.target}'{did_you_mean(self.args.target, self.available_targets)}")
+        if self.args.target not in TARGETS:
+            raise UsageError(f"no output format '{self.args.target}'{did_you_mean(self.args.target, TARGETS)}")
         self.passes = self._pipeline()
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         add = arg_parser.add_argument
-        add("input_file", nargs="?", help="a .mlir or .onnx file; standard input (.mlir) without one")
+        add("input_file", nargs="?", help="a .mlir or .onnx file; standard input (.mlir) without one, or for -")
         passes = ", ".join(PASSES)
         add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,...: ours ({passes}) or xDSL's")
+        add("--pass-pipeline", metavar="PIPELINE", help="passes as mlir-opt has them: 'builtin.module(cse,popops-fuse)'")
         add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file with one")
         add("--list-passes", action=ListPasses, help="print our passes, one per line, and exit")
         add("--start-at", metavar="PHASE|PASS", help=f"skip the passes before a phase ({', '.join(PHASES)}) or a pass")
@@ -97,20 +102,20 @@ class PopulusOpt(xDSLOptMain):
         add("--save-weights", metavar="FILE", help="write stored constants to this file")
         add("--dump-dir", metavar="DIR", help="write the module after each pass to a numbered file in this folder")
         add("--verify-each", action="store_true", help="verify the module after each pass")
+        add("--disable-verify", action="store_true", help="do not verify the module before, between and after the passes")
+        add("--mlir-print-ir-after-all", "--print-between-passes", action="store_true", help="print the module after each pass, to stderr")
+        add("--mlir-print-ir-after-failure", action="store_true", help="print the module that a failing pass leaves, to standard error")
         add("--time-passes", action="store_true", help="print the time of each pass to standard error")
         add("--debug", action="store_true", help="show a traceback when something fails")
         add("-f", "--frontend", choices=sorted(self.available_frontends), help="format of the input, regardless of its suffix")
-        add("-t", "--target", default="mlir", metavar="FORMAT", help="write this format (mlir, llvm, ...)")
+        add("-t", "--target", default="mlir", metavar="FORMAT", help="; ".join(f"{n}: {what}" for n, what in TARGETS.items()))
         add("--split-input-file", action="store_true", help="process each part between `// -----` lines separately")
         add("--print-op-generic", action="store_true", help="print ops in their generic form")
         add("--print-debuginfo", action="store_true", help="print the location of each op")
         add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
-        add("--verify-diagnostics", action="store_true", help="print parse and pass errors, and exit with 0")
+        add("--verify-diagnostics", action="store_true", help="expect errors, as `// expected-error {{text}}` says; print others")
         add("-v", "--version", action=VersionAction, version_format=self.version_format)
-        # Options that xDSL's driver reads. The first would disable verification in the whole process.
-        arg_parser.set_defaults(
-            disable_verify=False, syntax_highlight=False, shrink=False, print_no_properties=False, parsing_diagnostics=False
-        )
+        arg_parser.set_defaults(syntax_highlight=False, print_no_properties=False)  # options that xDSL's driver reads
 
     def register_all_dialects(self) -> None:
         super().register_all_dialects()
@@ -135,7 +140,43 @@ class PopulusOpt(xDSLOptMain):
         try:
             return LocatingParser(self.ctx, text, name).parse_module()
         except ParseError as error:
-            raise PopulusError(parse_message(error)) from error
+            message = parse_message(error)
+            raise SourceError(message, source_line(error)) from error
+
+    def run(self) -> None:
+        chunks, extension = self.prepare_input()
+        output = self.prepare_output()
+        for i, (chunk, offset) in enumerate(chunks):
+            output.write("// -----\n" if i else "")
+            with chunk:
+                output.write(self._processed(chunk, extension, offset))
+            output.flush()
+
+    def _processed(self, chunk: IO[bytes], extension: str, offset: int) -> str:
+        """Reads a part of the input, runs the passes, and gives the text of the result.
+
+        Raises DiagnosticException, unless --verify-diagnostics is given and the error is the expected one.
+        """
+        expected: list[Expected] = []
+        if self.args.verify_diagnostics and extension == "mlir":
+            content = chunk.read()
+            expected, chunk = expected_errors(decode(content, self.get_input_name()), offset), BytesIO(content)
+        try:
+            module = self.parse_chunk(chunk, extension, offset)
+            assert module is not None, extension
+            self.apply_passes(module)
+            text = self.output_resulting_program(module)
+        except DiagnosticException as error:
+            if not self.args.verify_diagnostics:
+                raise
+            if expected:
+                check_expected(expected, " ".join(str(error).split()), self.get_input_name())
+            else:
+                print(error, *getattr(error, "__notes__", ()), sep="\n")
+            return ""
+        if expected:
+            check_expected(expected, None, self.get_input_name())
+        return text
 
     def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
         self._line = start_offset
@@ -166,22 +207,42 @@ class PopulusOpt(xDSLOptMain):
             self._apply_passes(prog)
 
     def _apply_passes(self, prog: ModuleOp) -> None:
-        verify(prog)
-        self.passes.run(
-            self.ctx,
-            prog,
-            verify_each=self.args.verify_each,
-            dump=self.args.dump_dir,
-            timings=self.timings,
-            statistics=self.args.pass_statistics,
-        )
+        names = [p.name for p in self.passes.passes]
+        started: list[str] = []
+
+        def progress(i: int, name: str) -> None:
+            if started and self.args.mlir_print_ir_after_all:
+                dump(f"After {started[-1]}", prog, debuginfo=self.args.print_debuginfo)
+            started.append(name)
+
+        self._verify(prog)
+        try:
+            self.passes.run(
+                self.ctx,
+                prog,
+                verify_each=self.args.verify_each and not self.args.disable_verify,
+                dump=self.args.dump_dir,
+                timings=self.timings,
+                statistics=self.args.pass_statistics,
+                progress=progress,
+            )
+            progress(len(names), "the end")
+            self._verify(prog, names)
+        except Exception:
+            if self.args.mlir_print_ir_after_failure or self.args.mlir_print_ir_after_all:
+                dump(f"After {started[-1]} Failed" if started else "Before the passes Failed", prog, debuginfo=self.args.print_debuginfo)
+            raise
+        if self.args.verify_legal is not None:
+            verify_legal(prog, self.args.verify_legal)
+
+    def _verify(self, prog: ModuleOp, ran: Sequence[str] = ()) -> None:
+        """Verifies the module, unless this is disabled. Raises PopulusError, which lists the passes that ran."""
+        if self.args.disable_verify:
+            return
         try:
             verify(prog)
         except PopulusError as error:
-            ran = ", ".join(p.name for p in self.passes.passes)
-            raise PopulusError(f"{error}" + (f" (after {ran}; --verify-each says which)" if ran else "")) from error
-        if self.args.verify_legal is not None:
-            verify_legal(prog, self.args.verify_legal)
+            raise PopulusError(f"{error}" + (f" (after {', '.join(ran)}; --verify-each says which)" if ran else "")) from error
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self.modules.append(prog)
@@ -189,7 +250,11 @@ class PopulusOpt(xDSLOptMain):
             from populus.lowering.popart.select_kernels import described
 
             return "".join(f"{line}\n" for line in described(self.ctx, prog, self._target()))
-        if self.args.output_file is not None and self.args.target == "mlir" and not self.args.print_op_generic:
+        if self.args.target in WRITERS:
+            text = StringIO()
+            WRITERS[self.args.target](prog, text)
+            return text.getvalue()
+        if self.args.output_file is not None and not self.args.print_op_generic:
             return text_of(prog, locations=True)
         return super().output_resulting_program(prog)
 
@@ -211,16 +276,19 @@ class PopulusOpt(xDSLOptMain):
             print(statistics(self.timings), file=sys.stderr)
 
     def _pipeline(self) -> Pipeline:
-        if self.args.passes is not None and self.args.pipeline is not None:
-            raise PopulusError("both -p and --pipeline are given; write the passes into one of them")
+        given = [o for o in ("passes", "pipeline", "pass_pipeline") if getattr(self.args, o) is not None]
+        if len(given) > 1:
+            options = " and ".join({"passes": "-p"}.get(o, f"--{o.replace('_', '-')}") for o in given)
+            raise UsageError(f"{options} are both given; write the passes into one of them")
         if self.args.pipeline is not None:
             passes = Pipeline.read(self.args.pipeline, self.available_passes)
         else:
-            passes = Pipeline.from_text(self.args.passes or "", self.available_passes, "-p")
+            text = self.args.passes or "" if self.args.pass_pipeline is None else flat_pipeline(self.args.pass_pipeline)
+            passes = Pipeline.from_text(text, self.available_passes, "-p" if self.args.pass_pipeline is None else "--pass-pipeline")
         for text in self.args.replace_phase:
             phase, equals, other = text.partition("=")
             if not equals:
-                raise PopulusError(f"--replace-phase {text}: expected PHASE=PIPELINE, such as allocate=poplar-map,poplar-allocate")
+                raise UsageError(f"--replace-phase {text}: expected PHASE=PIPELINE, such as allocate=poplar-map,poplar-allocate")
             passes = passes.replace_phase(phase, Pipeline.from_text(other, self.available_passes, "--replace-phase"))
         if self.args.stop_after is not None:
             passes = passes.until(self.args.stop_after)

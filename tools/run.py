@@ -15,7 +15,6 @@ from rich.table import Table
 
 from populus.api import compile
 from populus.buckets import BUCKETS
-from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
@@ -24,7 +23,7 @@ from populus.padding import UnequalSizesError
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import buckets_of, dims_of, values_of
+from populus.tools.command import UsageError, buckets_of, dims_of, values_of
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BU
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.profile is not None and args.level != "poplar":
-        raise PopulusError(f"--profile needs the poplar level, and --level {args.level} does not go there")
+        raise UsageError(f"--profile needs the poplar level, and --level {args.level} does not go there")
     console = Console(highlight=False, soft_wrap=True)
     start = perf_counter()
     program = program_of(args, args.level, BUCKETS if args.buckets is None else buckets_of(args.buckets))
@@ -122,7 +121,7 @@ def execute(args: argparse.Namespace) -> int:
     console.print(outputs_table(outputs))
     if args.shuffle_orders is not None:
         if args.shuffle_orders < 2:
-            raise PopulusError(f"--shuffle-orders {args.shuffle_orders}; expected at least 2")
+            raise UsageError(f"--shuffle-orders {args.shuffle_orders}; expected at least 2")
         for name, far in program.spread(inputs, args.shuffle_orders).items():
             console.print(f"{name}: {args.shuffle_orders} orders of its sums are within {far:.2g} of its largest element", markup=False)
     for line in program.kernels():

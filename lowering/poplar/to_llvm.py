@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,20 @@ class CodeletToLlvmPass(ModulePass):
     """Lowers `func`, `arith`, `math`, `scf` and `memref` to `llvm`, as the native engine does with each formula.
 
     Pointer arguments never overlap. No op is reordered or fused, so results are those of the ops as written.
+    The tile program, next to which `poplar-emit` writes the functions, stays as it is.
     """
 
     name = "codelet-to-llvm"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from populus.dialects.poplar import GraphOp
         from populus.runtime.engine.native.codegen.to_llvm import lower
 
-        lower(ctx, op)
+        graphs = [graph for graph in op.body.block.ops if isinstance(graph, GraphOp)]
+        for graph in graphs:
+            graph.detach()
+        try:
+            lower(ctx, op)
+        finally:
+            for graph in reversed(graphs):
+                Rewriter.insert_op(graph, InsertPoint.at_start(op.body.block))

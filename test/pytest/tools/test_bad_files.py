@@ -79,8 +79,8 @@ def test_a_file_of_something_else_is_refused_in_one_line(command, folder, capsys
     for what, content in CONTENTS.items():
         (folder / f"wrong{suffix}").write_bytes(content)
         assert run(command, "wrong") == 1, what
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1, (what, error)
+        error, *source = capsys.readouterr().err.splitlines()
+        assert not source or (command.startswith("populus-opt FILE.mlir") and source[1].strip() == "^"), (what, source)
         assert "internal error" not in error, what
     for name in ("missing", "nul\0", os.fsdecode(b"\xe9")):
         assert run(command, name) == 1, name

@@ -24,14 +24,13 @@ def test_help_lists_the_commands(populus):
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("args", "message", "status"),
     [
-        ([], "populus: the following arguments are required: COMMAND (--help lists the options)\n"),
-        (["ru"], f"populus: argument COMMAND: invalid choice: 'ru' (choose from {', '.join(COMMANDS)}) (--help lists the options)\n"),
-        (["bench", "--repeat", "0"], "populus: --repeat 0: expected at least 1\n"),
+        ([], "populus: the following arguments are required: COMMAND (--help lists the options)\n", 2),
+        (["ru"], "populus: no command 'ru'; did you mean 'run'? (--help lists the commands)\n", 2),
+        (["bench", "--repeat", "0"], "populus: --repeat 0: expected at least 1\n", 2),
     ],
 )
-def test_what_is_no_command_is_one_line(args, message, populus):
+def test_what_is_no_command_is_one_line(args, message, status, populus):
     got = populus(*args)
-    assert got.status == 1
-    assert got.err.replace(", ".join(map(repr, COMMANDS)), ", ".join(COMMANDS)) == message  # argparse has quoted them, or not
+    assert (got.status, got.err) == (status, message)

@@ -71,7 +71,7 @@ BAD_ARGUMENTS = {
     "a pipeline file that is not there": (["--pipeline", "no.txt"], "populus-opt: no.txt: no such file or directory"),
     "both ways to give passes": (
         ["-p", "cse", "--pipeline", "inference"],
-        "populus-opt: both -p and --pipeline are given; write the passes into one of them",
+        "populus-opt: -p and --pipeline are both given; write the passes into one of them",
     ),
     "an unknown argument": (
         ["--verify"],
@@ -87,11 +87,14 @@ BAD_ARGUMENTS = {
 }
 
 
+USAGE = ("both ways to give passes", "an unknown argument", "an unknown format")
+
+
 @pytest.mark.parametrize("case", BAD_ARGUMENTS)
 def test_a_bad_argument_is_one_line(case, populus_opt, module):
     args, message = BAD_ARGUMENTS[case]
     got = populus_opt(module, *args)
-    assert got.status == 1 and got.out == ""
+    assert got.status == (2 if case in USAGE else 1) and got.out == ""
     assert got.err.count("\n") == 1 and got.err.startswith(message), got.err
 
 
@@ -112,14 +115,24 @@ BAD_TEXTS = {
 }
 
 
+CARETS = ("a syntax error", "an unknown op", "an unknown dialect", "an attribute that cannot be")
+
+
 @pytest.mark.parametrize("case", BAD_TEXTS)
 def test_a_malformed_module_is_one_line_with_its_place(case, populus_opt, tmp_path, monkeypatch):
     text, message = BAD_TEXTS[case]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.mlir").write_bytes(text if isinstance(text, bytes) else text.encode())
     got = populus_opt("x.mlir")
-    assert got.status == 1 and got.err.count("\n") == 1
-    assert message in got.err, got.err
+    error, *source = got.err.splitlines()
+    assert got.status == 1
+    assert message in error, got.err
+    if source:  # the line and a caret, for an error of the parser
+        line, caret = source
+        number, column = map(int, error.split("x.mlir:")[1].split(":")[:2])
+        assert line == f"  {text.splitlines()[number - 1]}"
+        assert caret == " " * (column + 1) + "^"
+    assert bool(source) == (case in CARETS)
 
 
 def test_debug_shows_the_traceback(populus_opt, tmp_path):
@@ -271,3 +284,102 @@ def test_weights_of_another_content_are_refused(populus_opt, module, tmp_path):
     got = populus_opt(module, "--weights", tmp_path / "w.safetensors")
     assert got.status == 1
     assert got.err.endswith("w.safetensors: the content of '0123456789abcdef' is not what it is named for; write the weights again\n")
+
+
+def test_a_pipeline_as_mlir_opt_nests_it(populus_opt, module):
+    nested = "builtin.module(cse, func.func(canonicalize,dce),popops-narrow{target=gc200})"
+    got = populus_opt(module, f"--pass-pipeline={nested}", "--print-pipeline")
+    assert (got.status, got.out.split()) == (0, ["cse", "canonicalize", "dce", "popops-narrow{target=gc200}"])
+    wrong = {"builtin.module(cse": "do not match", "builtin.module(scf.for(cse))": "nested on 'scf.for'", "cse)": "do not match"}
+    for text, message in wrong.items():
+        assert message in populus_opt(module, "--pass-pipeline", text).err
+
+
+def test_a_dash_is_standard_input(populus_opt, monkeypatch):
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MODULE.encode())))
+    assert "popops.map" in populus_opt("-").out
+
+
+FAILING = OPS.replace('print("ops:", sum(1 for _ in op.walk()))', "raise RuntimeError('lost')")
+
+
+def test_modules_are_printed_after_passes_to_stderr(populus_opt, module, tmp_path):
+    got = populus_opt(module, "-p", "cse,dce", "--mlir-print-ir-after-all")
+    assert [line for line in got.err.splitlines() if "IR Dump" in line] == [
+        "// -----// IR Dump After cse //----- //",
+        "// -----// IR Dump After dce //----- //",
+    ]
+    assert got.err.count("popops.map") == 2
+    assert got.out == populus_opt(module).out
+    load = write(tmp_path / "ops.py", FAILING)
+    got = populus_opt(module, "--load", load, "-p", "cse,custom-count", "--mlir-print-ir-after-failure")
+    assert got.status == 1
+    assert "IR Dump After custom-count Failed" in got.err and "popops.map" in got.err
+
+
+def test_a_module_is_not_verified_if_that_is_disabled(populus_opt, tmp_path):
+    text = write(tmp_path / "x.mlir", '"test.op"(%x) : (i32) -> ()\n%x = "test.op"() : () -> i32\n')
+    assert "before it is defined" in populus_opt(text).err
+    assert populus_opt(text, "--disable-verify").status == 0
+
+
+@pytest.mark.parametrize(
+    ("comment", "problem"),
+    [
+        ("// expected-error @+1 {{there is no op 'popops.mapp'}}", None),
+        ("// expected-error @below {{no op}}", None),
+        ("// expected-error @unknown {{no op}}", None),
+        ("// expected-error {{no op}}", "x.mlir:1: expected error 'no op' is in line 2"),
+        ("// expected-error @+1 {{no dialect}}", "x.mlir:2: expected error 'no dialect', found: x.mlir:2:1: there is no op"),
+        ("// expected-error {{a}} // expected-error {{b}}", "2 errors are expected"),
+    ],
+)
+def test_expected_errors_are_compared(comment, problem, populus_opt, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "x.mlir", f"{comment}\npopops.mapp\n")
+    got = populus_opt("x.mlir", "--verify-diagnostics")
+    assert got.status == (0 if problem is None else 1), got.err
+    assert problem is None or problem in got.err
+    write(tmp_path / "x.mlir", f"{comment}\nbuiltin.module {{}}\n")
+    assert ("was not produced" in populus_opt("x.mlir", "--verify-diagnostics").err) or problem == "2 errors are expected"
+
+
+TILES = "popops-to-poplar{target=gc200 tiles=2},poplar-map,poplar-merge,poplar-allocate"
+
+
+def test_the_code_of_vertices_is_printed_as_mlir_and_as_llvm(populus_opt, module, tmp_path):
+    got = populus_opt(module, "-p", TILES, "-t", "codelets")
+    assert got.status == 0
+    assert "func.func @map_0(" in got.out and "arith.negf" in got.out and "poplar." not in got.out
+    assert populus_opt(write(tmp_path / "c.mlir", got.out), "-t", "codelets").out == got.out
+    text = populus_opt(module, "-p", TILES, "-t", "llvm").out
+    assert 'define void @"map_0"(' in text and "fneg" in text
+    assert text == populus_opt(module, "-p", f"{TILES},poplar-emit", "-t", "llvm").out
+    assert 'define void @"map_0"(' in populus_opt(module, "-p", f"{TILES},poplar-emit,codelet-to-llvm", "-t", "llvm").out
+    pytest.importorskip("llvmlite")
+    from llvmlite import binding
+
+    assert [f.name for f in binding.parse_assembly(text).functions if not f.is_declaration] == ["map_0"]
+    assert "above the tile level" in populus_opt(module, "-t", "llvm").err
+
+
+def test_built_in_ops_are_audited(populus_opt):
+    """The table of examples has what operands of one float shape do not fit. Of it, and of the others, a sample is audited."""
+    from populus.dialects.popart import POPART
+    from populus.dialects.support.diagnostics import verify
+    from populus.dialects.table import context
+    from populus.tools.op_examples import EXAMPLES, PARTS, example
+
+    for name in EXAMPLES:
+        module = example(context(), name)
+        assert any(op.name == f"popart.{name}" for op in module.walk())
+        verify(module)
+    alike = [n for op in POPART.operations if (n := op.name.removeprefix("popart.")) not in EXAMPLES | PARTS]
+    for name in [*list(EXAMPLES)[::6], *alike[::25]]:
+        got = populus_opt("--audit-op", name)
+        assert got.status == 0, (name, got.err)
+    assert "differentiates its regions" in populus_opt("--audit-op", "loop").out
+    assert "is no op of its own" in populus_opt("--audit-op", "kernel").err
