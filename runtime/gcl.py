@@ -1,19 +1,19 @@
-"""Collectives of replicas: who is in a group, what each member gets, and the replicas of one process, run in turn.
+"""Collectives of replicas: who is in a group, and what each member gets.
 
-Whoever runs replicas gives each a `Communicator`, whose one duty is `gather`. Everything else is arithmetic on the members' arrays in
-the order of their numbers, so that replicas in one process and replicas in several get the same bits.
+Whoever runs replicas gives each a `Communicator`, whose one duty is to pass arrays between members. Everything else is arithmetic on
+these in the order of the members' numbers, so that replicas in one process and replicas in several get the same bits.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar, copy_context
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
-from threading import Condition, Thread
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.runtime.views import params_of
 
 Array: TypeAlias = NDArray[Any]
-Result = TypeVar("Result")
+CUT_FROM = 4096  # elements from which a reduction is cut into parts, one for each member
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,36 @@ class Communicator(ABC):
     count: int
 
     @abstractmethod
-    def gather(self, group: Group, array: Array, label: str) -> Sequence[Array]:
-        """Gives the arrays of the group's members in order, once all have called this. `label`: the step, the same for all.
+    def exchange(self, group: Group, arrays: Sequence[Array], label: str) -> Sequence[Array]:
+        """Gives array k of each member's, for this replica's position k, once all members have called this.
 
-        The arrays may be another replica's own, so nobody writes to them.
+        `arrays`: one for each member, all of one shape. `label`: the step, the same for all. The arrays that it gives may be another
+        replica's own, so nobody writes to them.
         """
+
+    @abstractmethod
+    def send(self, target: int, array: Array, label: str) -> None:
+        """Sends an array to a replica, and goes on."""
+
+    @abstractmethod
+    def receive(self, source: int, like: Array, label: str) -> Array:
+        """Gives the array that a replica sends at this step, of the shape and type of `like`."""
+
+    def gather(self, group: Group, array: Array, label: str) -> Sequence[Array]:
+        """Gives the arrays of the group's members in order."""
+        return self.exchange(group, [array] * group.size, label)
+
+    def reduced(self, group: Group, reduction: str, array: Array, label: str) -> Array:
+        """Gives the reduction of all members' arrays. A large one is cut: each member reduces a part, and gets the others' parts."""
+        if array.size < CUT_FROM or group.size == 1:
+            return reduced(reduction, self.gather(group, array, label))
+        share = -(-array.size // group.size)
+        flat = array.reshape(-1)
+        cut = [flat[k * share : (k + 1) * share] for k in range(group.size)]
+        cut = [np.concatenate([part, np.zeros(share - part.size, part.dtype)]) if part.size < share else part for part in cut]
+        mine = reduced(reduction, self.exchange(group, cut, label))
+        whole = np.concatenate(self.gather(group, mine, f"parts of {label}"))
+        return whole[: array.size].reshape(array.shape)
 
 
 class Alone(Communicator):
@@ -69,8 +94,14 @@ class Alone(Communicator):
 
     rank, count = 0, 1
 
-    def gather(self, group: Group, array: Array, label: str) -> Sequence[Array]:
-        return [array]
+    def exchange(self, group: Group, arrays: Sequence[Array], label: str) -> Sequence[Array]:
+        return [arrays[0]]
+
+    def send(self, target: int, array: Array, label: str) -> None:
+        raise PopulusError(f"there is no replica {target}: {label}")
+
+    def receive(self, source: int, like: Array, label: str) -> Array:
+        raise PopulusError(f"there is no replica {source}: {label}")
 
 
 _ALONE = Alone()
@@ -80,6 +111,16 @@ _CURRENT: ContextVar[Communicator] = ContextVar("the replica that runs", default
 def communicator() -> Communicator:
     """Gives the way to the others of the replica that runs."""
     return _CURRENT.get()
+
+
+@contextmanager
+def speaking(way: Communicator) -> Generator[None, None, None]:
+    """Runs as the replica of this way to the others."""
+    token = _CURRENT.set(way)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -142,27 +183,31 @@ class Collective:
             return np.asarray(position, np.int32)
         (x,) = arrays
         if self.params.get("reduction") == "local":
-            return self._part(x, position)
-        given = way.gather(group, x, f"{self.place}: {self.kind} {dict(self.params)} of {x.dtype} {list(x.shape)}")
+            return self._part(x, position).copy()
+        label = f"{self.place}: {self.kind} {dict(self.params)} of {x.dtype} {list(x.shape)}"
         match self.kind:
             case "all_reduce":
-                return reduced(self.params["reduction"], given)
+                return way.reduced(group, self.params["reduction"], x, label)
             case "all_gather":
-                return np.stack(given)
+                return np.stack(way.gather(group, x, label))
             case "reduce_scatter":
-                return reduced(self.params["reduction"], [self._part(a, position) for a in given])
+                return reduced(self.params["reduction"], way.exchange(group, self._parts(x), label))
             case "broadcast":
-                return given[int(self.params["root"])].copy()
+                return way.gather(group, x, label)[int(self.params["root"])].copy()
             case "all_to_all":
-                return np.concatenate([self._part(a, position) for a in given])
+                return np.concatenate(way.exchange(group, self._parts(x), label))
             case "barrier":
+                way.gather(group, np.zeros(0, np.uint8), label)
                 return x
             case _:
                 raise AssertionError(self.kind)
 
+    def _parts(self, x: Array) -> list[Array]:
+        return [self._part(x, position) for position in range(self.group.size)]
+
     def _part(self, x: Array, position: int) -> Array:
         rows = x.shape[0] // self.group.size
-        return x[position * rows : (position + 1) * rows].copy()
+        return x[position * rows : (position + 1) * rows]
 
 
 def cost(kind: str, bytes: int, size: int, link_bytes: int, link_cycles: int) -> int:
@@ -177,107 +222,3 @@ def cost(kind: str, bytes: int, size: int, link_bytes: int, link_cycles: int) ->
     share = bytes if kind == "all_gather" else math.ceil(bytes / size)
     steps = (size - 1) * (2 if kind == "all_reduce" else 1)
     return steps * (link_cycles + math.ceil(share / link_bytes))
-
-
-class Abandoned(Exception):
-    """Another replica failed."""
-
-
-class InTurn:
-    """Replicas of one process. Each runs to its next collective, then the next one of those that can go on."""
-
-    def __init__(self, count: int):
-        self.count = count
-        self._changed = Condition()
-        self._turn = 0
-        self._ready = [True] * count  # those that can go on: neither waiting for their group nor at their end
-        self._waiting: dict[int, str] = {}  # the step that a replica waits at
-        self._posted: dict[range, dict[int, tuple[str, Array]]] = {}
-        self._given: dict[int, list[Array]] = {}
-        self._errors: dict[int, BaseException] = {}
-
-    def run(self, function: Callable[[int], Result]) -> list[Result]:
-        """Gives what a function gives for each replica's number. Raises the error of the first replica that has one.
-
-        Raises PopulusError if replicas do not meet: some wait for others that are at their end, or at another step.
-        """
-        results: dict[int, Result] = {}
-        contexts = [copy_context() for _ in range(self.count)]
-
-        def one(rank: int) -> None:
-            try:
-                self._wait(rank)
-                _CURRENT.set(_Member(self, rank))
-                results[rank] = function(rank)
-            except BaseException as error:
-                self._fail(rank, error)
-            finally:
-                self._leave(rank)
-
-        threads = [Thread(target=contexts[rank].run, args=(one, rank), name=f"replica {rank}") for rank in range(self.count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for rank in sorted(self._errors):
-            if not isinstance(self._errors[rank], Abandoned):
-                raise self._errors[rank]
-        return [results[rank] for rank in range(self.count)]
-
-    def meet(self, rank: int, group: Group, array: Array, label: str) -> list[Array]:
-        """Gives the arrays of a replica's group, after the others had their turns."""
-        members = group.members(rank)
-        with self._changed:
-            posted = self._posted.setdefault(members, {})
-            posted[rank] = label, array
-            if other := next((said for said, _ in posted.values() if said != label), None):
-                raise PopulusError(f"replicas of one group are at different steps: {label}; and {other}")
-            if len(posted) < len(members):
-                self._ready[rank], self._waiting[rank] = False, label
-                self._pass_on(rank)
-            else:
-                arrays = [posted[m][1] for m in members]
-                del self._posted[members]
-                for m in members:
-                    self._given[m], self._ready[m] = arrays, True
-                    self._waiting.pop(m, None)
-        self._wait(rank)
-        return self._given.pop(rank)
-
-    def _wait(self, rank: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._errors or (self._turn == rank and self._ready[rank]))
-            if self._errors:
-                raise Abandoned
-
-    def _pass_on(self, rank: int) -> None:
-        following = [(rank + k) % self.count for k in range(1, self.count + 1)]
-        found = next((r for r in following if self._ready[r]), None)
-        if found is None:
-            if self._waiting and not self._errors:
-                waiting, label = next(iter(self._waiting.items()))
-                self._errors[waiting] = PopulusError(f"replica {waiting} waits for others that do not come: {label}")
-        else:
-            self._turn = found
-        self._changed.notify_all()
-
-    def _fail(self, rank: int, error: BaseException) -> None:
-        with self._changed:
-            self._errors.setdefault(rank, error)
-            self._changed.notify_all()
-
-    def _leave(self, rank: int) -> None:
-        with self._changed:
-            self._ready[rank] = False
-            if self._turn == rank:
-                self._pass_on(rank)
-
-
-class _Member(Communicator):
-    """One of the replicas of a process."""
-
-    def __init__(self, all: InTurn, rank: int):
-        self._all, self.rank, self.count = all, rank, all.count
-
-    def gather(self, group: Group, array: Array, label: str) -> Sequence[Array]:
-        return [array] if group.size == 1 else self._all.meet(self.rank, group, array, label)

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, did_you_mean, printable
 from populus.lowering.driver.files import parse_message
+from populus.runtime import ranks
 
 
 class UsageError(PopulusError):
@@ -109,9 +110,10 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
     except (Exception, ArgSpecParseError) as error:
         if "--debug" in args:
             raise
-        print(line_of(tool, error), file=sys.stderr)
-        if isinstance(error, SourceError) and error.source:
-            print(error.source, file=sys.stderr)
+        if not ranks.failed(line_of(tool, error)):
+            print(line_of(tool, error), file=sys.stderr)
+            if isinstance(error, SourceError) and error.source:
+                print(error.source, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 

@@ -12,7 +12,8 @@ import populus
 from populus.builder import Builder
 from populus.dialects.support.diagnostics import PopulusError
 from populus.replicas import Replicas
-from populus.runtime.gcl import Group, InTurn, cost, reduced
+from populus.runtime.gcl import Group, cost, reduced
+from populus.runtime.turns import InTurn
 
 COUNT = 4
 RNG = np.random.default_rng(3)
