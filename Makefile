@@ -2,13 +2,14 @@
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
 # bench: times.  fuzz: random graphs against onnxruntime, COUNT of them from seed SEED on, for at most SECONDS if given.
 # fuzz-levels: their levels, each against the one above.  fuzz-tiles: their tile programs, mutated, on every engine.
+# fuzz-codelets: random codelets as plain Python, by the interpreter, on every engine and as emitted LLVM.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest portability bench fuzz fuzz-levels fuzz-tiles
+.PHONY: demo test lint lit pytest portability bench fuzz fuzz-levels fuzz-tiles fuzz-codelets
 
 SEED   ?= 0
 COUNT  ?= 3000
@@ -47,6 +48,9 @@ fuzz-levels: $(READY)
 
 fuzz-tiles: $(READY)
 	@$(BIN)/python test/fuzz/tile_programs.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
+
+fuzz-codelets: $(READY)
+	@$(BIN)/python test/fuzz/codelets.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

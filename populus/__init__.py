@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from populus.api import compile
     from populus.builder import Builder, function_of
     from populus.derivatives import Vjp, vjp
+    from populus.dialects.support.diagnostics import PopulusError
     from populus.epochs import train
     from populus.lowering.driver.content_hash import content_hash
     from populus.lowering.driver.extensions import add_extension, load
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Builder",
+    "PopulusError",
     "Program",
     "TrainingSession",
     "Vjp",
@@ -38,6 +40,7 @@ __all__ = [
 
 _HOMES = {
     "Builder": "builder:Builder",
+    "PopulusError": "dialects.support.diagnostics:PopulusError",
     "Program": "program:Program",
     "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",

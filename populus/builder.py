@@ -27,11 +27,11 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.control_flow import INDEX
 from populus.dialects.base.tensor_op import Plain
 from populus.dialects.data import constant
-from populus.dialects.popart import POPART, LoopOp, YieldOp
+from populus.dialects.popart import LoopOp, YieldOp
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popart.definition import Definition, definition_of
+from populus.dialects.popart.definition import Definition, built_in, definition_of
 from populus.dialects.signature import state_names
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, named, place, verify
+from populus.dialects.support.diagnostics import PopulusError, named, place, verify
 from populus.dialects.support.element_types import element_of, tensor
 from populus.lowering.onnx.importer.build import hint
 
@@ -112,12 +112,10 @@ class Builder:
         """
         definition = definition_of(op if not isinstance(op, str) else built_in(op))
         given = list(operands)
-        while given and given[-1] is None:
-            given.pop()
         location = named(name) if name else call_site()
         at = place(location)
         try:
-            checked = definition.checked(len(given), properties)
+            checked = definition.checked([o is not None for o in given], properties)
             for i, operand in enumerate(given):
                 if operand is not None and operand.owner is not self._block and (operand.owner.parent_block() is not self._block):
                     other = _graph_of(operand)
@@ -234,17 +232,10 @@ def current() -> Builder:
     return builder
 
 
-def built_in(name: str) -> type[PopartOp]:
-    """Finds a built-in op by name, such as `relu`. Raises PopulusError with the nearest name if there is none."""
-    ops = {op.name.removeprefix("popart."): op for op in POPART.operations if issubclass(op, PopartOp)}
-    if name not in ops:
-        raise PopulusError(f"there is no op '{name}'{did_you_mean(name, ops)}")
-    return ops[name]
-
-
 def function_of(op: type[PopartOp]) -> Callable[..., Any]:
-    """Makes a function that inserts the op into the graph of the innermost `with` and returns its result (a tuple if several).
+    """Makes a function that inserts the op into the graph of the innermost `with` and returns its result.
 
+    An op whose class has another number of results than one, or a result that stands for any number, gives a tuple in any case.
     Operands come first. Attributes are keywords with their defaults, and `name` is last.
     Front ends may pass their own tensors, which have an attribute `ssa`. The results then have the same class.
     """
@@ -264,9 +255,9 @@ def function_of(op: type[PopartOp]) -> Callable[..., Any]:
         name = bound.arguments.pop("name", "")
         results = current().op(op, *values, name=name, **bound.arguments)
         wrapped = results if like is None else tuple(like.of(r) for r in results)
-        return wrapped[0] if len(wrapped) == 1 else wrapped
+        return wrapped[0] if single else wrapped
 
-    signature = _signature(definition)
+    signature, single = _signature(definition), [r.kind for r in definition.results] == ["one"]
     call.__name__ = call.__qualname__ = definition.name
     call.__doc__ = definition.doc
     call.__module__ = op.__module__
@@ -286,7 +277,14 @@ def _signature(definition: Definition) -> inspect.Signature:
         "optional": (P.POSITIONAL_OR_KEYWORD, None),
         "variadic": (P.VAR_POSITIONAL, P.empty),
     }
-    operands = [P(o.name, kinds[o.kind][0], default=kinds[o.kind][1], annotation="Value") for o in definition.operands]
+    operands: list[inspect.Parameter] = []
+    for o in definition.operands:
+        kind, default = kinds[o.kind]
+        if any(p.kind == P.VAR_POSITIONAL for p in operands):
+            kind = P.KEYWORD_ONLY  # what follows any number of operands is named
+        elif kind == P.POSITIONAL_OR_KEYWORD and default is P.empty and any(p.default is None for p in operands):
+            default = None  # an operand that is left out may precede it; the op's definition is checked later
+        operands.append(P(o.name, kind, default=default, annotation="Value"))
     properties = [
         P(p.name, P.KEYWORD_ONLY, default=P.empty if p.required else p.plain_default, annotation=p.kind)
         for p in definition.properties.values()

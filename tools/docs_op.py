@@ -11,10 +11,9 @@ from functools import cache
 from pathlib import Path
 
 import populus
-from populus.builder import built_in
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
-from populus.dialects.popart.definition import Definition, definition_of
+from populus.dialects.popart.definition import Definition, built_in, definition_of
 from populus.dialects.popart.train import TRAIN
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
@@ -27,12 +26,13 @@ CONSTANTS = {  # attributes of a class, as opposed to methods
     "OVERRIDES": "it replaces an op of ONNX's own domain",
     "INTERNAL": "only passes create it; a model with it is refused",
     "NOT_HASHED": "names of attributes that do not affect the results",
+    "CONSTANTS": "names of operands that have to be constants; `value_of` gives their values",
     "SEED": "index of the operand that seeds its random numbers",
     "OUTLINE_VALUE": "benefit of sharing its code in an outlined function",
     "OUTLINE_IGNORES": "names of attributes that may differ between ops outlined together",
     "EXAMPLES": "operand shapes and attributes for `populus check-op`",
 }
-_STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_")]
+_STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_") and n != "verify_"]
 METHODS: dict[str, type[PopartOp]] = {
     **dict.fromkeys(("infer", "aliases", *_STATED), PopartOp),
     **dict.fromkeys(("formula", "derivatives"), ElementwiseOp),

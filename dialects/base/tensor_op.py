@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i32, i64
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation, OptOperandDef, ParsePropInAttrDict, VarOperandDef, traits_def
 from xdsl.traits import Pure
@@ -21,17 +21,25 @@ from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.attribute_values import Flag, Number, Text, TypedAttributes, Whole
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Value: TypeAlias = "SSAValue | Operation"
-Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float]"
+Plain: TypeAlias = "bool | int | float | str | Expr | Attribute | Sequence[int] | Sequence[float] | Sequence[str] | NDArray[Any]"
 
 
-INPLACE = "inplace"  # an attribute: the number of the operand that the result is to overwrite, or -1 for none
+INPLACE = "inplace"  # an attribute: the number of the operand that the result is to overwrite, or -1 for none; a list for several results
 
 LOW_VALUE, HIGH_VALUE = 0.1, 1000.0  # Source: PopART's OutlineConsts
 
 
 def attribute(value: Plain) -> Attribute:
-    """Converts a Python value to an attribute: bool i1, int i64, float f32 (as ONNX's), str, expression, sequence of ints or floats."""
+    """Converts a Python value to an attribute: bool i1, int i64, float f32 (as ONNX's), str, expression, sequence of them.
+
+    NumPy's numbers and arrays of one dimension count as Python's. Raises TypeError for another value.
+    """
+    if hasattr(value, "tolist"):  # NumPy's
+        value = cast("Plain", cast("Any", value).tolist())
     match value:
         case Attribute():
             return value
@@ -47,10 +55,17 @@ def attribute(value: Plain) -> Attribute:
             return StringAttr(value)
         case Expr():
             return ExprAttr(value)
-        case _ if all(isinstance(v, int) for v in value):
-            return DenseArrayBase.from_list(i64, [int(v) for v in value])
         case _:
-            return DenseArrayBase.from_list(f64, [float(v) for v in value])
+            return _list(cast("Sequence[Any]", value))
+
+
+def _list(value: Sequence[Any]) -> Attribute:
+    values = [v.item() if hasattr(v, "item") else v for v in value]
+    if values and all(isinstance(v, str) for v in values):
+        return ArrayAttr([StringAttr(v) for v in values])
+    if all(isinstance(v, int) for v in values):
+        return DenseArrayBase.from_list(i64, [int(v) for v in values])
+    return DenseArrayBase.from_list(f64, [float(v) for v in values])
 
 
 def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
@@ -61,8 +76,8 @@ def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
 class TensorOp(IRDLOperation, metaclass=TypedAttributes):
     """An op without effects on tensors of static shape. Subclasses declare operands, properties and `infer`.
 
-    The constructor takes the operands in order (None for an absent optional one; the last may be variadic) and the
-    properties by name as Python values.
+    The constructor takes the operands in order (None for an absent optional one; one may be variadic, and takes those that are left
+    by the operands after it) and the properties by name as Python values.
 
     `OUTLINE_VALUE`: what it is worth that the op is there once and not several times (`popart-outline`): LOW_VALUE for what is a few
     vertices, HIGH_VALUE for what is much code. `OUTLINE_IGNORES`: attributes in which ops of one function may differ; its calls
@@ -83,10 +98,12 @@ class TensorOp(IRDLOperation, metaclass=TypedAttributes):
         given = [None if v is None else SSAValue.get(v) for v in operands]
         found: list[SSAValue] = []
         sizes: list[int] = []
-        for _, operand in definition.operands:
+        for place, (name, operand) in enumerate(definition.operands, 1):
             before = len(found)
             if isinstance(operand, VarOperandDef):  # OptOperandDef is one too
-                count = min(len(given), 1) if isinstance(operand, OptOperandDef) else len(given)
+                optional = isinstance(operand, OptOperandDef)
+                count = min(len(given), 1) if optional else max(0, len(given) - (len(definition.operands) - place))
+                assert optional or None not in given[:count], f"{self.name}: one of {name} is absent"
                 found.extend(v for v in given[:count] if v is not None)
                 del given[:count]
             else:

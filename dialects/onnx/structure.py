@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -17,6 +19,7 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.traits import ConstantLike, IsTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.onnx.types import string
 from populus.dialects.support.element_types import shape_of
@@ -70,7 +73,8 @@ class CustomOp(IRDLOperation):
         %y = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}}
                : (tensor<2xf32>) -> !onnx.unknown
 
-    A popart op class with `ONNX = ("my.domain", "Twice", 1)` defines its meaning.
+    A popart op class with `ONNX = ("my.domain", "Twice", 1)` defines its meaning. `absent`: the positions of inputs that are left out
+    in front of others.
     """
 
     name = "onnx.custom"
@@ -78,6 +82,7 @@ class CustomOp(IRDLOperation):
     op_type = prop_def(StringAttr)
     version = prop_def(IntegerAttr)
     node_attributes = prop_def(DictionaryAttr)
+    absent = opt_prop_def(DenseArrayBase)
     inputs = var_operand_def()
     outputs = var_result_def()
     irdl_options = (ParsePropInAttrDict(),)
@@ -85,17 +90,42 @@ class CustomOp(IRDLOperation):
     assembly_format = "$domain $op_type `(` $inputs `)` attr-dict `:` functional-type(operands, results)"
 
     def __init__(
-        self, domain: str, op_type: str, version: int, inputs: list[SSAValue], outputs: list[Attribute], attributes: dict[str, Attribute]
+        self,
+        domain: str,
+        op_type: str,
+        version: int,
+        inputs: Sequence[SSAValue | None],
+        outputs: Sequence[Attribute],
+        attributes: dict[str, Attribute],
     ):
         from xdsl.dialects.builtin import i64
 
+        there = [v for v in inputs if v is not None]
+        last = max((i for i, v in enumerate(inputs) if v is not None), default=-1)
+        absent = [i for i, v in enumerate(inputs[:last]) if v is None]
         super().__init__(
-            operands=[inputs],
-            result_types=[outputs],
+            operands=[there],
+            result_types=[list(outputs)],
             properties={
                 "domain": StringAttr(domain),
                 "op_type": StringAttr(op_type),
                 "version": IntegerAttr(version, i64),
                 "node_attributes": DictionaryAttr(attributes),
+                **({"absent": DenseArrayBase.from_list(i64, absent)} if absent else {}),
             },
         )
+
+    @property
+    def given(self) -> list[SSAValue | None]:
+        """The inputs by position; None for one that is left out."""
+        found: list[SSAValue | None] = list(self.inputs)
+        for i in () if self.absent is None else cast("DenseArrayBase[Any]", self.absent).get_values():
+            found.insert(int(i), None)
+        return found
+
+    def verify_(self) -> None:
+        last = -1
+        for i in () if self.absent is None else cast("DenseArrayBase[Any]", self.absent).get_values():
+            if not last < i <= len(self.given) - 1:
+                raise VerifyException(f"the positions in `absent` have to rise, and to be in front of an input; found {i}")
+            last = i

@@ -10,6 +10,7 @@ from xdsl.ir import Dialect
 from populus.dialects.base.op_modules import ops_of
 from populus.dialects.popart.activation import *
 from populus.dialects.popart.arithmetic import *
+from populus.dialects.popart.array import TensorValueAttr
 from populus.dialects.popart.attention import *
 from populus.dialects.popart.base import *
 from populus.dialects.popart.collective import *
@@ -30,4 +31,4 @@ from populus.dialects.popart.reduce import *
 from populus.dialects.popart.reshape import *
 from populus.dialects.popart.softmax import *
 
-POPART = Dialect("popart", ops_of("popart.", globals()), [LayoutAttr])
+POPART = Dialect("popart", ops_of("popart.", globals()), [LayoutAttr, TensorValueAttr])

@@ -30,6 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
 from populus.dialects.base.tensor_op import Plain, TensorOp, ints
+from populus.dialects.data import constant_value
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import calls
 from populus.dialects.support import shapes, user_op_errors
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
 Examples: TypeAlias = "Sequence[tuple[Sequence[tuple[int, ...]], Mapping[str, Plain]]]"
 
 
+NOT_CONSTANT = (
+    "the value of operand '{}' has to be known when compiling; give a constant, or state the value of an input (`values`, --value)"
+)
+
+
 class NoGradient(PopulusError):
     """A gradient was requested of an op that has none."""
 
@@ -53,11 +59,20 @@ class PopartOp(TensorOp):
     `EXAMPLES`: operand shapes and attributes with which `populus check-op` tries the op; without it, all operands have one shape.
     `INTERNAL`: only passes create it, such as a gradient with an op of its own; a model's node that names it is refused.
     `SEED`: the index of the operand that seeds its random numbers; `popart-seed` changes the seed for each training run.
+    `CONSTANTS`: names of operands that have to be constants; `value_of` gives their values.
     """
 
     EXAMPLES: ClassVar[Examples] = ()
     INTERNAL: ClassVar[bool] = False
     SEED: ClassVar[int | None] = None
+    CONSTANTS: ClassVar[tuple[str, ...]] = ()
+
+    def verify_(self) -> None:
+        super().verify_()
+        for name in self.CONSTANTS:
+            operand = cast("object", getattr(self, name))
+            if operand is not None and constant_value(operand) is None:
+                raise VerifyException(NOT_CONSTANT.format(name))
 
     def evaluate(self, *arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
         """Computes the results from the operands' arrays with NumPy, independently of any lowering.
@@ -74,10 +89,29 @@ class PopartOp(TensorOp):
         """
         raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated or give its class `gradient`")
 
-    def inplace_priority(self) -> Sequence[tuple[int, float]]:
-        """Lists (operand, priority) for operands that the first result may overwrite; a priority of 0 or less forbids it.
+    def independent(self) -> Sequence[tuple[int, int, int, int]]:
+        """Lists (operand, its dimension, result, its dimension): position i of the result is made of position i of the operand alone.
 
-        `popart-inplace` chooses among them.
+        Such a dimension may have a size that is known only when the model runs. Element-wise ops do not need it.
+        """
+        return ()
+
+    def value_of(self, name: str) -> NDArray[Any]:
+        """Gives the value of the operand `name`, for `infer` and `lower`. Raises VerifyException if it is not a constant.
+
+        The class lists the operand in `CONSTANTS`.
+        """
+        operand = cast("object", getattr(self, name))
+        if name not in self.CONSTANTS:
+            raise VerifyException(f"`value_of` reads operand '{name}'; list it in `CONSTANTS`")
+        if (array := constant_value(operand)) is None:
+            raise VerifyException(NOT_CONSTANT.format(name))
+        return array
+
+    def inplace_priority(self) -> Sequence[tuple[int, float] | tuple[int, float, int]]:
+        """Lists (operand, priority, result) for operands that a result may overwrite; a priority of 0 or less forbids it.
+
+        The first result is meant where none is named. `popart-inplace` chooses among them.
 
         Source: PopART's `inplacePriorityDefault`, where nearly all are 10.
         """
@@ -145,7 +179,7 @@ class ElementwiseOp(PopartOp):
     def aliases(self) -> Sequence[tuple[int, int]]:
         return [(i, 0) for i, o in enumerate(self.operands) if o.type == self.y.type]
 
-    def inplace_priority(self) -> Sequence[tuple[int, float]]:
+    def inplace_priority(self) -> Sequence[tuple[int, float] | tuple[int, float, int]]:
         return [(i, 10.0) for i, _ in self.aliases()]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:

@@ -1,24 +1,30 @@
 """Library calls as functions on values, for `lower` and `gradient`: each inserts what is needed and no more.
 
 s = calls.reduce(b, "add", calls.map(b, Arg(1) * Arg(2), x, g), dims=(0,))
+p = calls.op(b, "softmax", s, axis=0)    # other ops, of users too
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, TensorType, f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import expr
-from populus.dialects.base.tensor_op import TensorOp
+from populus.dialects.base.tensor_op import Plain, TensorOp
 from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.poplar.codelets import register
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.popops import BroadcastOp, CodeletOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
+
+if TYPE_CHECKING:
+    from populus.dialects.popart.base import PopartOp
 
 
 def element(x: SSAValue) -> Attribute:
@@ -34,6 +40,29 @@ def shape(x: SSAValue) -> tuple[int, ...]:
 def insert(b: Builder, op: TensorOp) -> SSAValue:
     """Inserts `op` and returns its only result."""
     return b.insert(op).results[0]
+
+
+def ops(b: Builder, op: type[PopartOp] | str, *operands: SSAValue | None, **attributes: Plain | None) -> list[SSAValue]:
+    """Inserts an op of this level, a class or the name of a built-in one such as `softmax`, and gives its results as a list.
+
+    `operands` in order, None for one that is left out; `attributes` as Python values. Such an op is lowered in turn.
+    Raises PopulusError for an unknown op or attribute, or a value out of range, and VerifyException for operands that do not fit.
+    """
+    from populus.dialects.popart import definition  # it describes the classes that this file helps to write
+
+    kind = definition.built_in(op) if isinstance(op, str) else op
+    checked = definition.definition_of(kind).checked([o is not None for o in operands], attributes)
+    made = kind(*operands, **checked)
+    made.verify()
+    return list(b.insert(made).results)
+
+
+def op(b: Builder, op: type[PopartOp] | str, *operands: SSAValue | None, **attributes: Plain | None) -> SSAValue:
+    """Inserts an op as `ops` does, and gives its only result. Raises PopulusError if it has another number of them."""
+    results = ops(b, op, *operands, **attributes)
+    if len(results) != 1:
+        raise PopulusError(f"{op if isinstance(op, str) else op.name} has {len(results)} results; call it by `ops`, which gives a list")
+    return results[0]
 
 
 def fill(b: Builder, value: float | bool, type: Attribute, to: Sequence[int] = ()) -> SSAValue:

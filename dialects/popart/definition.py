@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, f64, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, f64, i1, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import (
     AttrConstraint,
@@ -33,7 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import Plain, attribute
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.support.attribute_values import TypedConstraint
-from populus.dialects.support.constraints import OneOf, TensorOf, WholeWithin, Within
+from populus.dialects.support.constraints import ElementsOf, Numbers, OneOf, Strings, TensorOf, Wholes, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import once
 
@@ -49,25 +49,28 @@ _SAMPLES: dict[str, Attribute] = {
     "string": StringAttr(""),
     "ints": DenseArrayBase.from_list(i64, [0]),
     "floats": DenseArrayBase.from_list(f64, [0.0]),
+    "strings": ArrayAttr([StringAttr("")]),
 }
+_LISTS: dict[str, TypedConstraint[Any]] = {"ints": Wholes(), "floats": Numbers(), "strings": Strings()}
 
 
 @dataclass(frozen=True)
 class Operand:
     """An operand or a result. `kind`: `one`, `optional` or `variadic`. `variable`: of its type; equal ones are equal types.
 
-    `elements`: the element types it may have; any if there are none.
+    `elements`: the element types it may have; any if there are none. `any_shape`: the variable is of its element type alone.
     """
 
     name: str
     kind: str
     variable: str
     elements: tuple[Attribute, ...]
+    any_shape: bool = False
 
 
 @dataclass(frozen=True)
 class Property:
-    """An attribute. `kind`: `float`, `int`, `bool`, `string`, `ints`, `floats`, or `any` for what only text can say."""
+    """An attribute. `kind`: `float`, `int`, `bool`, `string`, `ints`, `floats`, `strings`, `tensor`, or `any`: only text can say it."""
 
     name: str
     kind: str
@@ -97,10 +100,14 @@ class Property:
             value = float(value)
         if self.kind == "bool" and isinstance(value, int) and value in (0, 1):
             value = bool(value)
+        listed = _LISTS.get(self.kind) or (self.constraint if self.kind == "tensor" else None)
         try:
-            found = attribute(value)
+            if isinstance(value, Attribute) or not isinstance(listed, TypedConstraint):
+                found = attribute(value)
+            else:
+                found = listed.attribute_of(cast("Any", value).tolist() if hasattr(value, "tolist") and self.kind != "tensor" else value)
             self.constraint.verify(found, VerificationContext())
-        except (TypeError, ValueError, VerifyException):
+        except (OverflowError, TypeError, ValueError, VerifyException):
             said = plain(value) if isinstance(value, Attribute) else value
             raise PopulusError(f"'{self.name}' is {said!r}; {self.allowed} is allowed") from None
         return found
@@ -149,13 +156,30 @@ class Definition:
         """True if the class defines `gradient`."""
         return self.op.gradient is not PopartOp.gradient
 
-    def checked(self, operands: int, properties: Mapping[str, Plain | None]) -> dict[str, Plain]:
-        """Checks the number of operands and converts the attributes. Raises PopulusError for either that does not fit."""
-        least = sum(o.kind == "one" for o in self.operands)
+    def taken(self, count: int) -> list[Operand]:
+        """Lists the operand that each of so many given ones is."""
+        found: list[Operand] = []
+        for place, o in enumerate(self.operands, 1):
+            times = max(0, count - len(found) - (len(self.operands) - place)) if o.kind == "variadic" else 1
+            found += [o] * times
+        return found[:count]
+
+    def checked(self, given: Sequence[bool], properties: Mapping[str, Plain | None]) -> dict[str, Plain]:
+        """Checks which operands are there, and converts the attributes. Raises PopulusError for either that does not fit.
+
+        given: for each operand in order, whether it is there. Trailing ones that are not may be left out.
+        """
+        operands = len(given)
+        least = max((i for i, o in enumerate(self.operands, 1) if o.kind == "one"), default=0)
+        least -= any(o.kind == "variadic" for o in self.operands[:least])  # there may be none of it
         most = None if any(o.kind == "variadic" for o in self.operands) else len(self.operands)
         if operands < least or (most is not None and operands > most):
             names = ", ".join(o.name + {"optional": "?", "variadic": "..."}.get(o.kind, "") for o in self.operands)
             raise PopulusError(f"{self.op.name} takes {names}; {operands} operand{' is' if operands == 1 else 's are'} given")
+        for o, there in zip(self.taken(operands), given):
+            if not there and o.kind != "optional":
+                part = "one of " if o.kind == "variadic" else ""
+                raise PopulusError(f"{self.op.name}: {part}'{o.name}' is left out, which is not optional")
         found: dict[str, Plain] = {}
         for name, value in properties.items():
             if name not in self.properties:
@@ -170,6 +194,16 @@ class Definition:
         return found
 
 
+def built_in(name: str) -> type[PopartOp]:
+    """Finds a built-in op by name, such as `relu`. Raises PopulusError with the nearest name if there is none."""
+    from populus.dialects.popart import POPART
+
+    ops = {op.name.removeprefix("popart."): op for op in POPART.operations if issubclass(op, PopartOp)}
+    if name not in ops:
+        raise PopulusError(f"there is no op '{name}'{did_you_mean(name, ops)}")
+    return ops[name]
+
+
 def plain(value: Attribute) -> object:
     """Converts an attribute to a Python value; returns an attribute of another kind as it is."""
     match value:
@@ -181,6 +215,10 @@ def plain(value: Attribute) -> object:
             return value.data
         case DenseArrayBase():
             return tuple(cast("DenseArrayBase[Any]", value).get_values())
+        case ArrayAttr() if all(isinstance(v, StringAttr) for v in value):
+            return tuple(v.data for v in cast("ArrayAttr[StringAttr]", value))
+        case _ if hasattr(value, "array"):  # a tensor
+            return cast("Any", value).array
         case _:
             return value
 
@@ -224,7 +262,15 @@ def definition_of(op: type[PopartOp]) -> Definition:
 
 
 def _check_members(title: str, found: Definition) -> None:
-    """Raises PopulusError for a default that is not allowed, a seed that is no operand, and examples that are none."""
+    """Raises PopulusError for a default that is not allowed, a seed that is no operand, and examples that are none.
+
+    One operand may be several; in a node of ONNX's, that is the last.
+    """
+    several = [o.name for o in found.operands if o.kind == "variadic"]
+    if len(several) > 1:
+        raise PopulusError(f"{title}: '{several[0]}' and '{several[1]}' may both be any number of operands; only one can")
+    if several and found.identity is not None and found.operands[-1].name != several[0]:
+        raise PopulusError(f"{title}: '{several[0]}' is any number of operands; in ONNX it has to be the last operand")
     for p in found.properties.values():
         if p.default is not None:
             try:
@@ -274,7 +320,11 @@ def _operand(name: str, definition: Any) -> Operand:
     variable = ""
     if isinstance(constraint, VarConstraint):
         variable, constraint = constraint.name, cast(Any, constraint).constraint
-    return Operand(name, kind, variable, constraint.elements if isinstance(constraint, TensorOf) else ())
+    if isinstance(constraint, ElementsOf):
+        variable = constraint.name
+    return Operand(
+        name, kind, variable, constraint.elements if isinstance(constraint, TensorOf) else (), isinstance(constraint, ElementsOf)
+    )
 
 
 def _property(name: str, definition: Any) -> Property:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import AttrConstraint, IRDLOperation, OpDef
+from xdsl.irdl import AttrConstraint, AttrSizedOperandSegments, IRDLOperation, OpDef, VarOperandDef
 from xdsl.irdl.operations import OptPropertyDef
 from xdsl.utils.exceptions import PyRDLOpDefinitionError
 
@@ -75,16 +75,20 @@ class Text(_AnswersAsAttribute, str):
 class TypedConstraint(AttrConstraint[AttributeT_co]):
     """A constraint on an attribute whose accessor gives a Python value of type `PLAIN`.
 
-    `KIND`: the attribute's kind in schemas, pages and messages.
+    `KIND`: the attribute's kind in schemas, pages and messages. `ANSWERING`: the class of values of a declaration without a type.
     """
 
     KIND: ClassVar[str]
     PLAIN: ClassVar[type]
-    ANSWERING: ClassVar[type[_AnswersAsAttribute]]
+    ANSWERING: ClassVar[type[_AnswersAsAttribute] | None] = None
 
     @abstractmethod
     def attribute_of(self, value: Any) -> Attribute:
-        """Gives the IR attribute of a Python value."""
+        """Gives the IR attribute of a Python value. Raises TypeError or ValueError for a value of another kind."""
+
+    def value_of(self, attribute: Attribute) -> Any:
+        """Gives the Python value of an IR attribute."""
+        return self.PLAIN(plain_value(attribute))
 
 
 def plain_value(attribute: Attribute) -> float | int | str:
@@ -105,8 +109,8 @@ class _TypedAccessor:
         if op is None:
             return self
         attribute = op.properties[self.name]
-        if self.plain:
-            return self.constraint.PLAIN(plain_value(attribute))
+        if self.plain or self.constraint.ANSWERING is None:
+            return self.constraint.value_of(attribute)
         value = self.constraint.ANSWERING(plain_value(attribute))  # pyright: ignore[reportCallIssue]
         value.attribute = attribute
         return value
@@ -119,8 +123,21 @@ class TypedAttributes(ABCMeta):
     """The class of op classes whose accessors of typed attributes give Python values.
 
     xDSL's `irdl_op_definition` sets an accessor for each property and, last, `get_irdl_definition`. Then the definition is complete, and
-    the accessors of properties with a `TypedConstraint` are replaced.
+    the accessors of properties with a `TypedConstraint` are replaced. A class with several operands that may be absent or several
+    gets xDSL's option for them.
     """
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **keywords: Any):
+        super().__init__(name, bases, namespace, **keywords)
+        fields: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            fields |= vars(base)
+        several = [f for f in fields.values() if isinstance(kind := getattr(f, "cls", None), type) and issubclass(kind, VarOperandDef)]
+        options = cast("tuple[Any, ...]", fields.get("irdl_options", ()))
+        if len(several) > 1 and not any(isinstance(o, AttrSizedOperandSegments) for o in options):
+            cls.irdl_options = (*options, AttrSizedOperandSegments(as_property=True))
+            if str(fields.get("assembly_format")).startswith("operands "):
+                cls.assembly_format = None  # it would not say whose an operand is; the generic form has a property for that
 
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, TensorType, f32, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i64
 from xdsl.ir import Attribute
-from xdsl.irdl import AttrConstraint, VarConstraint, VerificationContext, prop_def
+from xdsl.irdl import AnyAttr, AttrConstraint, VarConstraint, VerificationContext, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.attribute_values import Flag, Number, Text, TypedConstraint, Whole
@@ -130,6 +130,93 @@ class OneOf(TypedConstraint[StringAttr]):
 
 
 @dataclass(frozen=True)
+class AnyText(TypedConstraint[StringAttr]):
+    """A string."""
+
+    KIND: ClassVar = "string"
+    PLAIN: ClassVar = str
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not isinstance(attr, StringAttr):
+            raise VerifyException(f"a string is expected, found {attr}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        if not isinstance(value, str):
+            raise TypeError(value)
+        return StringAttr(value)
+
+    def get_bases(self) -> set[type[Attribute]] | None:
+        return {StringAttr}
+
+    def mapping_type_vars(self, type_var_mapping: object) -> AnyText:
+        return self
+
+
+@dataclass(frozen=True)
+class Wholes(TypedConstraint["DenseArrayBase[Any]"]):
+    """A list of 64-bit integers; its value is a tuple."""
+
+    KIND: ClassVar = "ints"
+    PLAIN: ClassVar = tuple
+    ELEMENT: ClassVar[Attribute] = i64
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not isinstance(attr, DenseArrayBase) or cast("DenseArrayBase[Any]", attr).elt_type != self.ELEMENT:
+            raise VerifyException(f"a list of {self.KIND} is expected, found {attr}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        if any(isinstance(v, bool) or int(v) != v for v in value):
+            raise ValueError(value)
+        return DenseArrayBase.from_list(i64, [int(v) for v in value])
+
+    def value_of(self, attribute: Attribute) -> Any:
+        return tuple(cast("DenseArrayBase[Any]", attribute).get_values())
+
+    def get_bases(self) -> set[type[Attribute]] | None:
+        return {DenseArrayBase}
+
+    def mapping_type_vars(self, type_var_mapping: object) -> Wholes:
+        return self
+
+
+@dataclass(frozen=True)
+class Numbers(Wholes):
+    """A list of floats of double precision; its value is a tuple."""
+
+    KIND: ClassVar = "floats"
+    ELEMENT: ClassVar[Attribute] = f64
+
+    def attribute_of(self, value: Any) -> Attribute:
+        return DenseArrayBase.from_list(f64, [float(v) for v in value])
+
+
+@dataclass(frozen=True)
+class Strings(TypedConstraint["ArrayAttr[Any]"]):
+    """A list of strings; its value is a tuple."""
+
+    KIND: ClassVar = "strings"
+    PLAIN: ClassVar = tuple
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not isinstance(attr, ArrayAttr) or not all(isinstance(v, StringAttr) for v in cast("ArrayAttr[Any]", attr)):
+            raise VerifyException(f"a list of strings is expected, found {attr}")
+
+    def attribute_of(self, value: Any) -> Attribute:
+        if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+            raise TypeError(value)
+        return ArrayAttr([StringAttr(str(v)) for v in value])
+
+    def value_of(self, attribute: Attribute) -> Any:
+        return tuple(v.data for v in cast("ArrayAttr[StringAttr]", attribute))
+
+    def get_bases(self) -> set[type[Attribute]] | None:
+        return {ArrayAttr}
+
+    def mapping_type_vars(self, type_var_mapping: object) -> Strings:
+        return self
+
+
+@dataclass(frozen=True)
 class TensorOf(AttrConstraint["TensorType[Attribute]"]):
     """A tensor with one of some element types."""
 
@@ -146,6 +233,23 @@ class TensorOf(AttrConstraint["TensorType[Attribute]"]):
         return {TensorType}
 
     def mapping_type_vars(self, type_var_mapping: object) -> TensorOf:
+        return self
+
+
+@dataclass(frozen=True)
+class ElementsOf(TensorOf):
+    """A tensor of any shape with the element type that `name` stands for, one of some."""
+
+    name: str = ""
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        super().verify(attr, constraint_context)
+        VarConstraint(self.name, AnyAttr()).verify(element_type_of(attr), constraint_context)
+
+    def variables(self) -> set[str]:
+        return {self.name}
+
+    def mapping_type_vars(self, type_var_mapping: object) -> ElementsOf:
         return self
 
 
@@ -167,6 +271,34 @@ def flag(default: bool | None = False) -> bool:
 def choice(choices: Sequence[str], default: str | None = None) -> str:
     """Declares a string attribute of an op that is one of a few, `mode: str = choice(("a", "b"))`; required without `default`."""
     return cast(str, prop_def(OneOf(tuple(choices)), default_value=None if default is None else StringAttr(default)))
+
+
+def text(default: str | None = None) -> str:
+    """Declares a string attribute of an op, `equation: str = text()`; required without `default`."""
+    return cast(str, prop_def(AnyText(), default_value=None if default is None else StringAttr(default)))
+
+
+def wholes(default: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Declares a list of integers, `sizes: tuple[int, ...] = wholes((2, 2))`; required without `default`, which may be empty."""
+    of = Wholes()
+    return cast("tuple[int, ...]", prop_def(of, default_value=None if default is None else of.attribute_of(default)))
+
+
+def numbers(default: Sequence[float] | None = None) -> tuple[float, ...]:
+    """Declares a list of floats, `scales: tuple[float, ...] = numbers((0.5,))`; required without `default`, which may be empty."""
+    of = Numbers()
+    return cast("tuple[float, ...]", prop_def(of, default_value=None if default is None else of.attribute_of(default)))
+
+
+def texts(default: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Declares a list of strings, `names: tuple[str, ...] = texts(())`; required without `default`, which may be empty."""
+    of = Strings()
+    return cast("tuple[str, ...]", prop_def(of, default_value=None if default is None else of.attribute_of(default)))
+
+
+def elements(name: str, *types: Attribute) -> ElementsOf:
+    """Declares an element type: operands and results with this constraint have it, and any shapes."""
+    return ElementsOf(types, name)
 
 
 def tensors(name: str, *elements: Attribute) -> VarConstraint[TensorType[Attribute]]:

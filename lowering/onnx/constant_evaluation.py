@@ -18,7 +18,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, constant
 from populus.dialects.onnx.schema import OnnxOp
+from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.onnx.types import unknown
+from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature import state_names
 from populus.dialects.signature.bounded_dimensions import PREFIX, set_bounds, set_limits
 from populus.dialects.signature.string_table import KEY
@@ -91,6 +93,24 @@ class ConstantEvaluation:
             home.attributes[KEY] = function.attributes[KEY]
         return arrays
 
+    def custom(self, op: PopartOp) -> list[NDArray[Any]] | None:
+        """Computes the results of a user's op, detached, whose operands are all constants; None if it draws random numbers."""
+        from populus.runtime.interpreter import run_function
+
+        if op.SEED is not None:
+            return None
+        block = Block()
+        mapper: dict[SSAValue, SSAValue] = {}
+        for value in op.operands:
+            if value not in mapper:
+                assert isinstance(value.owner, ConstantOp), value
+                block.add_op(copy := value.owner.clone())
+                mapper[value] = copy.result
+        block.add_op(copy := op.clone(mapper))
+        block.add_op(ReturnOp(*copy.results))
+        function = FuncOp("folded", ([], [r.type for r in op.results]), Region(block))
+        return list(run_function(ModuleOp([function]), {}, function="folded").values())
+
     def types(self, op: OnnxOp, known: Known) -> list[Attribute]:
         """Infers the types of an op's results from the ops that it is converted to.
 
@@ -110,7 +130,7 @@ class ConstantEvaluation:
         self.converter(self.customs).operation(copy, typed=False)
         return [v.type for v in end.operands]
 
-    def sized(self, op: OnnxOp, known: Known, valid: ValidSizes) -> tuple[list[Attribute], list[Axes]]:
+    def sized(self, op: OnnxOp | CustomOp, known: Known, valid: ValidSizes) -> tuple[list[Attribute], list[Axes]]:
         """Infers types and valid parts of an op's results, as `types`, where operands have bounded dimensions.
 
         `valid`: what is known of the operands. Raises PopulusError if the op cannot be converted.

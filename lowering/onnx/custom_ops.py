@@ -7,9 +7,9 @@ class Twice(PopartOp):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import Plain
+from populus.dialects.data import constant
 from populus.dialects.onnx.attributes import plain
 from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
@@ -24,6 +25,10 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Property, definition_of
 from populus.dialects.support.diagnostics import PopulusError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Known: TypeAlias = "Callable[[SSAValue], NDArray[Any] | None]"
 Versions: TypeAlias = Mapping[int, type[PopartOp]]
 Customs: TypeAlias = Mapping[tuple[str, str], Versions]
 NO_CUSTOMS: Customs = MappingProxyType({})
@@ -43,11 +48,11 @@ def custom_ops(ctx: Context) -> Customs:
     return classes
 
 
-def build_custom(op: CustomOp, customs: Customs) -> Operation:
+def build_custom(op: CustomOp, customs: Customs, known: Known | None = None) -> Operation:
     """Builds the `popart` op of a custom node, detached: operands by position, attributes by name.
 
-    Of several versions, it takes the largest that is at most the model's. Raises PopulusError if no class matches the
-    node, or if its attributes and inputs do not fit the class.
+    Of several versions, it takes the largest that is at most the model's. `known`: gives the value of an operand, which then counts
+    as a constant. Raises PopulusError if no class matches the node, or if its attributes, inputs and outputs do not fit the class.
     """
     domain, kind = op.domain.data, op.op_type.data
     versions = customs.get((domain, kind))
@@ -59,7 +64,14 @@ def build_custom(op: CustomOp, customs: Customs) -> Operation:
     chosen = versions[max(fitting)]
     if chosen.INTERNAL:
         raise PopulusError(f"{chosen.name} is internal: passes make it, such as for a gradient, and a model does not; leave the node out")
-    return build(chosen, op.inputs, op.node_attributes.data)
+    inputs = op.given
+    if known is not None:
+        inputs = [v if v is None or (a := known(v)) is None or a.dtype == object else constant(a).result for v in inputs]
+    built = build(chosen, inputs, op.node_attributes.data)
+    if len(op.outputs) > len(built.results):
+        had = f"{len(built.results)} result{'' if len(built.results) == 1 else 's'}"
+        raise PopulusError(f"the node has {len(op.outputs)} outputs; {chosen.name} has {had}")
+    return built
 
 
 def overriding(op: OnnxOp, customs: Customs) -> type[PopartOp] | None:
@@ -84,7 +96,7 @@ def build(kind: type[PopartOp], inputs: Sequence[SSAValue | None], attributes: M
     """Builds an op from a node's inputs and attributes. Raises PopulusError if they do not fit its definition."""
     definition = definition_of(kind)
     properties = {name: as_given(value, definition.properties.get(name)) for name, value in attributes.items()}
-    checked = definition.checked(len(inputs), properties)
+    checked = definition.checked([v is not None for v in inputs], properties)
     try:
         made = kind(*inputs, **checked)
         made.verify()

@@ -102,8 +102,8 @@ class _Writer:
         if isinstance(op, CustomOp):
             node.op_type, node.domain = op.op_type.data, op.domain.data
             self._needs(node.domain, op.version.value.data)
-            inputs: Sequence[SSAValue | None] = list(op.inputs)
-            results: Sequence[SSAValue | None] = list(op.outputs)
+            inputs: Sequence[SSAValue | None] = op.given
+            results: Sequence[SSAValue | None] = [r if r.uses or r.name_hint else None for r in op.outputs]
             attributes = dict(op.node_attributes.data)
         elif isinstance(op, OnnxOp):
             node.op_type, node.domain = op.OP_TYPE, op.DOMAIN

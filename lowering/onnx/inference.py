@@ -21,6 +21,7 @@ from populus.dialects.onnx.schema import OnnxOp, is_onnx
 from populus.dialects.onnx.sizes import Size, parse, size
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
+from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature import input_names
 from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, limits, set_bounds, sizes
 from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
@@ -37,12 +38,11 @@ from populus.lowering.onnx.shape_inputs import asked_for, deciding
 from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
-from populus.lowering.onnx.valid_sizes import ValidSizes, dimensions, prefix, record, state_texts
+from populus.lowering.onnx.valid_sizes import ValidSizes, prefix, record, state_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from populus.dialects.popart.base import PopartOp
 
 WRITE_OUT = 128  # number of ops up to which the iterations of a loop are unrolled
 # ONNX's inference leaves these open: known conditions, an index for each dimension, unsorted axes before opset 10, scalars.
@@ -181,16 +181,21 @@ class Inference:
             self.open_sized(op)
             return
         if isinstance(op, CustomOp) and self.valid.concerns(op.operands):
-            names = dimensions(self.valid.axes, op.operands)
-            raise PopulusError(f"{op.op_type.data} reads the bounded dimension {names}; bind it to one size")
+            types, axes = self.evaluation.sized(op, self.known, self.valid)
+            self.assign(op, types)
+            for result, a in zip(op.results, axes):
+                self.valid.state(result, a)
+            record(op, self.valid)
+            return
         if isinstance(op, CustomOp) and (arrays := host_results(op, self.known)) is not None:
             self.assign(op, [tensor(a.shape, string if a.dtype == object else element_of(a.dtype)) for a in arrays])
             self.values.update(zip(op.results, arrays))
         elif isinstance(op, CustomOp):
-            built = build_custom(op, self.customs)
-            types = [r.type for r in built.results]
+            built = build_custom(op, self.customs, self.known)
+            self.assign(op, [r.type for r in built.results])
+            if (arrays := self.folded(built)) is not None:
+                self.values.update(zip(op.results, arrays))
             built.erase()
-            self.assign(op, types)
         elif isinstance(op, OnnxOp) and (own := overriding(op, self.customs)) is not None:
             self.overridden(op, own)
         elif isinstance(op, OnnxOp):
@@ -217,6 +222,13 @@ class Inference:
                 if (name := self.masks.summed(op)) is not None:
                     mark_sum(op, name)
                     self.valid.symbols[op.results[0]] = symbol(name).reshape(shape_of(op.results[0].type))
+
+    def folded(self, built: Operation) -> list[NDArray[Any]] | None:
+        """Computes the small results of a user's op of constants, which a shape may be; None for another op."""
+        small = all(elements(shape_of(v.type)) <= KNOWN_ELEMENTS for v in (*built.operands, *built.results))
+        if not isinstance(built, PopartOp) or not small or not all(isinstance(v.owner, ConstantOp) for v in built.operands):
+            return None
+        return self.evaluation.custom(built)
 
     def open_sized(self, op: OnnxOp) -> None:
         """Types an op whose operands have bounded dimensions, or are made of sizes. Raises PopulusError if it is not known how."""

@@ -13,6 +13,7 @@ from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.data import constant
 from populus.dialects.onnx.attributes import read_attribute
 from populus.dialects.onnx.types import as_tensor, from_proto, spelled, to_proto
 from populus.dialects.popart.definition import Definition, Operand, Property
@@ -20,10 +21,23 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.onnx.custom_ops import as_given
 
 if TYPE_CHECKING:
+    from onnx import TensorProto
     from onnx.defs import OpSchema
     from onnx.shape_inference import InferenceContext
 
 _FLOATS = (Float16Type(), Float32Type(), Float64Type())
+
+
+KINDS = {
+    "float": "FLOAT",
+    "int": "INT",
+    "bool": "INT",
+    "string": "STRING",
+    "ints": "INTS",
+    "floats": "FLOATS",
+    "strings": "STRINGS",
+    "tensor": "TENSOR",
+}
 
 
 def schemas(definition: Definition) -> list[OpSchema]:
@@ -42,7 +56,7 @@ def schemas(definition: Definition) -> list[OpSchema]:
             version,
             definition.doc,
             inputs=[_parameter(o) for o in definition.operands],
-            outputs=[_parameter(o) for o in definition.results],
+            outputs=[_parameter(o, left_out=len(definition.results) > 1) for o in definition.results],
             type_constraints=[
                 (v, [f"tensor({_spelled(e)})" for e in next(p for p in parameters if _variable(p) == v).elements or _FLOATS], "")
                 for v in dict.fromkeys(_variable(p) for p in parameters)
@@ -78,30 +92,33 @@ def _spelled(element: Attribute) -> str:
     return spelled(TensorType(element, [])).removeprefix("tensor(").removesuffix(")")
 
 
-def _parameter(p: Operand) -> Any:
-    """Makes the formal parameter of an operand or result."""
+def _parameter(p: Operand, left_out: bool = False) -> Any:
+    """Makes the formal parameter of an operand or result. `left_out`: a node may do without it."""
     from onnx.defs import OpSchema
 
     option = {
         "one": OpSchema.FormalParameterOption.Single,
         "optional": OpSchema.FormalParameterOption.Optional,
         "variadic": OpSchema.FormalParameterOption.Variadic,
-    }[p.kind]
-    return OpSchema.FormalParameter(p.name, _variable(p), param_option=option)
+    }["optional" if left_out and p.kind == "one" else p.kind]
+    return OpSchema.FormalParameter(p.name, _variable(p), param_option=option, min_arity=0 if p.kind == "variadic" else 1)
 
 
 def _attribute(p: Property) -> Any:
     """Makes the schema's attribute of a property."""
     from onnx.defs import OpSchema
 
-    kinds = {"float": "FLOAT", "int": "INT", "bool": "INT", "string": "STRING", "ints": "INTS", "floats": "FLOATS"}
-    kind = getattr(OpSchema.AttrType, kinds[p.kind])
+    kind = getattr(OpSchema.AttrType, KINDS[p.kind])
     if p.default is None:
         return OpSchema.Attribute(p.name, kind, p.allowed, required=p.required)
+    from onnx import AttributeProto
     from onnx.helper import make_attribute
+    from onnx.numpy_helper import from_array
 
-    default = p.plain_default
-    return OpSchema.Attribute(p.name, make_attribute(p.name, int(default) if isinstance(default, bool) else default), p.allowed)
+    default: Any = p.plain_default
+    default = int(default) if isinstance(default, bool) else from_array(default) if p.kind == "tensor" else default
+    made = make_attribute(p.name, default, attr_type=AttributeProto.AttributeType.Value(KINDS[p.kind]))
+    return OpSchema.Attribute(p.name, made, p.allowed)
 
 
 def _inference(definition: Definition) -> Callable[[InferenceContext], None]:
@@ -115,22 +132,31 @@ def _inference(definition: Definition) -> Callable[[InferenceContext], None]:
             if proto is not None and (type is None or min(type.get_shape(), default=0) < 0):
                 return
             types.append(type)
-        for i, type in enumerate(_results(definition, types, context)):
+        read = [o.name in definition.op.CONSTANTS for o in definition.taken(len(types))]
+        values = [context.get_input_data(i) if r else None for i, r in enumerate(read)]
+        if any(r and v is None and t is not None for r, v, t in zip(read, values, types)):
+            return
+        for i, type in enumerate(_results(definition, types, values, context)):
             context.set_output_type(i, to_proto(type))
 
     return infer
 
 
-def _results(definition: Definition, types: Sequence[TensorType[Attribute] | None], context: Any) -> Sequence[Attribute]:
+def _results(
+    definition: Definition, types: Sequence[TensorType[Attribute] | None], values: Sequence[TensorProto | None], context: Any
+) -> Sequence[Attribute]:
     """Infers the result types of the op. Raises ONNX's InferenceError if the op refuses its operands."""
-    values = iter(TestOp(result_types=[t for t in types if t is not None]).results)
-    operands = [None if t is None else next(values) for t in types]
+    from onnx.numpy_helper import to_array
+
+    unknown = iter(TestOp(result_types=[t for t in types if t is not None]).results)
+    operands = [None if t is None else next(unknown) for t in types]
+    operands = [o if o is None or v is None else constant(to_array(v)).result for o, v in zip(operands, values)]
     properties: dict[str, Any] = {}
     for p in definition.properties.values():
         if p.kind != "any" and (proto := context.get_attribute(p.name)) is not None:
             properties[p.name] = as_given(read_attribute(proto), p)
     try:
-        op = definition.op(*operands, **definition.checked(len(operands), properties))
+        op = definition.op(*operands, **definition.checked([o is not None for o in operands], properties))
     except (PopulusError, VerifyException) as error:
         from onnx.shape_inference import InferenceError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -24,6 +24,8 @@ PRODUCED = 10.0  # Source: PopART's UpdateInplacePrioritiesForIpu
 @dataclass(frozen=True)
 class PopartInplacePass(ModulePass):
     """Marks ops with the number of the operand that their result may overwrite: attribute `inplace`.
+
+    For an op of several results it is a list with a number for each, -1 for none, if another than the first overwrites one.
 
     An op's `inplace_priority` lists the operands that it can overwrite. Candidates of higher priority come first,
     and of equal ones the later op. An operand produced by a product, a convolution or a norm, seen through views,
@@ -52,7 +54,7 @@ class PopartInplacePass(ModulePass):
 def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
     """Marks the ops of a block. `never`: names of ops, with or without dialect, that get the mark -1."""
     memory = _Memory(block)
-    candidates: list[tuple[float, int, int, PopartOp]] = []
+    candidates: list[tuple[float, int, int, int, PopartOp]] = []
     for place, op in enumerate(block.ops):
         if not isinstance(op, PopartOp) or not (stated := op.inplace_priority()):
             continue
@@ -60,14 +62,25 @@ def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
         if op.name in never or op.name.partition(".")[2] in never:
             op.attributes[INPLACE] = IntegerAttr(-1, i64)
             continue
-        for operand, priority in stated:
+        for operand, priority, *result in stated:
             produced = PRODUCED if _produced(op.operands[operand]) else 0.0
             if priority > 0:
-                candidates.append((-priority - produced, -place, operand, op))
-    for _, _, operand, op in sorted(candidates, key=lambda entry: entry[:3]):
-        if INPLACE not in op.attributes and memory.overwritable(op, operand):
-            op.attributes[INPLACE] = IntegerAttr(operand, i64)
-            memory.share(op.operands[operand], op.results[0])
+                candidates.append((-priority - produced, -place, operand, result[0] if result else 0, op))
+    for _, _, operand, result, op in sorted(candidates, key=lambda entry: entry[:4]):
+        marks = overwritten(op)
+        if marks[result] is None and operand not in marks and memory.overwritable(op, operand, result):
+            marks[result] = operand
+            numbers = [-1 if m is None else m for m in marks]
+            several = any(n >= 0 for n in numbers[1:])
+            op.attributes[INPLACE] = DenseArrayBase.from_list(i64, numbers) if several else IntegerAttr(operand, i64)
+            memory.share(op.operands[operand], op.results[result])
+
+
+def overwritten(op: Operation) -> list[int | None]:
+    """Returns the number of the operand that each result of an op is marked to overwrite; None for a result that overwrites none."""
+    found = op.attributes.get(INPLACE)
+    numbers = found.get_values() if isinstance(found, DenseArrayBase) else [found.value.data] if isinstance(found, IntegerAttr) else []
+    return [int(numbers[i]) if i < len(numbers) and numbers[i] >= 0 else None for i in range(len(op.results))]
 
 
 def _produced(value: SSAValue) -> bool:
@@ -102,10 +115,10 @@ class _Memory:
             for value in second:
                 self.group[value] = first
 
-    def overwritable(self, op: Operation, operand: int) -> bool:
-        """Tells whether an op may write its result over an operand."""
+    def overwritable(self, op: Operation, operand: int, result: int) -> bool:
+        """Tells whether an op may write a result over an operand."""
         value, here = op.operands[operand], self.place[op]
-        if _repeats(value) or value.type != op.results[0].type:
+        if _repeats(value) or value.type != op.results[result].type:
             return False
         for shared in self.of(value):
             owner = shared.owner

@@ -19,6 +19,7 @@ from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, between, locate, where
+from populus.lowering.popart.inplace import overwritten
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,14 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
 
 
 def _keep_mark(op: PopartOp, values: Sequence[SSAValue]) -> None:
-    """Moves the in-place mark of `op` to the library call that produces its result."""
+    """Moves the in-place marks of `op` to the library calls that produce its results."""
     mark = op.attributes.get(INPLACE)
-    made = values[0].owner if values else None
-    if isinstance(mark, IntegerAttr) and isinstance(made, TensorOp):
-        number = mark.value.data
-        if number < 0:
-            made.attributes[INPLACE] = mark
-        elif op.operands[number] in made.operands:
+    never = isinstance(mark, IntegerAttr) and mark.value.data < 0
+    for value, number in zip(values, overwritten(op)):
+        made = value.owner
+        if not isinstance(made, TensorOp):
+            continue
+        if never:
+            made.attributes[INPLACE] = IntegerAttr(-1, i64)
+        elif number is not None and op.operands[number] in made.operands:
             made.attributes[INPLACE] = IntegerAttr(list(made.operands).index(op.operands[number]), i64)

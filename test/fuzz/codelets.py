@@ -1,6 +1,6 @@
 """Random codelets: plain Python, the interpreter, each engine and emitted LLVM compute the same bits, or all refuse.
 
-    .venv/bin/python test/fuzz/codelets.py --start 0 --count 2000
+    make fuzz-codelets SEED=0 COUNT=2000
 
 A seed gives the same codelet and inputs on every machine. Functions whose last bits differ between libraries stand only where a value
 is stored and never read again; such codelets are compared with a tolerance, all others bit by bit.
@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from helpers import codelet_engines as engines
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -524,10 +526,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
+    end_time = time.monotonic() + options.seconds
     counts: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.start, options.start + options.count):
+            if time.monotonic() > end_time:
+                print(f"stopped before seed {seed}")
+                break
             end = judge(seed, Path(folder))
             kind = end.split(":")[0]
             counts[kind] = counts.get(kind, 0) + 1

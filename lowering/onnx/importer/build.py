@@ -244,7 +244,8 @@ class NodeBuilder:
         op.location = named(name)
         scope.block.add_op(op)
         for result, output in zip(op.results, names):
-            self._name(result, output, scope)
+            if output:
+                self._name(result, output, scope)
 
     def _name(self, value: SSAValue, name: str, scope: Scope) -> None:
         """Defines a name. Raises PopulusError if it is defined already."""
@@ -314,17 +315,11 @@ class NodeBuilder:
             raise PopulusError(
                 f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with --load FILE.py"
             )
-        present = list(inputs)
-        while present and present[-1] is None:
-            present.pop()
-        values = [v for v in present if v is not None]
-        if len(values) < len(present):
-            raise PopulusError("an input of a custom op is absent in front of others")
         op = CustomOp(
             domain,
             node.op_type,
             self.opsets.get(domain, 1),
-            values,
+            inputs,
             [self.types.get(o, unknown) for o in node.output],
             {key: read_attribute(a) for key, a in attributes.items()},
         )

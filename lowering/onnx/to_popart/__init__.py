@@ -18,11 +18,12 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import constant, constant_value
+from populus.dialects.data import ConstantOp, constant, constant_value
 from populus.dialects.onnx.protos import function_attributes, function_body, newest_opset
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import as_tensor, string
+from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature.bounded_dimensions import RESULTS, set_sizes
 from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.support.element_types import is_known
@@ -48,6 +49,7 @@ from populus.lowering.onnx.to_popart import (
     ml,
     nn,
     open_counts,
+    open_custom,
     open_shapes,
     open_sizes,
     quantization,
@@ -198,11 +200,21 @@ class Converter:
 
     def custom(self, op: CustomOp) -> list[Output]:
         """Builds the op of a user's class in place of a custom node, and gives its results."""
-        built = build_custom(op, self.customs)
+        built = build_custom(op, self.customs, self.inference.known)
         built.location = op.location
+        if self.valid.concerns(op.operands):
+            assert isinstance(built, PopartOp)
+            return [*open_custom.converted(Place(op, self.masks), built)]
         assert op.parent is not None
-        op.parent.insert_op_before(built, op)
-        return list(built.results)
+        if any(r.uses for r in op.results) and (arrays := self.inference.folded(built)) is not None:
+            new: list[Operation] = [constant(a) for a in arrays]
+        else:
+            constants = [v.owner for v in built.operands if isinstance(v.owner, ConstantOp) and v.owner.parent is None]
+            new = [*dict.fromkeys(constants), built]
+        for made in new:
+            made.location = op.location
+            op.parent.insert_op_before(made, op)
+        return [r for made in new for r in made.results] if built.parent is None else list(built.results)
 
     def outputs(self, op: OnnxOp) -> list[Output]:
         """Gives the replacements of an op's outputs: constants, the result of its rule, or of its function."""

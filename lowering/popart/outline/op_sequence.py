@@ -16,7 +16,7 @@ from xdsl.traits import Pure
 
 from populus.dialects.base.tensor_op import LOW_VALUE, TensorOp
 from populus.dialects.data import ConstantOp
-from populus.dialects.popart.base import ElementwiseOp
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.element_types import shape_of, value_bytes
 
@@ -161,13 +161,17 @@ def _key(op: Operation) -> object | None:
     else:
         return None
     stated = frozenset((k, v) for k, v in (*op.properties.items(), *op.attributes.items()) if k not in ignored)
-    return op.name, stated, tuple((o.type, _number(o)) for o in op.operands), tuple(r.type for r in op.results)
+    return op.name, stated, tuple((o.type, _number(o, op)) for o in op.operands), tuple(r.type for r in op.results)
 
 
-def _number(value: SSAValue) -> Attribute | None:
-    """Returns the value of a one-element constant, which may be part of a formula; larger constants are data."""
+def _number(value: SSAValue, op: Operation) -> Attribute | None:
+    """Returns the value of a constant of one element, which may be part of a formula, or that an op reads as a value.
+
+    Other constants are data.
+    """
     owner = value.owner
-    return owner.value if isinstance(owner, ConstantOp) and math.prod(shape_of(value.type)) == 1 else None
+    read = isinstance(op, PopartOp) and any(getattr(op, name) is value for name in op.CONSTANTS)
+    return owner.value if isinstance(owner, ConstantOp) and (read or math.prod(shape_of(value.type)) == 1) else None
 
 
 def _equal_constants(values: Values) -> bool:

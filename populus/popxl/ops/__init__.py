@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from populus.builder import built_in, function_of
+from populus.builder import function_of
+from populus.dialects.popart.definition import built_in
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.ops import collectives, var_updates
 from populus.popxl.ops.call import (

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import FunctionType, IntegerAttr, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, OpResult, Region, SSAValue, SSAValues
 
 import populus
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import INPLACE, TensorOp
 from populus.dialects.data import constant
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.element_types import shape_of, tensor
 from populus.lowering.popart.inplace import mark
+from populus.lowering.popart.to_popops import _lower_block
 from populus.runtime.interpreter import evaluate_op
 from populus.runtime.session import Session
 
@@ -131,3 +134,30 @@ def test_an_op_may_have_priorities_of_its_own():
     block.add_ops([a, b, last, ReturnOp(last.results[0])])
     mark(block)
     assert last.attributes[INPLACE].value.data == 1
+
+
+def test_each_result_may_overwrite_an_operand():
+    class PairOp(popart.AddOp):
+        """Gives the sum and the difference."""
+
+        name = "acme.pair"
+
+        def __init__(self, *operands):
+            super().__init__(*operands)
+            self.results = SSAValues([*self.results, OpResult(self.results[0].type, self, 1)])
+
+        def inplace_priority(self):
+            return [(0, 10.0), (1, 20.0, 1), (0, 5.0, 1)]
+
+        def lower(self, b):
+            return [calls.map(b, Arg(1) + Arg(2), *self.operands), calls.map(b, Arg(1) - Arg(2), *self.operands)]
+
+    block = Block(arg_types=[tensor(SHAPE, f32)])
+    a, b = popart.TanhOp(block.args[0]), popart.NegOp(block.args[0])
+    pair = PairOp(a.results[0], b.results[0])
+    block.add_ops([a, b, pair, ReturnOp(*pair.results)])
+    mark(block)
+    assert list(pair.attributes[INPLACE].get_values()) == [0, 1]
+    _lower_block(block, None)
+    made = list(block.ops)[-3:-1]
+    assert [op.attributes[INPLACE].value.data for op in made] == [0, 1]

@@ -13,6 +13,8 @@ func.func @main(%x: tensor<2x3xf32>, %high: tensor<f32>, %w: tensor<1x4x3xf32>, 
   %s = onnx.SequenceConstruct_11(%x, %y) : (tensor<2x3xf32>, tensor<2x3xf32>) -> !onnx.sequence<tensor<2x3xf32>>
   // CHECK-NEXT: %c = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.000000e+00 : f32}}
   %c = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}} : (tensor<2x3xf32>) -> !onnx.unknown
+  // CHECK-NEXT: %o = onnx.custom "my.domain" "Twice"(%x, %x) {version = 1 : i64, node_attributes = {}, absent = array<i64: 1>}
+  %o = onnx.custom "my.domain" "Twice"(%x, %x) {version = 1 : i64, node_attributes = {}, absent = array<i64: 1>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> !onnx.unknown
   // CHECK-NEXT: %l = onnx.ai_onnx_ml_Scaler_1(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
   %l = onnx.ai_onnx_ml_Scaler_1(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
   func.return %z : tensor<2x3xf32>

@@ -1,0 +1,341 @@
+"""Nodes of users' ops: inputs and outputs left out, attributes of every kind, operands read as values, sizes that data decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+import populus
+from helpers.node_ops import ATTRIBUTES, CALLING, HEAD, OPTIONAL, VALUES
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.driver import extensions
+
+X = np.array([1, 2, 3], np.float32)
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Loads a file with a text, and forgets it afterwards."""
+    path = tmp_path / "own.py"
+
+    def load(text):
+        path.write_text(text)
+        return populus.load(path).module
+
+    yield load
+    extensions.forget(path)
+
+
+def model(nodes, inputs, outputs, initializers=()):
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [info(n, *t) for n, t in inputs.items()],
+        [info(n, *t) for n, t in outputs.items()],
+        [numpy_helper.from_array(a, n) for n, a in dict(initializers).items()],
+    )
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def node(kind, inputs, outputs, **attributes):
+    return helper.make_node(kind, inputs, outputs, name="n", domain="com.acme", **attributes)
+
+
+def mixed(inputs, outputs=("y",)):
+    names = dict.fromkeys(i for i in inputs if i)
+    return model([node("Mix", inputs, outputs)], {n: (T.FLOAT, [3]) for n in names}, {o: (T.FLOAT, [3]) for o in outputs if o})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        (["a"], 1),
+        (["a", "a"], 11),
+        (["a", "", "a"], 101),
+        (["a", "", "", "a"], 2),
+        (["a", "", "a", "a", "a"], 103),
+        (["a", "a", "", "a", "a"], 13),
+        (["a", "a", "a", "a"], 112),
+        (["a", "", ""], 1),
+    ],
+)
+def test_inputs_are_left_out_anywhere(inputs, expected, loaded):
+    loaded(OPTIONAL)
+    found = mixed(inputs)
+    if len(inputs) > 2:  # in front of any number of inputs, ONNX's checker wants those left out to be spelled as ""
+        onnx.checker.check_model(found)
+    assert populus.compile(found).run({"a": X})["y"].tolist() == (expected * X).tolist()
+
+
+@pytest.mark.parametrize("outputs", [("y",), ("y", "", "z"), ("", "n"), ("", "", "z"), ("y", "n", "z")])
+def test_outputs_are_left_out_anywhere(outputs, loaded):
+    loaded(OPTIONAL)
+    found = mixed(["a", "", "a"], outputs)
+    onnx.checker.check_model(found)
+    got = populus.compile(found).run({"a": X})
+    expected = {"y": 101 * X, "n": -101 * X, "z": 202 * X}
+    assert {n: a.tolist() for n, a in got.items()} == {o: expected[o].tolist() for o in outputs if o}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "message"),
+    [
+        (["", "a"], ("y",), "'n': Mix: acme.mix: 'x' is left out, which is not optional"),
+        (["a", "a", "a", "", "a"], ("y",), "'n': Mix: acme.mix: one of 'r' is left out, which is not optional"),
+        (["a"], ("y", "n", "z", "u"), "'n': Mix: the node has 4 outputs; acme.mix has 3 results"),
+    ],
+)
+def test_a_node_that_does_not_fit_is_one_line(inputs, outputs, message, loaded):
+    loaded(OPTIONAL)
+    with pytest.raises(PopulusError) as error:
+        populus.compile(mixed(inputs, outputs))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_builder_leaves_operands_out_and_gives_a_tuple_of_several_results(loaded):
+    own = loaded(OPTIONAL)
+    with populus.Builder() as b:
+        a = b.input("a", (3,))
+        y, n, _ = own.mix(a, None, a)
+        b.output("y", y)
+        b.output("n", n)
+        b.output("w", own.mix(a, a, None, a, a)[0])
+    got = populus.compile(b.module()).run({"a": X})
+    assert [got[k].tolist() for k in "ynw"] == [(101 * X).tolist(), (-101 * X).tolist(), (13 * X).tolist()]
+    with pytest.raises(PopulusError, match=r"acme.mix: 'x' is left out, which is not optional"), populus.Builder():
+        own.mix(None, a)
+
+
+def test_operands_that_are_left_out_stay_so_in_texts_and_in_a_model_that_is_written(loaded, tmp_path):
+    loaded(OPTIONAL)
+    found = mixed(["a", "", "a", "a"], ("y", "", "z"))
+    program = populus.compile(found)
+    text = str(program.module("popart"))
+    (tmp_path / "m.mlir").write_text(text)
+    assert str(populus.compile(tmp_path / "m.mlir").module("popart")) == text
+    from xdsl.context import Context
+
+    from populus.lowering.onnx.custom_ops import custom_ops
+    from populus.lowering.onnx.exporter import export_onnx
+    from populus.lowering.onnx.importer import import_onnx
+
+    ctx = Context()
+    for known in extensions.known():
+        known.register(ctx)
+    again = export_onnx(import_onnx(found, customs=custom_ops(ctx)))
+    assert list(again.graph.node[0].input) == ["a", "", "a", "a"]
+    assert list(again.graph.node[0].output) == ["y", "", "z"]
+
+
+TOLD = {
+    "label": "four!",
+    "names": ["ab", "c"],
+    "sizes": [1, 2],
+    "scales": [0.25, 1.0],
+    "table": np.ones((2, 3), np.float32),
+    "keep": 0,
+    "n": 3,
+    "alpha": 2.0,
+}
+
+
+def factor(label="one", names=(), sizes=(), scales=(0.5, 2.0), table=(), keep=1, n=1, alpha=1.0):
+    told = (len(label), sum(map(len, names)), sum(sizes), sum(scales), float(np.sum(table)), keep, n, alpha)
+    return np.float32(sum(v * 10.0**i for i, v in enumerate(told)))
+
+
+@pytest.mark.parametrize("given", [{}, *({k: v} for k, v in TOLD.items()), TOLD, {"scales": [], "names": []}], ids=",".join)
+def test_attributes_of_every_kind_reach_the_op_from_a_model_and_from_python(given, loaded):
+    own = loaded(ATTRIBUTES)
+    kinds = {"scales": onnx.AttributeProto.FLOATS, "names": onnx.AttributeProto.STRINGS}
+    made = node("Told", ["a"], ["y"])
+    for name, v in given.items():
+        value = numpy_helper.from_array(v) if name == "table" else v
+        made.attribute.append(helper.make_attribute(name, value, attr_type=kinds[name] if value == [] else None))
+    found = model([made], {"a": (T.FLOAT, [3])}, {"y": (T.FLOAT, [3])})
+    onnx.checker.check_model(found)
+    expected = X * factor(**given)
+    assert np.allclose(populus.compile(found).run({"a": X})["y"], expected, rtol=1e-6)
+    as_numpy = {k: np.array(v) if k in ("sizes", "scales") else np.float32(v) if k == "alpha" else v for k, v in given.items()}
+    as_numpy |= {k: np.int32(given[k]) for k in ("n",) if k in given}
+    for attributes in (given, {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}, as_numpy):
+        with populus.Builder() as b:
+            b.output("y", own.told(b.input("a", (3,)), **attributes))
+        module = b.module()
+        assert np.allclose(populus.compile(module).run({"a": X})["y"], expected, rtol=1e-6)
+        assert populus.content_hash(module) == populus.content_hash(populus.compile(found).module("popart"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sizes": (1.5,)}, "'sizes' is (1.5,); ints is allowed"),
+        ({"names": "ab"}, "'names' is 'ab'; strings is allowed"),
+        ({"label": 3}, "'label' is 3; string is allowed"),
+        ({"sizes": np.ones((2, 2))}, "ints is allowed"),
+        ({"table": "x"}, "tensor is allowed"),
+        ({"n": 1 << 70}, "int is allowed"),
+    ],
+)
+def test_an_attribute_of_another_kind_is_one_line(given, said, loaded):
+    own = loaded(ATTRIBUTES)
+    with pytest.raises(PopulusError, match="acme.told") as error, populus.Builder() as b:
+        own.told(b.input("a", (3,)), **given)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def joined(axis, inputs=None):
+    shapes = {"a": (T.FLOAT, [2, 3]), "b": (T.FLOAT, [2, 3]), **(inputs or {})}
+    return model([node("Join", ["axis", "a", "b"], ["y"])], shapes, {"y": (T.FLOAT, ["p", "q"])}, {} if axis is None else {"axis": axis})
+
+
+AB = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": -np.arange(6, dtype=np.float32).reshape(2, 3)}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_constant_operand_is_read_as_a_value(axis, loaded):
+    loaded(VALUES)
+    got = populus.compile(joined(np.array(axis))).run(AB)["y"]
+    assert got.tolist() == np.concatenate([AB["a"], AB["b"]], axis).tolist()
+
+
+def test_a_value_that_other_ops_make_of_shapes_counts_as_constant(loaded):
+    loaded(VALUES)
+    nodes = [
+        helper.make_node("Size", ["a"], ["n"]),
+        helper.make_node("Sub", ["n", "five"], ["axis"]),
+        node("Join", ["axis", "a", "b"], ["y"]),
+    ]
+    found = model(nodes, {"a": (T.FLOAT, [2, 3]), "b": (T.FLOAT, [2, 3])}, {"y": (T.FLOAT, None)}, {"five": np.array(5)})
+    assert populus.compile(found).run(AB)["y"].shape == (2, 6)
+
+
+def test_an_operand_that_is_not_constant_is_one_line_that_says_what_to_do(loaded):
+    own = loaded(VALUES)
+    open_axis = joined(None, {"axis": (T.INT64, [])})
+    with pytest.raises(PopulusError) as error:
+        populus.compile(open_axis)
+    assert (
+        "'n': Join: acme.join: the value of operand 'axis' has to be known when compiling; "
+        "give a constant, or state the value of an input (`values`, --value)"
+    ) in str(error.value)
+    assert populus.compile(open_axis, values={"axis": np.array(1)}).run({**AB, "axis": np.array(1)})["y"].shape == (2, 6)
+    with populus.Builder() as b:
+        x = b.input("x", (2, 2))
+        b.output("y", own.join(b.constant(np.array(1)), x, x))
+    assert populus.compile(b.module()).run({"x": np.eye(2, dtype=np.float32)})["y"].shape == (2, 4)
+
+
+def test_ops_that_read_unlike_values_are_not_outlined_together(loaded):
+    own = loaded(VALUES)
+    with populus.Builder() as b:
+        x = b.input("x", (4, 4))
+        for i in range(3):
+            for axis in (0, 1):
+                wide = own.join(b.constant(np.array([axis])), x, x)
+                b.output(f"y{i}{axis}", b.op("tanh", wide)[0])
+    got = populus.compile(b.module()).run({"x": np.eye(4, dtype=np.float32)})
+    assert {n: a.shape for n, a in got.items()} == {f"y{i}{axis}": (8, 4) if axis == 0 else (4, 8) for i in range(3) for axis in (0, 1)}
+
+
+def test_an_op_of_constants_feeds_a_shape(loaded):
+    loaded(VALUES)
+    nodes = [node("Twice", ["half"], ["to"]), helper.make_node("Reshape", ["a", "to"], ["y"])]
+    found = model(nodes, {"a": (T.FLOAT, [3, 4])}, {"y": (T.FLOAT, None)}, {"half": np.array([1, 3])})
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert populus.compile(found).run({"a": a})["y"].tolist() == a.reshape(2, 6).tolist()
+    nodes = [helper.make_node("Shape", ["a"], ["s"]), node("Twice", ["s"], ["to"]), helper.make_node("Expand", ["one", "to"], ["y"])]
+    found = model(nodes, {"a": (T.FLOAT, [3, 4])}, {"y": (T.FLOAT, None)}, {"one": np.ones(1, np.float32)})
+    assert populus.compile(found).run({"a": a})["y"].shape == (6, 8)
+
+
+PICKED = [
+    helper.make_node("NonZero", ["a"], ["p"]),
+    helper.make_node("Transpose", ["p"], ["t"]),
+    helper.make_node("GatherND", ["c", "t"], ["v"]),
+]
+
+
+@pytest.mark.parametrize("dims", [None, {"n": (1, 6)}])
+def test_an_element_wise_op_follows_sizes_that_are_known_in_the_run(dims, loaded):
+    loaded(VALUES)
+    a = np.array([[1, 0, 2], [0, 0, 3]], np.float32)
+    if dims is None:
+        nodes = [*PICKED, node("Squash", ["v"], ["y"])]
+        found = model(nodes, {"a": (T.FLOAT, [2, 3]), "c": (T.FLOAT, [2, 3])}, {"y": (T.FLOAT, ["k"])})
+        expected = np.tanh(-a[a != 0]) + 1
+        got = populus.compile(found).run({"a": a, "c": -a})["y"]
+    else:
+        found = model([node("Squash", ["a"], ["y"])], {"a": (T.FLOAT, ["n", 3])}, {"y": (T.FLOAT, ["n", 3])})
+        expected = np.tanh(a) + 1
+        got = populus.compile(found, dims=dims).run({"a": a})["y"]
+    assert got.shape == expected.shape
+    assert np.allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["Rows", "Total"])
+def test_another_op_says_what_it_keeps_apart_or_is_refused(kind, loaded):
+    loaded(VALUES)
+    nodes = [
+        helper.make_node("NonZero", ["a"], ["p"]),
+        helper.make_node("Transpose", ["p"], ["t"]),
+        helper.make_node("Cast", ["t"], ["f"], to=T.FLOAT),
+        node(kind, ["f"], ["y"]),
+    ]
+    found = model(nodes, {"a": (T.FLOAT, [2, 3])}, {"y": (T.FLOAT, ["k"] if kind == "Rows" else [])})
+    if kind == "Rows":
+        got = populus.compile(found).run({"a": np.array([[1, 0, 2], [0, 0, 3]], np.float32)})["y"]
+        assert got.tolist() == [0, 2, 3]
+        return
+    with pytest.raises(PopulusError, match=r"'n': Total: .*acme.total reads dimension 0 of operand 'x'.*in `independent`"):
+        populus.compile(found)
+
+
+def test_one_element_type_and_any_shape(loaded):
+    own = loaded(VALUES)
+    with pytest.raises(PopulusError, match="expected from variable 'E'"), populus.Builder() as b:
+        own.join(b.constant(np.array(0)), b.input("a", (2, 2)), b.input("b", (2, 2), "float64"))
+    onnx.checker.check_model(joined(np.array(0)), full_check=True)
+
+
+def test_other_ops_are_called_from_lower_and_gradient(loaded):
+    text = HEAD + CALLING
+    own = loaded(text)
+    x = np.array([[0.5, -1, 2], [3, 0, 1]], np.float32)
+    with populus.Builder() as b:
+        b.output("y", own.half_softmax(b.input("x", (2, 3))))
+    module = b.module()
+    expected = np.exp(x) / np.exp(x).sum(1, keepdims=True) / 2
+    for level in ("popart", "popops", "poplar"):
+        assert np.allclose(populus.compile(module, level=level).run({"x": x})["y"], expected, rtol=1e-5)
+    assert populus.compile(module, tiles=4).run({"x": x})["y"].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"softmax", self.x, axis=1', '"softmux", self.x, axis=1', "there is no op 'softmux'; did you mean 'softmax'?"),
+        ("axis=1)", "axis=1.5)", "popart.softmax: 'axis' is 1.5; int"),
+        ("axis=1)", "axes=1)", "popart.softmax has no attribute 'axes'"),
+        ('"softmax", self.x, axis=1', '"softmax", self.x, self.x, axis=1', "popart.softmax takes x; 2 operands are given"),
+    ],
+)
+def test_a_wrong_call_of_another_op_is_one_line(old, new, said, loaded):
+    own = loaded(HEAD + CALLING.replace(old, new, 1))
+    with populus.Builder() as b:
+        b.output("y", own.half_softmax(b.input("x", (2, 3))))
+    with pytest.raises(PopulusError) as error:
+        populus.compile(b.module())
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_error_of_all_tools_is_public():
+    assert populus.PopulusError is PopulusError
