@@ -1,4 +1,4 @@
-"""Windows down a plane on the native engine: the bits of the kernel for any window, and of the sums in order."""
+"""Kernels that go over planes on the native engine: small windows, and single elements with their roles swapped."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 import populus
-from populus.runtime.engine.native.kernels import pool_kernels
+from populus.dialects.poplar.memory import ConstOp
+from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.kernels import pool_kernels, positions
 from populus.runtime.engine.native.run.program import NativeProgram
 
 Array = NDArray[Any]
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1e-40, 2.0**40], np.float32)
 
 
-def run(kind: str, x: Array, constants: tuple[Array, ...] = (), **attributes: Any) -> tuple[Array, list[str]]:
+def run(
+    kind: str, x: Array, constants: tuple[Array, ...] = (), target: str = "host", tiles: int = 16, **attributes: Any
+) -> tuple[Array, list[str]]:
     """The result of one op on the native engine, and the names of its kernels."""
     inputs = [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)]
     node = helper.make_node(kind, ["x"] + [f"c{i}" for i in range(len(constants))], ["y"], **attributes)
     initializers = [numpy_helper.from_array(a, f"c{i}") for i, a in enumerate(constants)]
     graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")], initializers)
-    program = populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), engine="native")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    program = populus.compile(model, engine="native", target=target, tiles=tiles)
     ran = program.session._program  # pyright: ignore[reportPrivateUsage]
     assert isinstance(ran, NativeProgram), ran
     assert not ran.fallbacks
@@ -108,3 +113,46 @@ def test_small_windows_of_an_image_that_is_not_contiguous_take_the_kernel_for_an
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     found = [populus.compile(model, engine=engine).run({"x": x})["y"] for engine in ("native", "numpy")]
     np.testing.assert_array_equal(*found)
+
+
+PRODUCTS: dict[str, tuple[tuple[int, ...], int, dict[str, Any]]] = {
+    "odd sizes": ((2, 19, 13, 13), 34, {}),
+    "groups": ((2, 24, 9, 11), 28, {"group": 4}),
+    "in slices of many tiles": ((1, 96, 13, 13), 20, {"target": "gc200", "tiles": 256}),
+    "a line": ((1, 5, 70), 3, {}),
+    "f64": ((1, 5, 4, 7), 9, {}),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_swapped_roles_have_the_bits_of_the_sums_in_order(name: str, monkeypatch: pytest.MonkeyPatch):
+    shape, channels, attributes = PRODUCTS[name]
+    dtype = {"f64": np.float64}.get(name, np.float32)
+    rng = np.random.default_rng(0)
+    x = (1000 * rng.standard_normal(shape)).astype(dtype)
+    w = (1000 * rng.standard_normal((channels, shape[1] // attributes.get("group", 1), *(1,) * (len(shape) - 2)))).astype(dtype)
+    monkeypatch.setattr(positions, "FILL", 2.0)
+    found, kernels = run("Conv", x, (w,), **attributes)
+    assert kernels.count("positions") == (machine().vector_bytes >= 32), kernels
+    monkeypatch.setattr(positions, "suits", lambda *_: False)
+    expected, kernels = run("Conv", x, (w,), **attributes)
+    assert "blocks" in kernels, kernels
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_weights_packed_by_output_channels_are_read_again_as_they_were():
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((512, 40, 1, 1)).astype(np.float32)  # 80 KiB: stored beside the IR
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], group=2)],
+        "groups",
+        [helper.make_tensor_value_info("x", 1, (1, 80, 8, 8))],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(w, "w")],
+    )
+    program = populus.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), engine="native", target="host"
+    )
+    program.run({"x": rng.standard_normal((1, 80, 8, 8)).astype(np.float32)})
+    stored = [op.array() for op in program.module("poplar").walk() if isinstance(op, ConstOp)]
+    assert any(np.array_equal(a.reshape(-1), w.reshape(-1)) for a in stored)

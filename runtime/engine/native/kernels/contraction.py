@@ -43,8 +43,9 @@ def lanes_of(machine: Machine, dtype: np.dtype[np.generic]) -> int:
 def block_kernel(rows: int, vectors: int, dtype: str, form: str) -> Kernel:
     """Names the kernel of `rows` by `vectors` sums.
 
-    `form`: the layout of c, `rows` (columns are adjacent) or `columns` (rows are adjacent). With the prefix `sliced `
-    each slice of k has its own sum, and the sums are added in order.
+    `form`: the layout of c, `rows` (columns are adjacent) or `columns` (rows are adjacent). In `swapped`, which is `rows`
+    too, the left side is packed, and the columns of the right side are adjacent in memory; `%valid` cuts the last
+    vector. With the prefix `sliced ` each slice of k has its own sum, and the sums are added in order.
     """
     return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, SUMMED[dtype], form))
 
@@ -61,15 +62,23 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
         "ptr noalias %c, i64 %step, i64 %valid, ptr noalias readonly %ends, i64 %slices, ptr noalias %buffer",
         "void",
     )
-    starts = [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
+    swapped = form.endswith("swapped")
+    starts = [] if swapped else [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
+    inside = _inside(f, vectors, lanes)
 
     def step(i: str, *sums: str) -> list[str]:
         offset = f.load("i64", f.at("%depth", i, "i64"))
-        panel = f.at("%b", f.mul(i, vectors * lanes), type)
-        right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
+        if swapped:
+            panel, line = f.at("%b", f.mul(i, rows), type), f.beyond("%a", offset)
+            right = [f.load(vector, f.at(line, v * lanes, type), item) for v in range(vectors - 1)]
+            right.append(_masked_load(f, type, lanes, f.at(line, (vectors - 1) * lanes, type), inside))
+        else:
+            panel = f.at("%b", f.mul(i, vectors * lanes), type)
+            right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
         new: list[str] = []
         for r in range(rows):
-            left = f.splat(type, lanes, f.load(type, f.beyond(starts[r], offset)))
+            place = f.at(panel, r, type) if swapped else f.beyond(starts[r], offset)
+            left = f.splat(type, lanes, f.load(type, place))
             for v in range(vectors):
                 total = sums[r * vectors + v]
                 if type.startswith("i"):
@@ -99,16 +108,29 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
         sums = [f.load(vector, f.at("%buffer", i * lanes, type), item) for i in range(rows * vectors)]
     else:
         sums = f.loop(0, "%k", step, zeros)
-    (_store_rows if form.endswith("rows") else _store_columns)(f, rows, vectors, lanes, type, sums)
+    if form.endswith("columns"):
+        _store_columns(f, rows, vectors, lanes, type, sums)
+    else:
+        _store_rows(f, rows, vectors, lanes, type, sums, inside)
     return f.done("void")
 
 
-def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str]) -> None:
-    """Stores whole vectors; a mask cuts the last columns at `valid`."""
-    vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
+def _inside(f: Function, vectors: int, lanes: int) -> str:
+    """Marks the lanes of a block's last vector that are columns below `%valid`."""
     left = f.sub("%valid", (vectors - 1) * lanes)
     counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
-    inside = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
+    return f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
+
+
+def _masked_load(f: Function, type: str, lanes: int, place: str, inside: str) -> str:
+    vector = f"<{lanes} x {type}>"
+    operands = ("ptr", place), ("i32 immarg", str(BYTES[type])), (f"<{lanes} x i1>", inside), (vector, "zeroinitializer")
+    return f.call(vector, f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0", *operands)
+
+
+def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], inside: str) -> None:
+    """Stores whole vectors; a mask cuts the last columns at `valid`."""
+    vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
     masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
     for r in range(rows):
         row = f.beyond("%c", f.mul("%step", r))
@@ -187,7 +209,7 @@ def _blocks(name: str, machine: Machine) -> str:
     def panel(j: str) -> None:
         narrow = f.let(f"icmp sge i64 {j}, {wide}")
         vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
-        start = _before(f, j, wide, broad)
+        start = start_of(f, j, wide, broad)
         right = f.beyond(b, f.mul(f.mul(start, lane_bytes), k))
         column = f.mul(start, lanes)
         valid = f.call("i64", "llvm.smin.i64", ("i64", f.mul(vectors, lanes)), ("i64", f.sub(n, column)))
@@ -214,7 +236,7 @@ def _blocks(name: str, machine: Machine) -> str:
     return f.done()
 
 
-def _before(f: Function, i: str, large: str, size: str) -> str:
+def start_of(f: Function, i: str, large: str, size: str) -> str:
     """Emits the start of part i, if the first `large` parts have `size` elements and the others one less."""
     shorter = f.call("i64", "llvm.smax.i64", ("i64", f.sub(i, large)), ("i64", "0"))
     return f.sub(f.mul(i, size), shorter)
@@ -223,19 +245,19 @@ def _before(f: Function, i: str, large: str, size: str) -> str:
 BLOCKS = Kernel("blocks", _blocks)
 
 
-def _packer(type: str, name: str, machine: Machine) -> str:
+def _packer(type: str, single: bool, name: str, machine: Machine) -> str:
     """Emits the packing of rows `low` to `high` of b[k, n], at depth[k] + columns[n], into panels padded with zeros.
 
-    Units are panels, counted from `skipped`.
+    Units are panels, counted from `skipped`. `single`: panels are some elements wide, not vectors.
     """
     item = BYTES[type]
-    lanes = machine.vector_bytes // item
+    lanes = 1 if single else machine.vector_bytes // item
     f = Function(name)
     b, depth, columns, panels, k, n, wide, broad, side, low, high, skipped = f.args("ppppiiiiiiii")
 
     def panel(unit: str) -> None:
         j = f.add(unit, skipped)
-        start = _before(f, j, wide, broad)
+        start = start_of(f, j, wide, broad)
         vectors = f.sub(broad, f.let(f"zext i1 {f.let(f'icmp sge i64 {j}, {wide}')} to i64"))
         width = f.mul(vectors, lanes)
         into = f.at(panels, f.mul(f.mul(start, lanes), k), type)
@@ -266,7 +288,10 @@ def _packer(type: str, name: str, machine: Machine) -> str:
 
                 f.loop(0, valid, one)
 
-            f.when(contiguous, straight, scattered)
+            if single:
+                scattered()
+            else:
+                f.when(contiguous, straight, scattered)
             f.each(valid, width, lambda q: f.store(type, "0" if type.startswith("i") else "0.0", f.at(target, q, type)))
 
         f.loop(low, high, row)
@@ -275,9 +300,9 @@ def _packer(type: str, name: str, machine: Machine) -> str:
     return f.done()
 
 
-def pack_kernel(dtype: str) -> Kernel:
-    """Names the kernel that packs panels of an element type."""
-    return Kernel(f"pack {dtype}", partial(_packer, SUMMED[dtype]))
+def pack_kernel(dtype: str, lanes: int) -> Kernel:
+    """Names the kernel that packs panels of an element type, some vectors or, if `lanes` is 1, some elements wide."""
+    return Kernel(f"pack {dtype}{' single' if lanes == 1 else ''}", partial(_packer, SUMMED[dtype], lanes == 1))
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -324,14 +349,14 @@ class Product:
         side = bool(np.all(np.diff(columns) == b.itemsize))
         args: Sequence[int | Array | Kernel] = [b, depth, columns, room, len(depth), p.n, p.wide, p.broad, int(side), low, high, first]
         work = room.nbytes * (high - low) // len(depth) * (end - first) // p.parts // 8
-        return Launch(self.library, pack_kernel(self.c.dtype.name), args, end - first, work)
+        return Launch(self.library, pack_kernel(self.c.dtype.name, p.lanes), args, end - first, work)
 
     def packed(self, b: Array, depth: Table, columns: Table, constants: PackedForms | None) -> Packed:
         """Packs b now, into memory of its own, or gives the panels that `constants` has of it."""
 
         def pack() -> Array:
             room = np.empty(len(depth) * self.panels.columns, b.dtype)
-            self._fill(room, b, depth, columns)
+            self.fill(room, b, depth, columns)
             return room
 
         begin = b.ctypes.data
@@ -339,7 +364,7 @@ class Product:
         room = pack() if constants is None else constants.form(begin, key, pack)
         return Packed(room, begin, depth, columns, self.panels)
 
-    def _fill(self, room: Array, b: Array, depth: Table, columns: Table) -> None:
+    def fill(self, room: Array, b: Array, depth: Table, columns: Table) -> None:
         """Packs b into `room`. Mapped pages of a file are released piece by piece."""
         pieces = -(-b.nbytes // PIECE)
         if pieces == 1:

@@ -7,6 +7,7 @@ import math
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels import positions
 from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
 from populus.runtime.engine.native.kernels.f16 import through_f32
@@ -139,6 +140,8 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
         if is_depthwise:
             made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), ((0, 0), (0, 0)))
             return None if made is None else launches + made
+    if positions.suits(library, x, w, y, strides):
+        return launches + positions.convolution(library, task, x, w, y, field_w.constant, slices)
     return _windows(library, task, x, w, y, field_w.constant, strides, dilations, launches, slices)
 
 

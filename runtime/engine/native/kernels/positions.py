@@ -1,0 +1,138 @@
+"""Convolutions by single elements with their roles swapped: rows are output channels, vectors are positions of a plane.
+
+    y[m, n] = sum over k of w[m, k] x[k, n]
+
+x is read in place, as a plane's positions are adjacent, and y is stored in whole vectors; only w is packed. Where few
+channels fill their vectors badly, positions fill them better. The sums have the order and the bits of `contraction.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.contraction import Product, block_kernel, lanes_of, start_of
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, offsets
+
+FILL = 1.05  # lanes of a plane's vectors for each position, up to which positions fill them well
+
+
+def suits(library: Library, x: Array, w: Array, y: Array, strides: Sequence[int]) -> bool:
+    """Tells whether a convolution can be computed so, and whether it is the faster way.
+
+    x: [b, g, ic, sides..], w: [g, oc, ic, k..], y: [b, g, oc, sides..].
+    """
+    lanes, item = lanes_of(library.host, y.dtype), y.itemsize
+    area, oc = math.prod(y.shape[3:]), y.shape[2]
+    single = all(n == 1 for n in w.shape[3:]) and all(s == 1 or n == 1 for s, n in zip(strides, y.shape[3:]))
+    if library.host.vector_bytes < 32 or not single or area == 1:
+        return False  # vectors of 16 bytes have no masked loads
+    flat = [seen_as(a[0, 0], (a.shape[2], area)) if a.shape[3:] == y.shape[3:] else None for a in (x, y)]
+    if any(a is None or a.strides[1] != item for a in flat):
+        return False
+    filled, channels = (-(-n // lanes) * lanes / n for n in (area, oc))
+    return filled <= FILL or filled < channels
+
+
+def convolution(library: Library, task: Task, x: Array, w: Array, y: Array, constant: bool, slices: Slices | None) -> list[Launch]:
+    """Builds the launches of all images and groups, for operands that `suits` accepts."""
+    groups, oc, ic = w.shape[:3]
+    order = slice(None) if slices is None else slices.order
+    area, launches = math.prod(y.shape[3:]), list[Launch]()
+    ends = None if slices is None else slices.ends
+    product = _Positions(library, x, offsets((0,), (0,)), offsets((ic,), x.strides[2:3])[order], y, y.strides[2], y.itemsize, oc, ends)
+    depth, columns = offsets((ic,), w.strides[2:3])[order], offsets((oc,), w.strides[1:2])
+    shape = (groups, len(depth) * oc)
+    if constant:
+
+        def pack() -> Array:
+            room = np.empty(shape, w.dtype)
+            for g in range(groups):
+                product.fill(room[g], w[g], depth, columns)
+            return room
+
+        key = (product.panels, shape, w.strides[0], w.dtype.name, depth.tobytes(), columns.tobytes())
+        room = pack() if task.constants is None else task.constants.form(w.ctypes.data, key, pack)
+        task.packed += [Packed(room[g], w[g].ctypes.data, depth, columns, product.panels) for g in range(groups)]
+    else:
+        room = task.scratch(shape, w.dtype)
+        launches += [product.pack(w[g], depth, columns, room[g]) for g in range(groups)]
+    places = [offsets(a.shape[:2], a.strides[:2]) for a in (x, y)]
+    weights = offsets((y.shape[0], groups), (0, room.strides[0]))
+    return [*launches, product.over(room, area, places[0], places[1], weights)]
+
+
+class _Positions(Product):
+    """Product under construction whose packed side is w: [k][rows of a block], a block after the other."""
+
+    @property
+    def panels(self) -> Panels:
+        """Blocks of output channels."""
+        return Panels.of(self.n, 1, self.library.host.block[0])
+
+    def over(self, packed: Array, area: int, xs: Table, ys: Table, ws: Table) -> Launch:
+        """Builds the launch over planes of `area` positions, which are at xs and ys, with weights at ws."""
+        host, item, rows = self.library.host, self.c.itemsize, self.panels
+        vectors = Panels.of(area, lanes_of(host, self.c.dtype), host.block[1])
+        form = "swapped" if self.ends is None else "sliced swapped"
+        kernels: list[Kernel] = []
+        for v in (vectors.broad, vectors.broad - (vectors.wide < vectors.parts)):
+            kernels += [block_kernel(r, v, self.c.dtype.name, form) for r in (rows.broad, rows.broad - (rows.wide < rows.parts))]
+        ends = np.array([0, len(self.depth)], np.int64) if self.ends is None else self.ends
+        args: list[int | Array | Kernel] = [
+            self.a, self.depth, packed, self.c, *kernels, xs, ys, ws, ends, len(ends) - 1, len(self.depth), area,
+            rows.parts, rows.wide, rows.broad, vectors.parts, vectors.wide, vectors.broad, vectors.lanes, item, self.row_step,
+        ]  # fmt: skip
+        work = len(xs) * rows.n * vectors.columns * len(self.depth) * item // 200
+        return Launch(self.library, POSITIONS, args, len(xs) * vectors.parts * rows.parts, work)
+
+
+def _positions(name: str, machine: Machine) -> str:
+    """Emits the kernel of all blocks. Units are blocks of a panel of positions, panels of a plane, planes."""
+    f = Function(name)
+    a, depth, packed, c, *rest = f.args("ppppppppppp")
+    kernels, (xs, ys, ws) = rest[:4], rest[4:]
+    ends, slices = f.arg(11, "ptr"), f.arg(12)
+    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step = (f.arg(13 + i) for i in range(11))
+    most, vectors_most = machine.block
+    buffer = f.let(f"alloca [{most * vectors_most * machine.vector_bytes} x i8], align 16")
+
+    def panel(q: str) -> None:
+        p = f.let(f"sdiv i64 {q}, {parts}")
+        j = f.sub(q, f.mul(p, parts))
+        narrow = f.let(f"icmp sge i64 {j}, {wide}")
+        vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
+        column = f.mul(start_of(f, j, wide, broad), lanes)
+        valid = f.call("i64", "llvm.smin.i64", ("i64", f.mul(vectors, lanes)), ("i64", f.sub(area, column)))
+        start = f.mul(column, item)
+        x, y = (f.beyond(f.beyond(base, f.load("i64", f.at(t, p, "i64"))), start) for base, t in ((a, xs), (c, ys)))
+        w = f.beyond(packed, f.load("i64", f.at(ws, p, "i64")))
+        tall_kernel = f.let(f"select i1 {narrow}, ptr {kernels[2]}, ptr {kernels[0]}")
+        short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
+
+        def block(i: str) -> None:
+            row = start_of(f, i, tall, high)
+            kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
+            weights = f.beyond(w, f.mul(f.mul(row, k), item))
+            f.line(
+                f"call void {kernel}(ptr {x}, ptr {depth}, ptr {depth}, ptr {weights}, i64 {k}, "
+                f"ptr {f.beyond(y, f.mul(row, row_step))}, i64 {row_step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer})"
+            )
+
+        earlier = f.mul(q, blocks)
+        begin = f.call("i64", "llvm.smax.i64", ("i64", f.sub("%first", earlier)), ("i64", "0"))
+        until = f.call("i64", "llvm.smin.i64", ("i64", f.sub("%end", earlier)), ("i64", blocks))
+        f.loop(begin, until, block)
+
+    f.loop(f.let(f"sdiv i64 %first, {blocks}"), f.let(f"sdiv i64 {f.sub(f.add('%end', blocks), 1)}, {blocks}"), panel)
+    return f.done()
+
+
+POSITIONS = Kernel("positions", _positions)
