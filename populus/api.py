@@ -39,7 +39,7 @@ def compiled(model: Model, options: CompileOptions) -> Program:
         options = replace(options, **watching.changes())
     loaded = options.extensions()
     options.check()
-    source = Source(model, dict(options.dims or {}), loaded)
+    source = Source(model, dict(options.dims or {}), loaded, bounds=dict(options.bounds or {}))
     pipeline, cache = options.passes(loaded), options.program_cache()
 
     def specialised(sized: Source) -> Program:

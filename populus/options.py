@@ -110,6 +110,7 @@ class CompileOptions(MachineOptions):
     `pipeline`: a name, a file, or a Pipeline. `sample`: number of vertices per family that `strict` checks; default: all.
     `values`: inputs that are constants, by name, such as `{"sr": 16000}`: those that decide branches or shapes. `run` may be
     given them too, with these values.
+    `bounds`: the most iterations of Loops, by name, that grow what they carry or collect rows; a run of more is refused.
     `narrow`: computes 64-bit types as 32-bit ones if the target lacks them, and checks for overflow.
     `force_kernels`: `op:kernel`, the kernel that computes an op regardless of its cost.
     `host`: False refuses models that need the host (strings, images).
@@ -123,6 +124,7 @@ class CompileOptions(MachineOptions):
     pipeline: str | os.PathLike[str] | Pipeline = "inference"
     sample: int | None = None
     values: Mapping[str, ArrayLike] | None = None
+    bounds: Mapping[str, int] | None = None
     narrow: bool = False
     force_kernels: Sequence[str] = ()
     host: bool = True
@@ -135,6 +137,9 @@ class CompileOptions(MachineOptions):
         """Raises PopulusError for an invalid machine, and for a sample that the engine does not support."""
         super().check()
         check_buckets(self.buckets)
+        for name, most in (self.bounds or {}).items():
+            if not isinstance(most, int) or isinstance(most, bool) or most < 0:  # pyright: ignore[reportUnnecessaryIsInstance], of users
+                raise PopulusError(f"bounds['{name}'] is {most!r}; a number of iterations is expected")
         if self.sample is not None and self.sample < 1:
             raise PopulusError(f"sample = {self.sample}; expected at least 1 vertex per family")
         if self.sample is not None and self.engine == "native":

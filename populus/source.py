@@ -34,7 +34,7 @@ class Source:
     """A model and the extensions that it needs; each call of `module` gives a new copy.
 
     `opened`: the ONNX model as it was read once, whose modules share their constants. Without it, each call reads the model.
-    `values`: the inputs that are constants.
+    `values`: the inputs that are constants. `bounds`: the most iterations of Loops, by name.
     """
 
     model: Model
@@ -42,6 +42,7 @@ class Source:
     extensions: tuple[extensions.Extension, ...] = ()
     opened: OpenedModel | None = None
     values: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, "NDArray[Any]"])
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def once(self) -> Source:
         """Gives a source that reads the ONNX model now and never again; itself if there is no such model.
@@ -115,7 +116,12 @@ class Source:
         from populus.lowering.onnx.custom_ops import custom_ops
         from populus.lowering.onnx.importer import import_onnx
 
-        return import_onnx(model, dims=self.dims, customs=custom_ops(ctx), values=self.values)
+        module = import_onnx(model, dims=self.dims, customs=custom_ops(ctx), values=self.values)
+        if self.bounds:
+            from populus.lowering.onnx.structure.growth import state_bounds
+
+            state_bounds(module, self.bounds)
+        return module
 
     def _refuse_dims(self, what: str) -> None:
         if self.dims:

@@ -55,6 +55,17 @@ def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
     return dims
 
 
+def bounds_of(texts: Sequence[str]) -> dict[str, int]:
+    """Parses `["loop=64"]` to `{"loop": 64}`. Raises PopulusError unless each text is NAME=N."""
+    bounds: dict[str, int] = {}
+    for text in texts:
+        name, equals, most = text.rpartition("=")
+        if not equals or not name or not most.isdecimal():
+            raise PopulusError(f"--bound {text}: expected NAME=N, the most iterations of the Loop NAME, such as --bound decode=64")
+        bounds[name] = int(most)
+    return bounds
+
+
 def buckets_of(text: str) -> list[int]:
     """Parses `"64,128,512"` to `[64, 128, 512]`. Raises UsageError unless these are whole numbers."""
     parts = [part.strip() for part in text.split(",")]

@@ -23,7 +23,7 @@ from populus.padding import UnequalSizesError
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import UsageError, buckets_of, dims_of, values_of
+from populus.tools.command import UsageError, bounds_of, buckets_of, dims_of, values_of
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
     add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
+    add("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel regardless of its cost")
     add("--cache", action="store_true", help="store the compiled program on disk, and reuse a stored one")
@@ -82,6 +83,7 @@ def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BU
             tiles=args.tiles,
             dims=dims_of(args.dim),
             values=values_of(args.value),
+            bounds=bounds_of(args.bound),
             pipeline=args.pipeline,
             engine=args.engine,
             level=level,

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.protos import infer_types
 from populus.dialects.onnx.schema import OnnxOp, is_onnx
-from populus.dialects.onnx.sizes import Size, parse, size
+from populus.dialects.onnx.sizes import Size, parse
 from populus.dialects.onnx.structure import CustomOp, StringsOp
 from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, string
 from populus.dialects.popart.base import PopartOp
@@ -38,7 +38,7 @@ from populus.lowering.onnx.shape_inputs import asked_for, deciding
 from populus.lowering.onnx.size_arithmetic import sizes_of
 from populus.lowering.onnx.size_bounds import bound_axes, largest_types
 from populus.lowering.onnx.structure import Elements, is_control, resolve
-from populus.lowering.onnx.valid_sizes import ValidSizes, prefix, record, state_texts
+from populus.lowering.onnx.valid_sizes import ValidSizes, prefix, record, state_texts, symbol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -221,7 +221,7 @@ class Inference:
                 self.assign(op, self.inferred(op))
                 if (name := self.masks.summed(op)) is not None:
                     mark_sum(op, name)
-                    self.valid.symbols[op.results[0]] = symbol(name).reshape(shape_of(op.results[0].type))
+                    self.valid.symbols[op.results[0]] = symbol(name, shape_of(op.results[0].type))
 
     def folded(self, built: Operation) -> list[NDArray[Any]] | None:
         """Computes the small results of a user's op of constants, which a shape may be; None for another op."""
@@ -331,15 +331,6 @@ class Inference:
                     raise PopulusError(line)
                 self.overruled.append(str(placed(op, PopulusError(line))))
             set_type(result, type)
-
-
-def symbol(name: str) -> NDArray[Any]:
-    """Makes the value of a dimension's size: a scalar."""
-    import numpy as np
-
-    array = np.empty((), object)
-    array[()] = size(name)
-    return array
 
 
 def _grows(op: OnnxOp, inputs: Sequence[NDArray[Any] | None]) -> bool:

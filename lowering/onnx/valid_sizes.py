@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.onnx.sizes import Limited, Size, as_size, parse
+from populus.dialects.onnx.sizes import Limited, Size, as_size, parse, size
 from populus.dialects.signature.bounded_dimensions import set_sizes, sizes
 from populus.dialects.support.element_types import shape_of
 
@@ -96,6 +96,15 @@ class ValidSizes:
     def sized(self, value: SSAValue) -> list[int]:
         """Lists the axes of a value that are partly valid."""
         return [d for d, a in enumerate(self.of(value)) if not is_whole(a)]
+
+
+def symbol(name: str, shape: Sequence[int] = ()) -> NDArray[Any]:
+    """Makes the value of a dimension's size: one element."""
+    import numpy as np
+
+    array = np.empty(shape, object)
+    array.fill(size(name))
+    return array
 
 
 def whole(shape: Sequence[int]) -> Axes:

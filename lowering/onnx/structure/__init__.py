@@ -8,12 +8,12 @@ values are refused, except a position among elements of one type, which becomes 
 from __future__ import annotations
 
 from populus.dialects.onnx.schema import OnnxOp
-from populus.lowering.onnx.structure import attention, control_flow, maps, optionals, sequences
+from populus.lowering.onnx.structure import attention, branches, loops, maps, optionals, sequences
 from populus.lowering.onnx.structure.resolution import Elements, Resolution, Rules, TypingWalk
 
-RULES: Rules = {**attention.RULES, **control_flow.RULES, **maps.RULES, **optionals.RULES, **sequences.RULES}
+RULES: Rules = {**attention.RULES, **branches.RULES, **loops.RULES, **maps.RULES, **optionals.RULES, **sequences.RULES}
 
-CONTROL = frozenset(control_flow.RULES)
+CONTROL = frozenset({**branches.RULES, **loops.RULES})
 """The op types that may stay, as loops and branches."""
 
 __all__ = ["CONTROL", "Elements", "TypingWalk", "is_control", "resolve"]

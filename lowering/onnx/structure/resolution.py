@@ -152,11 +152,17 @@ class Resolution:
         return results
 
     def typed(
-        self, region: Region, arguments: Sequence[Attribute], known: Mapping[int, NDArray[Any]], sizes: Mapping[int, Axes] = {}
+        self,
+        region: Region,
+        arguments: Sequence[Attribute],
+        known: Mapping[int, NDArray[Any]],
+        sizes: Mapping[int, Axes] = {},
+        symbols: Mapping[int, NDArray[Any]] = {},
     ) -> Region:
         """Copies a region with arguments of these types, and infers the types that follow.
 
-        `known`, `sizes`: values and valid sizes of arguments, by position. Raises PopulusError for a wrong number of arguments.
+        `known`, `sizes`, `symbols`: values of arguments, their valid sizes, and arguments that are made of sizes, by position.
+        Raises PopulusError for a wrong number of arguments.
         """
         if len(region.block.args) != len(arguments):
             raise PopulusError(f"its body takes {len(region.block.args)} inputs, the node passes {len(arguments)}")
@@ -166,6 +172,7 @@ class Resolution:
         self.walk.values.update({copy.block.args[i]: array for i, array in known.items()})
         for i, axes in sizes.items():
             self.walk.valid.state(copy.block.args[i], axes)
+        self.walk.valid.symbols.update({copy.block.args[i]: array for i, array in symbols.items()})
         resolved = len(self.walk.resolved)
         try:
             self.walk.block(copy.block)

@@ -6,22 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IntegerAttr, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
 from populus.dialects.base.control_flow import INDEX
-from populus.dialects.data import ConstantOp, constant_value
+from populus.dialects.data import ConstantOp, constant, constant_value
+from populus.dialects.host import REFUSE, CallOp
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.support import shapes
+from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.lowering.onnx.refused_branches import BRANCHES, either, emptied, has_ranges, is_refusal, refusal
+from populus.lowering.onnx.structure.growth import Grown
 from populus.lowering.onnx.to_popart.bounded import counted
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, shape
 from populus.lowering.onnx.to_popart.open_shapes import compacted, masks_of, window
 from populus.lowering.onnx.to_popart.tensor import sliced
-from populus.lowering.onnx.valid_sizes import is_whole, size_of
+from populus.lowering.onnx.valid_sizes import is_whole, size_of, state_texts
 
 Convert: TypeAlias = "Callable[[Block], list[SSAValue]]"
 """Converts the ops of a block in place, erases its terminator, and gives the values that it yielded."""
@@ -102,6 +105,15 @@ def _widened(c: Conversion, x: SSAValue, to: Sequence[int]) -> SSAValue:
     return masks_of(c).plain(c, popart.PadOp(x, None, lower=(0,) * len(upper), upper=upper, mode="constant")) if any(upper) else x
 
 
+def _fitted(c: Conversion, x: SSAValue, to: Sequence[int]) -> SSAValue:
+    """Gives the front of `x` the shape `to`, which holds its valid part."""
+    ends = tuple(min(n, m) for n, m in zip(shape(x), to))
+    if ends != shape(x):
+        zeros, ones = (0,) * len(ends), (1,) * len(ends)
+        x = masks_of(c).plain(c, popart.SliceOp(x, begins=zeros, ends=ends, steps=ones))
+    return _widened(c, x, to)
+
+
 def _emptied(block: Block, c: Conversion) -> None:
     """Moves the ops of a branch in front of the node."""
     for op in list(block.ops):
@@ -133,7 +145,9 @@ def _results(c: Conversion, op: popart.IfOp | popart.LoopOp) -> list[Output]:
 class _LoopBody:
     """The region of a `popart.loop`, made from the body of an ONNX op: its arguments, then its converted ops."""
 
-    def __init__(self, c: Conversion, states: Sequence[SSAValue], rows: Sequence[Attribute] = ()):
+    def __init__(
+        self, c: Conversion, states: Sequence[SSAValue], rows: Sequence[Attribute] = (), sizes: Sequence[Sequence[str]] = ()
+    ):
         self.old = c.op.region("body").block
         self.block = Block(arg_types=[INDEX, *(v.type for v in states), *rows])
         self.region = Region(self.block)
@@ -142,6 +156,8 @@ class _LoopBody:
         if c.masks is not None:
             for inside, state in zip(self.values, states):
                 c.masks.valid.state(inside, c.masks.valid.of(state))
+            for inside, texts in zip(self.values, sizes):
+                state_texts(inside, texts, c.masks.valid)
 
     @property
     def number(self) -> SSAValue:
@@ -166,26 +182,28 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
     """Converts Loop to `popart.loop`.
 
     The trip count is the attribute `trips`, exactly or at most; without it, the loop runs while its conditions hold and
-    fewer than input M iterations have run. `convert`: as for `branch`. Source: ONNX Loop-25.
+    fewer than input M iterations have run. Carried values that grow are in buffers of their largest size. A run that would
+    exceed a bound that the user states (`checked`) is refused. `convert`: as for `branch`. Source: ONNX Loop-25.
     """
     import numpy as np
 
     trips = c.op.attributes.get("trips")
     most = trips.value.data if isinstance(trips, IntegerAttr) else None
-    always = "counted" in c.op.attributes
+    always, checked, grown = "counted" in c.op.attributes, "checked" in c.op.attributes, Grown.of(c.op)
     sized = c.masks is not None and c.has(0) and c.input(0) in c.masks.valid.symbols
-    runtime = (most is None or sized) and c.has(0) and constant_value(c.input(0)) is None  # a known number without `trips` is no bound
-    limit = c.reshape(c.input(0), ()) if runtime else None
+    limit, go = _begin(c, always, most is None or sized or checked)
     states = [v for v in c.inputs[2:] if v is not None]
+    if grown is not None:
+        buffers = c.op.region("body").block.args[2:]
+        states = [_widened(c, compacted(c, v), shape_of(b.type)) for v, b in zip(states, buffers, strict=True)]
     collects = [i for i in range(len(states), len(c.op.outputs)) if c.used(i)]
-    go = None
-    if not always:
-        go = c.reshape(c.input(1), ()) if c.has(1) else c.constant(np.array(True))
-    if limit is not None:
-        some = c.insert(popart.LessOp(c.scalar(0, limit), limit))
-        go = some if go is None else c.insert(popart.AndOp(go, some))
-    counts = bool(collects) and go is not None and not (always and sized)
-    body = _LoopBody(c, [*states, c.constant(np.array(0, np.int64))] if counts else states)
+    counts = go is not None and (bool(collects) if grown is None else grown.count is not None) and not (always and sized)
+    added = [c.constant(np.array(0, np.int64))] if counts else []
+    if counts and checked and go is not None:
+        added.append(go)
+    body = _LoopBody(c, [*states, *added], sizes=() if grown is None else grown.carried)
+    if grown is not None:
+        _define(body.c, grown.number, body.number)
     number, flag = body.old.args[:2]
 
     def value(v: SSAValue) -> Callable[[], SSAValue]:
@@ -200,6 +218,8 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
         convert,
     )
     following, inner = yielded[1 : 1 + len(states)], body.c
+    if grown is not None:
+        following = [_fitted(inner, v, shape(state)) for v, state in zip(following, states)]
     rows = [yielded[1 + i] for i in collects]
     first: list[SSAValue] = []
     if go is not None:
@@ -210,17 +230,60 @@ def loop(c: Conversion, convert: Convert) -> list[Output]:
         assert goes_on is not None
         first = [goes_on]
     if counts:
-        following = [*following, inner.insert(popart.AddOp(body.number, inner.constant(np.array(1, np.int64))))]
+        following = [*following, inner.insert(popart.AddOp(body.number, inner.constant(np.array(1, np.int64)))), *first[: len(added) - 1]]
     _end(c, body.block, [*first, *following, *rows])
-    carried = [*states, c.constant(np.array(0, np.int64))] if counts else states
-    results = _results(c, popart.LoopOp(carried, body.region, trips=most, go=go))
+    results = _results(c, popart.LoopOp([*states, *added], body.region, trips=most, go=go))
     if counts:
-        count = results.pop(len(states))
+        count, *going = (results.pop(len(states)) for _ in added)
         assert count is not None
-        for i in collects:
-            counted(c, i, 0, count)
+        if going and going[0] is not None:
+            count = _refused_beyond(c, going[0], count, most)
+        if grown is not None and grown.count is not None and c.masks is not None:
+            c.masks.define(grown.count, count, c.op)
+        else:
+            for i in collects:
+                counted(c, i, 0, count)
     outputs: dict[int, Output] = dict(zip([*range(len(states)), *collects], results))
     return [outputs.get(i) for i in range(len(c.op.outputs))]
+
+
+def _begin(c: Conversion, always: bool, asks: bool) -> tuple[SSAValue | None, SSAValue | None]:
+    """Gives the trip count of a Loop at run time, and whether it begins; None for what no iteration depends on.
+
+    `always`: no condition ends the loop. `asks`: the trip count may be less than `trips`.
+    """
+    import numpy as np
+
+    runtime = asks and c.has(0) and constant_value(c.input(0)) is None  # a known number without `trips` is no bound
+    limit = c.reshape(c.input(0), ()) if runtime else None
+    go = None
+    if not always:
+        go = c.reshape(c.input(1), ()) if c.has(1) else c.constant(np.array(True))
+    if limit is not None:
+        some = c.insert(popart.LessOp(c.scalar(0, limit), limit))
+        go = some if go is None else c.insert(popart.AndOp(go, some))
+    return limit, go
+
+
+def _define(c: Conversion, name: str, number: SSAValue) -> None:
+    """Defines a size at the start of a loop's body, by its number."""
+    import numpy as np
+
+    marker = c.builder.insert(constant(np.array(0, np.int32)))  # has no use, and goes with the others of that kind
+    masks_of(c).define(name, number, marker)
+
+
+def _refused_beyond(c: Conversion, going: SSAValue, count: SSAValue, most: int | None) -> SSAValue:
+    """Gives the number of iterations of a loop, and refuses the run if the loop would go on (`going`) beyond its stated bound."""
+    why = f"{where(c.op)}: Loop: it goes on after {most} iterations, the bound that is stated for it; state a larger one"
+    refused = CallOp(REFUSE, [], [count.type], {"why": StringAttr(why)})
+    refused.location = c.op.location
+    beyond, within = Block([refused]), Block()
+    _end(c, beyond, list(refused.results))
+    _end(c, within, [count])
+    (checked,) = _results(c, popart.IfOp(going, Region(beyond), Region(within)))
+    assert checked is not None
+    return checked
 
 
 def scan(c: Conversion, convert: Convert) -> list[Output]:

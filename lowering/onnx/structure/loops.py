@@ -1,4 +1,4 @@
-"""Branches with a known condition, and loops: short loops are unrolled, others typed and kept.
+"""Loops: short ones are unrolled, others typed and kept.
 
 A program does not grow with the iterations of its loops. Only loops with few ops are unrolled, and loops that change
 the shapes of what they carry, which tiles cannot run.
@@ -7,7 +7,8 @@ the shapes of what they carry, which tiles cannot run.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import TensorType, UnitAttr, i1, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -15,89 +16,44 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from populus.dialects.base.tensor_op import attribute
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.onnx.schema import OnnxOp, op_class
-from populus.dialects.onnx.sizes import Size
+from populus.dialects.onnx.sizes import Size, as_size
+from populus.dialects.onnx.sizes import size as size_named
 from populus.dialects.onnx.structure import YieldOp
 from populus.dialects.onnx.types import as_tensor, unknown
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.lowering.onnx.refused_branches import either, refusal
+from populus.lowering.onnx.refused_branches import emptied
 from populus.lowering.onnx.shape_inputs import asked_for
+from populus.lowering.onnx.structure.growth import (
+    CarriedSizes,
+    Grown,
+    Growth,
+    asked_bound,
+    growths,
+    stated_bound,
+    yields_rows,
+)
 from populus.lowering.onnx.structure.resolution import OPSET, Resolution, Rules
-from populus.lowering.onnx.valid_sizes import described, is_prefix, is_whole, names_of, prefix
+from populus.lowering.onnx.valid_sizes import Axes, described, is_prefix, is_whole, names_of, prefix, symbol, texts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LONGEST_LOOP = 10_000  # iterations of the longest loop that is unrolled
 ENDLESS = (1 << 31) - 1  # iterations that tiles can count; a larger number is no bound
 
 
-def _if(p: Resolution) -> bool:
-    """Replaces an If by its branch if the condition is known; else types both branches."""
-    condition = p.known(0)
-    if condition is None:
-        return _kept_if(p)
-    taken = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-    for result, value in zip(list(p.op.results), p.inline(p.op.region(taken), [])):
-        p.replace(result, value)
-    return True
+def _yielded_types(p: Resolution, body: Region, outside: Container[str], checked: int = 0) -> list[Attribute]:
+    """Gives the types that a loop's body yields: of its condition, and of what follows the first `checked` values that it carries.
 
-
-def _kept_if(p: Resolution) -> bool:
-    """Types both branches of an If. One that cannot be typed is kept as one that refuses the run when it is taken.
-
-    Their results have equal types, or sizes that differ along one axis; then the result has the larger size and a valid
-    length. Raises PopulusError otherwise, and if neither branch can be typed.
+    Raises PopulusError for a size that is not known `outside`.
     """
-    branches = _typed_branches(p)
-    then, other = (list(_end(region).operands) for region in branches.values())
-    if len(then) != len(other):
-        raise PopulusError(f"its branches give {len(then)} and {len(other)} results")
-    types: list[Attribute] = []
-    bounded: dict[int, int] = {}
-    for i, (a, b) in enumerate(zip(then, other)):
-        valid = p.walk.valid
-        axes = _differing(a.type, b.type)
-        parts = [v for v in (a, b) if v in valid.axes]
-        if parts and (axes or valid.of(a) != valid.of(b)):
-            axes |= {d for v in parts for d in valid.sized(v)}
-        if len(axes) > 1 or -1 in axes:
-            raise PopulusError(
-                f"its branches give {a.type} and {b.type}; which one is taken is decided when the model runs, "
-                f"so they have to agree but for the size of one dimension{asked_for([v for v in p.inputs if v is not None])}"
-            )
-        shape = [max(sizes) for sizes in zip(shape_of(a.type), shape_of(b.type))] if axes else []
-        types.append(tensor(shape, element_type_of(a.type)) if axes else a.type)
-        if axes:
-            bounded[i] = next(iter(axes))
-    p.keep(branches, types, bounded)
-    return False
-
-
-def _typed_branches(p: Resolution) -> dict[str, Region]:
-    """Types the branches of an If, by name. Raises PopulusError if neither can be typed."""
-    branches, failed = either(lambda name: p.typed(p.op.region(name), [], {}), p.walk.valid.has_ranges)
-    if failed:
-        (other,) = branches.values()
-        call = refusal(p.op, failed, [v.type for v in _end(other).operands])
-        branches[next(iter(failed))] = Region(Block([call, YieldOp(*call.results)]))
-    return branches
-
-
-def _differing(a: Attribute, b: Attribute) -> set[int]:
-    """Lists the dimensions in which two types differ; -1 stands for a rank or element type."""
-    if a == b:
-        return set()
-    first, second = as_tensor(a), as_tensor(b)
-    if first is None or second is None or first.element_type != second.element_type or first.get_num_dims() != second.get_num_dims():
-        return {-1}
-    return {d for d, (m, n) in enumerate(zip(first.get_shape(), second.get_shape())) if m != n}
-
-
-def _yielded_types(p: Resolution, body: Region, outside: Container[str]) -> list[Attribute]:
-    """Gives the types that a loop's body yields. Raises PopulusError for a size that is not known `outside`."""
-    valid = p.walk.valid
-    if any(name not in outside for v in _end(body).operands if v in valid.axes for name in names_of(valid.axes[v])):
+    going, *values = _end(body).operands
+    valid, values = p.walk.valid, [going, *values[checked:]]
+    if any(name not in outside for v in values if v in valid.axes for name in names_of(valid.axes[v])):
         raise PopulusError("the size of what it carries or collects depends on the data; a loop on tiles needs one size for all iterations")
-    return [v.type for v in _end(body).operands]
+    return [v.type for v in values]
 
 
 def _loop(p: Resolution) -> bool:
@@ -115,7 +71,12 @@ def _loop(p: Resolution) -> bool:
     counted = begins is not None and _goes_on(body)
     if begins is False:
         limit, counted = 0, True
+    stated = stated_bound(p.op)
+    if stated is not None and limit is not None and counted and limit > stated:
+        raise PopulusError(f"it runs {limit} times, and its bound is stated to be {stated}")
     bound = None if limit is not None and limit > ENDLESS else limit  # torch exports a `while` with this number
+    if stated is not None:
+        bound = stated if bound is None else min(bound, stated)
     if p.has(0) and (size := p.walk.valid.symbols.get(p.input(0))) is not None:
         return _kept_loop(p, p.walk.valid.upper(size.reshape(-1)[0]), counted, size.reshape(-1)[0])
     if begins is None or (p.has(0) and limit is None):
@@ -186,41 +147,109 @@ def _unrolled(p: Resolution, limit: int | None, going: bool, room: int | None = 
 
 
 def _kept_loop(p: Resolution, limit: int | None, counted: bool, size: Size | None = None) -> bool:
-    """Types a Loop and keeps it. Raises PopulusError if a carried value changes its type.
+    """Types a Loop and keeps it. Raises PopulusError if a carried value changes its type otherwise than by growing evenly.
 
     `size`: the number of iterations at run time, if sizes of dimensions make it.
     """
-    import numpy as np
-
-    carried = [_required(v) for v in p.inputs[2:]]
-    region = p.op.region("body")
-    number, flag = (as_tensor(a.type) for a in region.block.args[:2])
-    types = [_single(number, i64), _single(flag, i1), *(v.type for v in carried)]
-    outside = set(p.walk.valid.bounds)
-    body = p.typed(region, types, {1: np.array(True)}, {i: p.walk.valid.of(v) for i, v in enumerate(carried, 2) if v in p.walk.valid.axes})
+    carried, valid = [_required(v) for v in p.inputs[2:]], p.walk.valid
+    outside = set(valid.bounds)
+    body = p.typed(p.op.region("body"), _arguments(p, [v.type for v in carried]), *_facts(p, carried))
+    if found := growths(valid, carried, yields_rows(body)):
+        emptied(body.block)
+        return _grown_loop(p, limit, counted, size, found)
     going, *yielded = _yielded_types(p, body, outside)
     _agree(carried, yielded, _counting(p))
-    if as_tensor(going) is None or math.prod(shape_of(going)) != 1:
-        raise PopulusError(f"whether it goes on is {going}; one boolean is expected")
+    _check_going(going)
     rows = yielded[len(carried) :]
     if limit is None and any(o is not None and o.uses for o in _outputs(p)[len(carried) :]):
         raise PopulusError(
             "the number of its iterations is decided when the model runs, and it collects a row of each; "
-            f"tiles need to know the most there can be{_counting(p)}"
+            f"tiles need to know the most there can be{_counting(p)}{asked_bound(p.op)}"
         )
     types = [*(v.type for v in carried), *(tensor((limit or 0, *shape_of(t)), element_type_of(t)) for t in rows)]
-    bounded = None if counted else dict.fromkeys(range(len(carried), len(types)), 0)
+    checked = _is_checked(p, size)
+    bounded = None if counted and not checked else dict.fromkeys(range(len(carried), len(types)), 0)
     over = prefix(limit or 0, limit or 0 if size is None else size)
-    rows_of = [p.walk.valid.of(v) for v in _end(body).operands[1 + len(carried) :]]
-    _same_sizes(p, carried, _end(body).operands[1:])
+    rows_of = [valid.of(v) for v in yields_rows(body)[len(carried) :]]
+    _same_sizes(p, carried, yields_rows(body))
     if bounded and any(not is_whole(a) for axes in rows_of for a in axes):
         raise PopulusError("it collects rows of a bounded size until a condition ends it; bind the dimension to one size")
-    p.keep({"body": body}, types, bounded, [*(p.walk.valid.of(v) for v in carried), *((over, *axes) for axes in rows_of)])
+    p.keep({"body": body}, types, bounded, [*(valid.of(v) for v in carried), *((over, *axes) for axes in rows_of)])
+    _state_iterations(p, limit, counted, checked)
+    return False
+
+
+def _grown_loop(p: Resolution, limit: int | None, counted: bool, size: Size | None, growths: Mapping[int, Growth]) -> bool:
+    """Types a Loop whose carried values grow, in buffers for the most iterations, and keeps it. Raises PopulusError without that number."""
+    carried, valid = [_required(v) for v in p.inputs[2:]], p.walk.valid
+    if limit is None:
+        i, growth = next(iter(growths.items()))
+        sizes = enumerate(shape_of(carried[i].type))
+        grown = "x".join(f"({n} + {growth.step} * iterations)" if d == growth.axis else str(n) for d, n in sizes)
+        raise PopulusError(f"it carries {grown}, and tiles need to know the most iterations there can be{_counting(p)}{asked_bound(p.op)}")
+    sized = CarriedSizes(valid, carried, growths, limit)
+    number, outside = valid.counted(max(limit - 1, 0)), set(valid.bounds)
+    begins = [sized.at(i, size_named(number)) for i in range(len(carried))]
+    arguments = _arguments(p, [sized.type(i) for i in range(len(carried))])
+    known, _ = _facts(p, carried)
+    body = p.typed(
+        p.op.region("body"),
+        arguments,
+        known,
+        {i: axes for i, axes in enumerate(begins, 2) if not all(map(is_whole, axes))},
+        {0: symbol(number, shape_of(arguments[0]))},
+    )
+    sized.check(yields_rows(body)[: len(carried)], size_named(number))
+    outside.discard(number)
+    going, *rows = _yielded_types(p, body, outside, len(carried))
+    _check_going(going)
+    checked = _is_checked(p, size)
+    iterations, count = as_size(limit) if size is None else size, None
+    if not counted or checked:
+        count = valid.counted(limit)
+        iterations = size_named(count)
+    types = [*(sized.type(i) for i in range(len(carried))), *(tensor((limit, *shape_of(t)), element_type_of(t)) for t in rows)]
+    rows_of = [(prefix(limit, iterations), *valid.of(v)) for v in yields_rows(body)[len(carried) :]]
+    p.keep({"body": body}, types, None, [*(sized.at(i, iterations) for i in range(len(carried))), *rows_of])
+    Grown(number, count, tuple(map(texts, begins))).record(p.op, valid)
+    _state_iterations(p, limit, counted, checked)
+    return False
+
+
+def _facts(p: Resolution, carried: Sequence[SSAValue]) -> tuple[Mapping[int, NDArray[Any]], Mapping[int, Axes]]:
+    """Gives what is known of the arguments of a Loop's body, by position: that it goes on, and the sizes of what is carried."""
+    import numpy as np
+
+    return {1: np.array(True)}, {i: p.walk.valid.of(v) for i, v in enumerate(carried, 2) if v in p.walk.valid.axes}
+
+
+def _arguments(p: Resolution, carried: Sequence[Attribute]) -> list[Attribute]:
+    """Lists the types of the arguments of a Loop's body."""
+    number, flag = (as_tensor(a.type) for a in p.op.region("body").block.args[:2])
+    return [_single(number, i64), _single(flag, i1), *carried]
+
+
+def _check_going(type: Attribute) -> None:
+    """Raises PopulusError if the type of a Loop's condition is not one element."""
+    if as_tensor(type) is None or math.prod(shape_of(type)) != 1:
+        raise PopulusError(f"whether it goes on is {type}; one boolean is expected")
+
+
+def _is_checked(p: Resolution, size: Size | None) -> bool:
+    """Tells whether a run may reach the bound that the user states for a Loop, and go on; such a run is refused."""
+    stated = stated_bound(p.op)
+    most = p.known(0) if p.has(0) else None
+    return stated is not None and size is None and (most is None or int(most.reshape(-1)[0]) > stated)
+
+
+def _state_iterations(p: Resolution, limit: int | None, counted: bool, checked: bool) -> None:
+    """Records the number of iterations on a typed Loop: the most, whether it is exact, and whether a run of more is refused."""
     if limit is not None:
         p.op.attributes["trips"] = attribute(limit)
     if counted:
         p.op.attributes["counted"] = UnitAttr()
-    return False
+    if checked:
+        p.op.attributes["checked"] = UnitAttr()
 
 
 def _same_sizes(p: Resolution, carried: Sequence[SSAValue], following: Sequence[SSAValue]) -> None:
@@ -375,7 +404,6 @@ def _scan_batches(p: Resolution) -> bool:
 
 
 RULES: Rules = {
-    "If": _if,
     "Loop": _loop,
     "Scan": _scan,
 }
