@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, LocationAttr, UnknownLoc
 from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.poplar import (
@@ -46,7 +46,8 @@ from populus.dialects.poplar import (
 )
 from populus.dialects.poplar.memory import storage_of, type_of, view_of
 from populus.dialects.poplar.target import Target
-from populus.dialects.support.diagnostics import where
+from populus.dialects.support.call_places import places_of, renamed
+from populus.dialects.support.diagnostics import place, where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.cycles import Vertex
@@ -64,7 +65,8 @@ COPY_CYCLES = 20  # for each region that a tile copies locally
 class ProfiledStep:
     """The predicted cost of one run of a step, and the number of times that it runs (`count`).
 
-    `op`: the step itself. `place`: the model's op that it came from. `compute`, `exchange`, `sync`: cycles. `bytes`:
+    `op`: the step itself. `place`: the model's op that it came from; in a function, that of the call.
+    `location`: the same with all names. `call`: the function that it is in, or empty. `compute`, `exchange`, `sync`: cycles. `bytes`:
     received from other tiles. `bounds`: number of fields whose bytes are an upper bound. `vertices`: of all its
     families.
     """
@@ -83,6 +85,8 @@ class ProfiledStep:
     vertices: int = 0
     codelets: tuple[str, ...] = ()
     bounds: int = 0
+    location: LocationAttr = field(default_factory=UnknownLoc, repr=False)
+    call: str = ""
 
     @property
     def cycles(self) -> int:
@@ -165,6 +169,27 @@ class ProfileWalk:
         self.executes: dict[ExecuteOp, ProfiledStep] = {}  # costs, computed once for all calls of a function
         self.used: NDArray[np.bool_] = np.zeros(target.tiles, bool)
         self.left_out: list[tuple[str, int]] = []
+        self.names: dict[str, str] = {}  # the names of the call that is costed, in place of its function's
+        self.function = ""
+
+    def add(self, step: ProfiledStep) -> None:
+        """Adds a step under the names of the call that it is in."""
+        location = renamed(step.op.location, self.names)
+        named = place(location) if self.names else None
+        self.steps.append(replace(step, location=location, place=step.place if named is None else named, call=self.function))
+
+    def call(self, op: CallOp, count: int) -> None:
+        """Adds the steps of a call: the copies of its arguments, and the function's steps under the call's names."""
+        arriving, leaving = self.arguments(op, count)
+        for step in arriving:
+            self.add(step)
+        outer = self.names, self.function
+        self.names = {inside: self.names.get(own, own) for inside, own in places_of(op).items()}
+        self.function = op.callee.data
+        self.block(op.target().body.block, count)
+        self.names, self.function = outer
+        for step in leaving:
+            self.add(step)
 
     def block(self, block: Block, count: int) -> None:
         """Adds the steps of a block that runs `count` times."""
@@ -173,24 +198,21 @@ class ProfileWalk:
                 case ExecuteOp():
                     if op not in self.executes:
                         self.executes[op] = self.execute(op, 1)
-                    self.steps.append(replace(self.executes[op], count=count))
+                    self.add(replace(self.executes[op], count=count))
                 case CopyOp():
-                    self.steps.append(self.copy(op, count))
+                    self.add(self.copy(op, count))
                 case StreamInOp():
-                    self.steps.append(self.host(op, count, [op.dst]))
+                    self.add(self.host(op, count, [op.dst]))
                 case StreamOutOp():
-                    self.steps.append(self.host(op, count, [op.src]))
+                    self.add(self.host(op, count, [op.src]))
                 case OutsideOp():
-                    self.steps.append(self.host(op, count, op.views))
+                    self.add(self.host(op, count, op.views))
                 case SequenceOp():
                     self.block(op.body.block, count)
                 case RepeatOp():
                     self.block(op.body.block, count * op.count.value.data)
                 case CallOp():
-                    arriving, leaving = self.arguments(op, count)
-                    self.steps += arriving
-                    self.block(op.target().body.block, count)
-                    self.steps += leaving
+                    self.call(op, count)
                 case WhileOp():
                     turns = op.turns or 1
                     self.block(op.before.block, count * turns)

@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.dialects.poplar.target import Spec
+from populus.dialects.poplar.target import KIB, Spec
 from populus.lowering.driver.files import replacing
 from populus.tools.progress import working
 from populus.tools.report.page import html
-from populus.tools.report.record import Record, read, record, text_of
-from populus.tools.report.what_if import WhatIf, what_if
+from populus.tools.report.record import read, record, text_of
+from populus.tools.report.record_types import Record
+from populus.tools.report.what_if import Machine, WhatIf, what_if
 from populus.tools.run import add_compile_arguments, program_of
 
 HOTTEST = 10  # number of ops printed
@@ -82,13 +83,25 @@ def _what_if(args: argparse.Namespace, console: Console) -> int:
 def what_if_table(found: WhatIf, spec: Spec) -> Table:
     """Makes a table of the smallest machines and the consumers of memory."""
     machine = spec.target()
-    table = _table(f"{machine.name}, {machine.tiles:,} tiles of {machine.tile_bytes // 1024:,} KiB", "")
-    table.add_row("fits", "yes" if found.fits else "no")
-    table.add_row("smallest tile memory", "none that was tried" if found.tile_bytes is None else f"{found.tile_bytes // 1024:,} KiB")
-    table.add_row("fewest tiles", "none that was tried" if found.tiles is None else f"{found.tiles:,}")
+    title = f"{machine.name}, {machine.tiles:,} tiles of {machine.tile_bytes // 1024:,} KiB"
+    table = _table(title, "", "cycles", "", "bytes from outside the tiles")
+    base = found.itself and found.itself.cycles
+    sizes = {"smallest tile memory": (found.tile_bytes, KIB, " KiB"), "fewest tiles": (found.tiles, 1, "")}
+    table.add_row("fits", "yes" if found.itself else "no", *_costs(found.itself, None))
+    for name, (other, unit, suffix) in sizes.items():
+        size = "none that was tried" if other is None else f"{other.size // unit:,}{suffix}"
+        table.add_row(name, size, *_costs(other, base))
     for text, bytes in found.reasons:
         table.add_row(f"  {escape(text)}", f"{-(-bytes // 1024):,} KiB")
     return table
+
+
+def _costs(machine: Machine | None, base: int | None) -> list[str]:
+    """Formats the cycles on a machine, relative to those on the target, and the bytes that it streams."""
+    if machine is None:
+        return ["", "", ""]
+    times = "" if base is None else f"{machine.cycles / max(base, 1):.3g} x"
+    return [f"{machine.cycles:,}", times, f"{machine.streamed:,}"]
 
 
 def _table(first: str, *numbers: str) -> Table:

@@ -23,7 +23,7 @@ from populus.program import Program
 from populus.watch import Watch, watching
 
 if TYPE_CHECKING:
-    from populus.tools.report.record import Record
+    from populus.tools.report.record_types import Record
 
 OPTIONS = {
     "profile": ("FILE", "write a page with the profile of the programs that ran"),

@@ -42,6 +42,7 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.target import Spec, Target
 from populus.dialects.signature import input_names, output_names
+from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.diagnostics import PopulusError, named, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
@@ -242,6 +243,7 @@ def _lower_calls(graph: GraphOp) -> None:
             tiles.insert(result)
         call = CallOp(name, [*(tiles.view(o) for o in op.operands), *(r.result for r in results)])
         tiles.insert(call)
+        call.attributes |= {PLACES: op.attributes[PLACES]} if PLACES in op.attributes else {}
         for old, new in zip(op.results, results):
             new.result.name_hint = old.name_hint
             old.replace_all_uses_with(tiles.tensor(new.result))

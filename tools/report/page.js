@@ -143,7 +143,7 @@ function kindOf(op) {
 }
 function opsView() {
   const rows = opsTable(DATA.ops);
-  return [el("div", { class: "row" }, filtered("find an op", DATA.ops, o => `${o.name} ${kindOf(o)}`, rows.show), legend(PHASES)), rows];
+  return [el("div", { class: "row" }, filtered("find an op", DATA.ops, o => `${o.name} ${o.places.join(" ")} ${kindOf(o)}`, rows.show), legend(PHASES)), rows];
 }
 function memoryView() {
   const m = DATA.memory, parts = CATEGORIES.map(c => expand(m.tiles[c] ?? [])), highest = expand(m.tiles.highest), tiles = highest.length;
@@ -243,7 +243,7 @@ function timelineView() {
     if (!s) return;
     if (starts[chosen] < from || starts[chosen + 1] > to) { const span = to - from; from = Math.max(0, Math.min(total - span, starts[chosen] - span / 4)); to = from + span; }
     detail.replaceChildren(el("h2", {}, `Step ${chosen}: ${s.label}`), table([["", r => r[0]], ["", r => r[1]]], [
-      ["op of the model", s.place], ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count)], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}`],
+      ["op of the model", s.place], ...(s.call ? [["function", `@${s.call}`]] : []), ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count)], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}`],
       ["received from other tiles", bytes(s.bytes)], ["operations", count(s.flops)], ["fullest tile", s.tile_bytes === null ? "" : bytes(s.tile_bytes)]]));
     canvas.redraw();
   };
@@ -315,9 +315,12 @@ function irView() {
   const select = el("select", { "aria-label": "op of the model", onchange: () => choose(select.value) });
   const fill = some => select.replaceChildren(...some.slice(0, 3000).map(n => el("option", { value: n }, n)));
   function choose(name) {
-    const levels = DATA.ir[name] ?? {}, mine = DATA.ops.filter(o => o.places.includes(name));
+    let like = name; // whose ops stand for it in a function
+    for (const seen = new Set(); DATA.shared?.[like]?.like !== undefined && !seen.has(like); like = DATA.shared[like].like) seen.add(like);
+    const levels = { ...DATA.ir[like], ...DATA.ir[name] }, functions = DATA.shared?.[name]?.functions ?? [], mine = DATA.ops.filter(o => o.places.includes(name));
     title.textContent = name; select.value = name;
     costs.textContent = mine.map(o => `${o.name}: ${count(o.cycles)} cycles in ${o.steps.length} steps`).join("; ") || "no step of its own";
+    if (functions.length) costs.textContent += `. In ${functions.map(f => `@${f}`).join(", ")}` + (like === name ? "" : `, whose ops have the names of its first call: ${like}`);
     columns.replaceChildren(...Object.entries(levels).map(([level, texts]) => el("section", {}, el("h3", {}, `${level}: ${texts.length} op${texts.length === 1 ? "" : "s"}`), ...texts.map(t => el("pre", {}, t)))));
   }
   if (!names.length) return [el("p", {}, "No op of the program knows which op of a model it came from.")];
@@ -367,6 +370,8 @@ function select(id, focus = false) {
 }
 document.body.append(
   el("header", {}, el("h1", {}, DATA.title), el("p", {}, `${DATA.target.name}: ${count(DATA.target.tiles)} tiles of ${bytes(DATA.target.tile_bytes)}; ${DATA.pipeline.length} passes`),
+    el("p", { title: `SHA-256 of the model: ${DATA.model_hash}` }, [DATA.made_by, DATA.model_hash ? `model ${DATA.model_hash.slice(0, 12)}` : null].filter(Boolean).join("; ")),
+    el("details", {}, el("summary", {}, "the pipeline"), el("pre", {}, DATA.pipeline.join("\n"))),
     PROGRAMS.length > 1 ? el("nav", { "aria-label": "programs" }, ...PROGRAMS.map((p, i) => el("a", { href: `?program=${i + 1}`, "aria-current": p === DATA ? "page" : null }, p.title, ` (${count(p.summary.cycles)} cycles)`))) : null),
   el("div", { role: "tablist", "aria-label": "views" }, ...VIEWS.map(([id, title], i) => el("button", { role: "tab", id: "tab-" + id, "aria-controls": "panel-" + id, onclick: () => select(id) }, title, el("kbd", {}, String(i + 1))))),
   ...VIEWS.map(([id]) => el("section", { role: "tabpanel", id: "panel-" + id, "aria-labelledby": "tab-" + id, hidden: true })),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from populus.tools.report.record import Record, text_of
+from populus.tools.report.record import text_of
+from populus.tools.report.record_types import Record
 
 FOLDER = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"

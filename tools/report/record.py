@@ -1,34 +1,37 @@
-"""`profile.json`: the data of `Program.profile()` and the IR of every level, in the format of profile.schema.json."""
+"""`profile.json`: the data of `Program.profile()` and the IR of every level, of the types of `record_types`."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import fields
+from hashlib import file_digest, sha256
+from importlib import metadata
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from populus.dialects.poplar import GraphOp, StorageOp
+from populus.dialects.poplar import CallOp, FuncOp, GraphOp, StorageOp
+from populus.dialects.support.call_places import names_in
 from populus.dialects.support.diagnostics import PopulusError, printable, where
 from populus.dialects.support.element_types import size_in_bytes
+from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, read_bytes
 from populus.runtime.memory import Bytes, Tenant, label_of, layout, tenants
-from populus.tools.report.ir import ir_by_place, places
+from populus.tools.report.ir import ir_by_place
+from populus.tools.report.record_types import SCHEMA, VERSION, Category, Live, Node, Op, Record, Step, TileBytes, Variable
+from populus.tools.report.record_types import Memory as MemoryRecord
 
 if TYPE_CHECKING:
     from populus.program import Program
     from populus.runtime.profile import Profile, ProfiledStep
 
-Record: TypeAlias = dict[str, Any]
-
-SCHEMA, VERSION = "populus-profile", 1
 LARGEST_FILE = 1 << 30  # largest number of bytes of a profile to read
 
 
@@ -37,12 +40,15 @@ def record(program: Program, title: str) -> Record:
     profile = program.profile()
     graph = graph_of(program.module("poplar"))
     found, steps = tenants(graph)
-    machine: Record = {f.name: getattr(profile.target, f.name) for f in fields(profile.target)}
+    machine: dict[str, Any] = {f.name: getattr(profile.target, f.name) for f in fields(profile.target)}
     memory = memory_record(found, len(steps), profile)
+    ir, shared = ir_by_place(program)
     return {
         "schema": SCHEMA,
         "version": VERSION,
+        "made_by": f"populus {version()}",
         "title": printable(title),
+        "model_hash": model_hash(program),
         "pipeline": str(program.pipeline).splitlines(),
         "target": {name: value for name, value in machine.items() if isinstance(value, int | float | str)},
         "summary": profile.summary,
@@ -51,8 +57,28 @@ def record(program: Program, title: str) -> Record:
         "memory": memory,
         "variables": [_variable(t, graph.machine.tiles) for t in found],
         "tree": _tree(graph, profile.steps),
-        "ir": ir_by_place(program),
+        "ir": ir,
+        "shared": shared,
     }
+
+
+def version() -> str:
+    """Gives the installed version, or `unknown` if Populus runs without being installed."""
+    try:
+        return metadata.version("populus-tiles")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def model_hash(program: Program) -> str:
+    """Computes the SHA-256 of the model's file, or of the content of a model that is no file."""
+    model = program.source.model
+    if isinstance(model, ModuleOp):
+        return content_hash(model)
+    if isinstance(model, str | os.PathLike):
+        with Path(model).open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    return sha256(model.SerializeToString(deterministic=True)).hexdigest()
 
 
 def graph_of(module: ModuleOp) -> GraphOp:
@@ -75,17 +101,17 @@ def read(path: str | os.PathLike[str]) -> Record:
         found: object = json.loads(decode(read_bytes(path), name))
     except (json.JSONDecodeError, RecursionError) as error:
         raise PopulusError(f"{name}: not a profile: {error}; `populus profile MODEL --json FILE` writes one") from error
-    data = cast("Record", found) if isinstance(found, dict) else {}
+    data = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if data.get("schema") != SCHEMA:
         raise PopulusError(f"{name}: JSON, but not a profile; `populus profile MODEL --json FILE` writes one")
     if data.get("version") != VERSION:
         raise PopulusError(f"{name}: a profile of schema version {data.get('version')}, this is version {VERSION}; profile the model again")
     if missing := [key for key in ("title", "summary", "ops", "steps", "memory", "target") if key not in data]:
         raise PopulusError(f"{name}: a profile without '{missing[0]}'; the file is damaged, profile the model again")
-    return data
+    return cast("Record", data)
 
 
-def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Record:
+def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> MemoryRecord:
     """Records bytes of tile memory: per tile at its own peak and at the program's peak, and step by step. O(tenants x tiles)."""
     tiles = profile.target.tiles
     coming: list[list[Tenant]] = [[] for _ in range(steps + 1)]
@@ -96,7 +122,7 @@ def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Reco
             going[min(last + 1, steps)].append(tenant)
     now = {category: np.zeros(tiles, np.int64) for category in CATEGORIES}
     highest = np.zeros(tiles, np.int64)
-    curve: list[dict[str, int]] = []
+    curve: list[Live] = []
     peak: dict[str, Bytes] = {}
     for i in range(max(steps, 1)):
         for tenant in going[i]:
@@ -105,7 +131,7 @@ def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Reco
             tenant.add_to(now[category_of(tenant)])
         total = sum(now.values(), np.zeros(tiles, np.int64))
         highest = np.maximum(highest, total)
-        curve.append({"fullest": int(total.max()), **{category: int(bytes.sum()) for category, bytes in now.items()}})
+        curve.append(cast("Live", {"fullest": int(total.max()), **{name: int(bytes.sum()) for name, bytes in now.items()}}))
         if i == profile.memory.step:
             peak = {category: bytes.copy() for category, bytes in now.items()}
     return {
@@ -115,15 +141,15 @@ def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Reco
         "step": profile.memory.step,
         "label": profile.memory.label,
         "largest": [{"label": label, "bytes": bytes} for label, bytes in profile.memory.largest],
-        "tiles": {"highest": runs(highest), **{category: runs(bytes) for category, bytes in peak.items()}},
+        "tiles": cast("TileBytes", {"highest": runs(highest), **{category: runs(bytes) for category, bytes in peak.items()}}),
         "curve": curve,
     }
 
 
-CATEGORIES = ("constants", "variables", "exchanged")
+CATEGORIES: tuple[Category, ...] = ("constants", "variables", "exchanged")
 
 
-def category_of(tenant: Tenant) -> str:
+def category_of(tenant: Tenant) -> Category:
     """Classifies a tenant: constant, variable, or copy received from other tiles."""
     if not isinstance(tenant.op, StorageOp):
         return "exchanged"
@@ -139,39 +165,39 @@ def runs(bytes: Bytes) -> list[list[int]]:
     return [[int(bytes[start]), int(n)] for start, n in zip(starts, lengths)]
 
 
-def _ops(steps: Sequence[ProfiledStep]) -> list[Record]:
+def _ops(steps: Sequence[ProfiledStep]) -> list[Op]:
     """Sums the steps of each op of the model, the most expensive first."""
-    ops: dict[str, Record] = {}
+    ops: dict[str, dict[str, Any]] = {}
     for number, step in enumerate(steps):
-        zero: Record = {"name": step.place, "places": places(step.op.location), "steps": [], **dict.fromkeys(SUMS, 0)}
+        zero: dict[str, Any] = {"name": step.place, "places": names_in(step.location), "steps": [], **dict.fromkeys(SUMS, 0)}
         entry = ops.setdefault(step.place, zero)
         entry["steps"].append(number)
         for name in SUMS:
             entry[name] += getattr(step, name) * step.count
-    return sorted(ops.values(), key=lambda entry: -entry["cycles"])
+    return cast("list[Op]", sorted(ops.values(), key=lambda entry: -entry["cycles"]))
 
 
 SUMS = ("cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops", "vertices")
 
 
-def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequence[Record]) -> list[Record]:
+def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequence[Live]) -> list[Step]:
     """Lists the steps in execution order. `live`: the op of each entry of the memory curve."""
     at: dict[Operation, deque[int]] = {}
     for i, op in enumerate(live):
         at.setdefault(op, deque()).append(i)
-    records: list[Record] = []
+    records: list[Step] = []
     for step in steps:
-        entry: Record = {name: getattr(step, name) for name in ("label", "place", "kind", "count", *SUMS)}
+        entry: dict[str, Any] = {name: getattr(step, name) for name in ("label", "place", "kind", "count", "call", *SUMS)}
         entry["codelets"] = list(step.codelets)
         places = at.get(step.op)
         entry["live"] = places.popleft() if places else None
         entry["tile_bytes"] = curve[entry["live"]]["fullest"] if entry["live"] is not None else None
-        records.append(entry)
+        records.append(cast("Step", entry))
     return records
 
 
-def _variable(tenant: Tenant, tiles: int) -> Record:
-    entry: Record = {
+def _variable(tenant: Tenant, tiles: int) -> Variable:
+    entry: Variable = {
         "label": tenant.label,
         "place": where(tenant.op),
         "category": category_of(tenant),
@@ -195,18 +221,22 @@ def _variable(tenant: Tenant, tiles: int) -> Record:
     return entry
 
 
-def _tree(graph: GraphOp, steps: Sequence[ProfiledStep]) -> list[Record]:
+def _tree(graph: GraphOp, steps: Sequence[ProfiledStep]) -> list[Node]:
     """Builds the control tree: blocks of steps, each step by its number. Variables and views are left out."""
+    calls = Counter(op.callee.data for op in graph.walk() if isinstance(op, CallOp))
     at: dict[Operation, int] = {}
     for i, step in enumerate(steps):
         at.setdefault(step.op, i)
 
-    def node(op: Operation) -> Record | None:
+    def node(op: Operation) -> Node | None:
         if op in at:
             return {"op": op.name, "step": at[op]}
         if not op.regions:
             return None
-        entry: Record = {"op": op.name, "label": label_of(op), "place": where(op)}
+        entry: Node = {"op": op.name, "label": label_of(op), "place": where(op)}
+        if isinstance(op, FuncOp):
+            times = calls[op.sym_name.data]
+            entry["label"] = f"@{op.sym_name.data}, called {times} times; of the first call:" if times != 1 else f"@{op.sym_name.data}"
         entry["blocks"] = [[child for inner in region.block.ops if (child := node(inner))] for region in op.regions]
         return entry
 

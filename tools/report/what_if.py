@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 from populus.dialects.poplar import GraphOp, StorageOp
 from populus.dialects.poplar.target import KIB, Spec
@@ -12,23 +13,39 @@ from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.driver.pipeline import Pipeline
 from populus.program import Program
 from populus.runtime.memory import Tenant, summary, tenants
+from populus.runtime.profile import profile
 from populus.tools.report.record import graph_of
 
 MOST_KIB, MOST_TILES = 64 * KIB * KIB, 1 << 16  # no machine larger than these is tried
 
 
 @dataclass(frozen=True)
+class Machine:
+    """A machine on which the program fits: a size of it, the estimated cycles, and the bytes from and to memory outside the tiles."""
+
+    size: int
+    cycles: int
+    streamed: int
+
+    @staticmethod
+    def of(size: int, graph: GraphOp) -> Machine:
+        found = profile(graph)
+        streamed = sum(step.host_bytes * step.count for step in found.steps if step.kind in ("copy", "call"))
+        return Machine(size, int(found.summary["cycles"]), streamed)
+
+
+@dataclass(frozen=True)
 class WhatIf:
     """The result of `what_if`.
 
-    `fits`: the target itself suffices. `tile_bytes`: the smallest tile memory with the same number of tiles.
-    `tiles`: the fewest tiles with the same memory each. None if no machine that was tried suffices.
+    `itself`: the target, if it suffices. `tile_bytes`: that with the smallest tile memory and the same number of tiles.
+    `tiles`: that with the fewest tiles and the same memory each. None if no machine that was tried suffices.
     `reasons`: (consumer, bytes), the consumers of the fullest tile at the peak and the savings that are possible.
     """
 
-    fits: bool
-    tile_bytes: int | None
-    tiles: int | None
+    itself: Machine | None
+    tile_bytes: Machine | None
+    tiles: Machine | None
     reasons: tuple[tuple[str, int], ...]
 
 
@@ -42,17 +59,27 @@ def what_if(program: Program, spec: Spec) -> WhatIf:
     if "popops" not in program.levels:
         raise PopulusError("the model is already a tile program, with fixed plans; give it at a higher level")
 
+    @cache
     def made(**changed: int) -> GraphOp | None:
         return _compiled(program, Spec(spec.name, tuple({**dict(spec.overrides), **changed}.items())))
 
     def with_kib(kib: int) -> bool:
         return kib * KIB > machine.reserved_bytes and made(tile_bytes=kib * KIB) is not None
 
+    def machine_of(size: int | None, **changed: int) -> Machine | None:
+        graph = None if size is None else made(**changed)
+        return None if graph is None or size is None else Machine.of(size, graph)
+
     itself = made()
     kib = smallest(machine.tile_bytes // KIB, MOST_KIB, with_kib)
     tiles = smallest(machine.tiles, MOST_TILES, lambda n: made(tiles=n) is not None)
     graph = itself or (made(tile_bytes=kib * KIB) if kib is not None else None)
-    return WhatIf(itself is not None, kib and kib * KIB, tiles, () if graph is None else reasons(graph))
+    return WhatIf(
+        machine_of(machine.tiles),
+        machine_of(kib and kib * KIB, tile_bytes=(kib or 0) * KIB),
+        machine_of(tiles, tiles=tiles or 0),
+        () if graph is None else reasons(graph),
+    )
 
 
 def smallest(start: int, most: int, holds: Callable[[int], bool]) -> int | None:

@@ -14,6 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.base.control_flow import read_by
 from populus.dialects.data import ConstantOp
+from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
 STITCHES = ("add_fwd_outputs", "recompute_all_non_inputs", "recompute_minimal")
@@ -74,6 +75,7 @@ class CallGradients:
         if made.saved:
             forward = CallOp(made.forward, list(op.operands), [*(r.type for r in op.results), *made.saved])
             forward.location = op.location
+            forward.attributes |= {PLACES: op.attributes[PLACES]} if PLACES in op.attributes else {}
             Rewriter.insert_op(forward, InsertPoint.before(op))
             for old, new in zip(op.results, forward.results):
                 new.name_hint = old.name_hint
@@ -82,6 +84,7 @@ class CallGradients:
         seeds = [g for g in grads if g is not None]
         forward_values = [*(op.operands[i] for i in made.arguments), *(results[i] for i in made.results), *results[len(op.results) :]]
         call = CallOp(made.backward, [*seeds, *forward_values], [op.operands[i].type for i in numbers])
+        call.attributes |= {PLACES: op.attributes[PLACES]} if PLACES in op.attributes else {}
         b.insert(call)
         gradients: list[SSAValue | None] = [None] * len(op.operands)
         for i, gradient in zip(numbers, call.results):

@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import ConstantOp
+from populus.dialects.support.call_places import set_places
 from populus.lowering.popart.outline.op_sequence import Listing, Stretch
 from populus.lowering.popart.outline.suffix_array import apart, repeats
 
@@ -160,11 +161,13 @@ def outlined(name: str, listing: Listing, stretches: list[Stretch]) -> FuncOp:
     returned = ReturnOp(*(made[first[t].results[j]] for t, j in results))
     block.add_op(returned)
     type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in returned.operands])
+    inner_places = [op.location for op in first]
     for stretch in stretches:
         ops = listing.of(stretch)
         operands = [ops[t].operands[j] for (t, j), *_ in arguments.values()]  # an earlier call may have replaced them
         call = CallOp(name, operands, type.outputs.data)
         call.location = ops[results[-1][0]].location
+        set_places(call, ((inside, own.location) for inside, own in zip(inner_places, ops)))
         Rewriter.insert_op(call, InsertPoint.before(ops[-1]))
         for (t, j), value in zip(results, call.results):
             value.name_hint = ops[t].results[j].name_hint

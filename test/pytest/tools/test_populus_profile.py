@@ -1,8 +1,8 @@
 """`populus profile`: the data against its schema and the program, the page in a browser, the smallest machine."""
 
+import hashlib
 import json
 import shutil
-from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -10,16 +10,18 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 import populus as populus_package
+from benchmarks.models import transformer
 from populus.builder import Builder
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError
-from populus.tools.report import record as record_module
+from populus.lowering.driver.pipeline import Pipeline
 from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of
+from populus.tools.report.record_types import FILE, schema_text
 from populus.tools.report.what_if import smallest, what_if
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"  # the name of a node: shown, never run
-SCHEMA = json.loads(Path(record_module.__file__).with_name("profile.schema.json").read_text())
+SCHEMA = json.loads(FILE.read_text())
 
 
 def model():
@@ -62,6 +64,36 @@ def net(tmp_path):
     return path
 
 
+def test_the_schema_is_made_of_the_types_of_the_record():
+    assert FILE.read_text(encoding="utf-8") == schema_text(), "python -m populus.tools.report.record_types writes it"
+
+
+def test_each_call_of_a_function_has_its_costs_under_its_own_names():
+    model = transformer(3, 16, 32, 4, 64)
+    plain = Pipeline.named("inference").remove("popart-outline")
+    data, other = (record(populus_package.compile(model, target="gc200", tiles=16, pipeline=p), "m") for p in ("inference", plain))
+    jsonschema.validate(json.loads(text_of(data)), SCHEMA)
+    assert sum(step["kind"] == "call" for step in data["steps"]) >= 3, "the layers are a function"
+    assert {p for op in other["ops"] for p in op["places"]} <= {p for op in data["ops"] for p in op["places"]}
+    products = [op for op in data["ops"] if any(p in op["places"] for p in ("matmul_22", "matmul_55", "matmul_88"))]
+    assert len(products) == 3
+    assert len({(op["compute"], op["exchange"], op["bytes"], op["flops"]) for op in products}) == 1, "equal layers cost the same"
+    assert sum(op["cycles"] for op in data["ops"]) == data["summary"]["cycles"]
+    inside = next(step for step in data["steps"] if "matmul_55" in step["place"] and step["kind"] == "execute")
+    shared = data["shared"]["matmul_55"]
+    assert shared == {"functions": [inside["call"]], "like": "matmul_22"}
+    assert any("popart.gemm" in text or "popart.matmul" in text for text in data["ir"]["matmul_22"]["popart"])
+    assert "onnx.MatMul" in data["ir"]["matmul_55"]["onnx"][0]
+    assert any(f"@{inside['call']}, called 3 times" in node.get("label", "") for node in data["tree"])
+
+
+def test_a_profile_names_what_made_it(data, net):
+    again = record(populus_package.compile(net, target="gc200", tiles=8), "net.onnx")
+    assert again["model_hash"] == hashlib.sha256(net.read_bytes()).hexdigest()
+    assert data["made_by"].startswith("populus ")
+    assert all(again[key] for key in ("pipeline", "target", "title"))
+
+
 def test_the_data_are_as_the_schema_says(data):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(json.loads(text_of(data)), SCHEMA)
@@ -99,8 +131,8 @@ def test_a_loop_stands_in_the_tree_and_counts_as_often_as_it_runs(tmp_path):
     data = record(populus_package.compile(tmp_path / "loop.mlir"), "loop.mlir")
     jsonschema.validate(json.loads(text_of(data)), SCHEMA)
     (loop,) = [node for node in data["tree"] if node["op"] == "poplar.repeat"]
-    (body,) = loop["blocks"]
-    step = data["steps"][body[0]["step"]]
+    (body,) = loop.get("blocks", [])
+    step = data["steps"][body[0].get("step", -1)]
     assert (step["label"], step["count"]) == ("double", 10)
     assert data["summary"]["compute_cycles"] == 10 * step["compute"]
     assert html(data)
@@ -156,13 +188,19 @@ def test_the_command_writes_both_files_and_compares(populus, net, tmp_path):
 def test_what_if_names_machines_that_are_just_enough(populus, net):
     program = populus_package.compile(model(), target="gc200", tiles=16, level="popops")
     found = what_if(program, Spec.of("gc200", 16))
-    assert found.fits
+    assert found.itself is not None
+    assert found.itself.cycles == populus_package.compile(model(), target="gc200", tiles=16).profile().summary["cycles"]
     assert found.tile_bytes is not None
     assert found.tiles is not None
-    assert populus_package.compile(model(), target=f"gc200, tile_bytes={found.tile_bytes}", tiles=16).profile().summary["fits"]
+    assert found.tiles.cycles == populus_package.compile(model(), target="gc200", tiles=found.tiles.size).profile().summary["cycles"]
+    enough = found.tile_bytes.size
+    assert populus_package.compile(model(), target=f"gc200, tile_bytes={enough}", tiles=16).profile().summary["fits"]
     with pytest.raises(PopulusError, match="needs"):
-        populus_package.compile(model(), target=f"gc200, tile_bytes={found.tile_bytes - found.tile_bytes // 16 - 1024}", tiles=16)
-    assert populus("profile", net, "--target", "gc200", "--tiles", 16, "--what-if").status == 0
+        populus_package.compile(model(), target=f"gc200, tile_bytes={enough - enough // 16 - 1024}", tiles=16)
+    printed = populus("profile", net, "--target", "gc200", "--tiles", 16, "--what-if").out
+    times = found.tiles.cycles / found.itself.cycles
+    assert f"{found.tiles.cycles:,}  {times:.3g} x" in printed
+    assert found.tile_bytes.streamed > 0, "variables wait outside the tiles on the smallest machine"
 
 
 def test_what_if_says_what_it_would_take(populus, net):
