@@ -26,6 +26,7 @@ from populus.dialects.popart.logic import *
 from populus.dialects.popart.matmul import *
 from populus.dialects.popart.norm import *
 from populus.dialects.popart.pool import *
+from populus.dialects.popart.quantized import *
 from populus.dialects.popart.random import *
 from populus.dialects.popart.reduce import *
 from populus.dialects.popart.reshape import *

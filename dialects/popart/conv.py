@@ -13,7 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import HIGH_VALUE, ints
-from populus.dialects.expr import Arg
+from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplin import ConvolutionOp
@@ -134,7 +134,10 @@ class ConvOp(_ConvolvingOp):
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         strides, dilations, group = ints(self.strides), ints(self.dilations), self.group
-        return [self._biased(b, convolution(b, self.x, self.w, strides, self._pads(), dilations, group))]
+        y = convolution(b, self.x, self.w, strides, self._pads(), dilations, group)
+        if calls.element(y) != calls.element(self.y):  # of 8-bit integers, whose sums wrap around here
+            y = calls.map(b, cast(Arg(1), calls.element(self.y)), y)
+        return [self._biased(b, y)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         g, (x, w) = grads[0], (calls.shape(self.x), calls.shape(self.w))

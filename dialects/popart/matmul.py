@@ -13,7 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_d
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import HIGH_VALUE
-from populus.dialects.expr import Arg
+from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplin import MatMulOp as GroupedMatMulOp
@@ -46,6 +46,11 @@ def product(
         x = calls.reshape(b, _stretched(b, x, s, (*batch, m, k)), (groups, m, k))
         y = calls.reshape(b, _stretched(b, y, t, (*batch, k, n)), (groups, k, n))
     return calls.reshape(b, calls.insert(b, GroupedMatMulOp(x, y)), to)
+
+
+def _as(b: Builder, y: SSAValue, like: SSAValue) -> SSAValue:
+    """Casts a product to the element type of `like`: that of 8-bit integers, which is i32, wraps around."""
+    return y if calls.element(y) == calls.element(like) else calls.map(b, cast(Arg(1), calls.element(like)), y)
 
 
 def _stretched(b: Builder, x: SSAValue, shape: Sequence[int], to: Sequence[int]) -> SSAValue:
@@ -95,7 +100,7 @@ class MatMulOp(PopartOp):
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         left, right = self._matrices()
-        return [product(b, self.a, self.b, left, right, calls.shape(self.y))]
+        return [_as(b, product(b, self.a, self.b, left, right, calls.shape(self.y)), self.y)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         left, right = self._matrices()
@@ -149,7 +154,7 @@ class GemmOp(PopartOp):
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         alpha, beta = self.alpha, self.beta
-        y = product(b, *self._factors(b))
+        y = _as(b, product(b, *self._factors(b)), self.y)
         scaled = Arg(1) if alpha == 1 else Arg(1) * alpha
         if self.c is None or beta == 0:
             return [calls.map(b, scaled, y)]

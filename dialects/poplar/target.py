@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.dialects.support.element_types import BYTES, size_in_bytes, ui8, ui16, ui32, ui64
+from populus.dialects.support.element_types import BYTES, is_byte, size_in_bytes, ui8, ui16, ui32, ui64
 
 KIB = 1024
 
@@ -46,6 +46,7 @@ class Target:
     link_cycles: int = 500  # to start a step between chips
     vector_bytes: int = 8  # the data path: 2 floats, 4 halves
     conv_units: int = 8  # for floats; twice as many for halves
+    byte_macs: int = 0  # multiply-adds of 8-bit integers per cycle; 0: the vector unit does them
     reserved_bytes: int = 0  # stack, control code
     types: tuple[Attribute, ...] = IPU_TYPES
 
@@ -66,7 +67,12 @@ class Target:
         return self.conv_units * (2 if size_in_bytes(element) == 2 else 1)
 
     def macs_per_cycle(self, element: Attribute) -> int:
-        """Returns the multiply-adds per cycle of a tile's matrix unit: 16 for floats, 64 for halves on a GC200."""
+        """Returns the multiply-adds per cycle of a tile's matrix unit: 16 for floats, 64 for halves on a GC200.
+
+        8-bit integers take their own unit (`byte_macs`), or else the vector unit, 2 cycles for each vector.
+        """
+        if is_byte(element):
+            return self.byte_macs or max(1, self.vector_width(element) // 2)
         units, inputs = self.channel_grain(element), self.vector_width(element)
         return units * inputs
 
@@ -105,6 +111,7 @@ PRESETS: dict[str, Target] = {
             link_bytes=16,
             vector_bytes=32,
             conv_units=4,
+            byte_macs=128,
             types=tuple(dict.fromkeys((*IPU_TYPES, bf16, f64, *BYTES))),
         ),
     )
@@ -130,6 +137,7 @@ def register(target: Target, place: str) -> None:
 
 
 _PLACES: dict[str, str] = {}  # of machines from files
+_MAY_BE_0 = ("byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles")
 _INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 
 
@@ -143,7 +151,7 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
     for field, value in overrides:
         if field not in _INTEGER_FIELDS:
             raise PopulusError(f"target '{name}' has no field '{field}' to override{did_you_mean(field, _INTEGER_FIELDS)}")
-        if value < (0 if field in ("reserved_bytes", "exchange_setup_cycles", "sync_cycles", "link_cycles") else 1) or value > 2**40:
+        if value < (0 if field in _MAY_BE_0 else 1) or value > 2**40:
             raise PopulusError(f"target '{name}': {field} = {value} is out of range")
         if field == "tiles" and value > 2**20:
             raise PopulusError(f"target '{name}': {value} tiles are more than the {2**20} that fit in memory here")

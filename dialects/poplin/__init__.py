@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i32, i64
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -13,14 +13,27 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp, ints
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
-from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
+
+
+def product_element(a: Attribute, b: Attribute) -> Attribute:
+    """Returns the element type of a product: that of both operands, and i32 for 8-bit integers of either sign.
+
+    Raises VerifyException for other operands.
+    """
+    if is_byte(a) and is_byte(b):
+        return i32
+    if a != b:
+        raise VerifyException(f"{a} times {b}; equal element types are expected, or 8-bit integers")
+    return a
 
 
 @irdl_op_definition
 class MatMulOp(TensorOp):
     """`c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]`; a: [groups, m, k], b: [groups, k, n].
 
+    The product of 8-bit integers is i32.
     Source: poplin::matMulGrouped.
     """
 
@@ -35,9 +48,7 @@ class MatMulOp(TensorOp):
         a, b = shape_of(self.a.type), shape_of(self.b.type)
         if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
             raise ShapeError(f"{shapes.text(a)} times {shapes.text(b)}; [g, m, k] times [g, k, n] is expected")
-        if element_type_of(self.a.type) != element_type_of(self.b.type):
-            raise VerifyException(f"{element_type_of(self.a.type)} times {element_type_of(self.b.type)}; equal element types are expected")
-        return [tensor((a[0], a[1], b[2]), element_type_of(self.a.type))]
+        return [tensor((a[0], a[1], b[2]), product_element(element_type_of(self.a.type), element_type_of(self.b.type)))]
 
 
 @irdl_op_definition
@@ -48,6 +59,7 @@ class ConvolutionOp(TensorOp):
 
     x: [batch, groups * in, size..], w: [groups * out, in, kernel..], y: [batch, groups * out, windows..].
     `pads`: the lower pads of all dimensions, then the upper ones. Elements outside x count as 0.
+    The result of 8-bit integers is i32.
     Source: poplin::convolution; ONNX Conv-22.
     """
 
@@ -71,10 +83,7 @@ class ConvolutionOp(TensorOp):
             raise ShapeError(f"w has {w[1]} input channels, x has {x[1]}; group = {groups} needs {groups} times as many")
         if groups < 1 or w[0] % groups:
             raise ShapeError(f"w has {w[0]} output channels, which do not divide into group = {groups}")
-        if element_type_of(self.x.type) != element_type_of(self.w.type):
-            found = f"x is {element_type_of(self.x.type)}, w {element_type_of(self.w.type)}"
-            raise VerifyException(f"{found}; equal element types are expected")
-        return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
+        return [tensor((x[0], w[0], *windows), product_element(element_type_of(self.x.type), element_type_of(self.w.type)))]
 
 
 POPLIN = Dialect("poplin", [ConvolutionOp, MatMulOp], [])

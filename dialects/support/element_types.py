@@ -99,6 +99,11 @@ def is_integer(element: Attribute) -> bool:
     return isinstance(element, IntegerType) and element != i1
 
 
+def is_byte(element: Attribute) -> bool:
+    """Tells whether a type is an integer type of 8 bits."""
+    return element in (i8, ui8)
+
+
 def is_packed(element: Attribute) -> bool:
     """Tells whether a type is an integer of less than a byte: stored, moved and converted, never computed in."""
     return isinstance(element, IntegerType) and cast("IntegerType[int, Signedness]", element).width.data in (2, 4)

@@ -35,9 +35,9 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     a, b = t.view(op.a), t.view(op.b)
     assert isinstance(a.type, TensorType)
     assert isinstance(b.type, TensorType)
-    (g, m, k), n, element = a.type.shape, b.type.shape[2], a.type.element
+    (g, m, k), n, element, result = a.type.shape, b.type.shape[2], a.type.element, element_type_of(op.c.type)
     if 0 in (g, m, n):
-        return [t.var((g, m, n), element)]
+        return [t.var((g, m, n), result)]
     near = _near(t, op.a, (0, 1), (g, m))
     p, resident = how.plan(t, shape_of_contraction(op), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b)
     grain = p.channel_grain
@@ -49,7 +49,7 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     }
     return [
         contract(
-            t, "matmul", splits, ("g", "m", "n"), ("k",), element,
+            t, "matmul", splits, ("g", "m", "n"), ("k",), result,
             [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", resident,
         )
     ]  # fmt: skip
@@ -63,12 +63,13 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     result = op.y.type
     batch, _, *windows = result.get_shape()
     groups, element = op.groups, x.type.element
+    to = element_type_of(op.y.type)
     out_all, ic, *kernel = w.type.shape
     oc = out_all // groups
     pads = ints(op.pads)
     seen = Windows(x.type.shape[2:], ints(op.strides), ints(op.dilations), pads[: len(kernel)], pads[len(kernel) :])
     if 0 in result.get_shape():
-        return [t.var(result.get_shape(), element)]
+        return [t.var(result.get_shape(), to)]
     near = _near(t, op.x, (0, *range(2, 2 + len(windows))), (batch, *(n * s for n, s in zip(windows, ints(op.strides)))))
     x, seen = thinned(t, x, seen, windows, kernel)
     shape = Contraction(groups, batch, oc, ic, tuple(windows), tuple(kernel), seen.strides)
@@ -89,10 +90,11 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     window = [along((outs[d], seen.strides[d]), (taps[d], seen.dilations[d]), offset=-seen.before[d]) for d in spatial]
     ordered = {a: splits[a] for a in ("b", *group, "oc", "ic", *outs, *taps)}
     channels = [along(a) for a in group]
+    outer = ("b", *group, "oc", *outs)
     y = contract(
-        t, "conv", ordered, ("b", *group, "oc", *outs), ("ic", "k0"), element,
+        t, "conv", ordered, outer, ("ic", "k0"), to,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", resident,
+        "y", resident, ("b", *outs, *group, "oc") if to != element else outer,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 
@@ -107,37 +109,42 @@ def contract(
     inputs: Sequence[tuple[str, SSAValue, Sequence[Access]]],
     output: str,
     resident: bool = False,
+    memory: Sequence[str] | None = None,
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
 
     `resident`: the last input, a constant, is replicated on each tile that reads it. Tiles are numbered with
-    contracted axes slowest and output channels fastest, so that neighbours share inputs. Returns the output, or
-    the reduced output.
+    contracted axes slowest and output channels fastest, so that neighbours share inputs. `memory`: the order of the
+    outer axes in the variable; machines add four 8-bit products at once, so their channels are last. Returns the
+    output, or the reduced output.
     """
+    memory = outer if memory is None else memory
     cut = [a for a in contracted if splits[a].parts > 1]
     channels = [a for a in ("n", "oc") if a in splits]
     order = (*cut, *(a for a in outer if splits[a].parts > 1 and a not in channels), *(a for a in channels if splits[a].parts > 1))
     domain = Domain(tuple(splits.items()), order)
     rank = len(cut) + len(outer)
-    dims = [*cut, *outer]
+    dims = [*cut, *memory]
     grid = Grid(
         tuple(Split(splits[a].parts, splits[a].parts) if a in cut else splits[a] for a in dims),
         tuple(dims.index(a) for a in order),
     )
     assert len(grid.splits) == rank, grid
-    shape = [splits[a].parts for a in cut] + [splits[a].n for a in outer]
+    shape = [splits[a].parts for a in cut] + [splits[a].n for a in memory]
     y = t.var(shape, accumulator(element) if cut else element, grid, ".partials" if cut else "")
     access = [*(at(a) for a in cut), *map(along, outer)]
-    fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, y, access)]
+    turned = [memory.index(a) for a in outer]
+    seen = t.dim_shuffle(y, [*range(len(cut)), *(len(cut) + d for d in turned)])
+    fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, seen, access)]
     family = t.execute(codelet, domain, fields, None, ".partials" if cut else "")
     weights = root_of(inputs[-1][1]).owner
     if resident and family is not None and isinstance(weights, ConstOp):
         grid = as_accessed(family, family.fields.data[len(inputs) - 1], inputs[-1][1], copies=True)
         weights.grid = None if grid is None else GridAttr(grid)
     if not cut:
-        return y
-    return reduce_partials(t, y, len(cut), element)
+        return seen
+    return t.dim_shuffle(reduce_partials(t, y, len(cut), element), turned)
 
 
 def _weights(tensor: SSAValue) -> ConstOp | None:

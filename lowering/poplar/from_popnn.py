@@ -14,8 +14,9 @@ from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
-from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.element_types import is_byte, shape_of
 from populus.lowering.poplar.graph import ToPoplarPass
+from populus.lowering.poplar.plan.channels import has_channels_last, variable
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.tile_builder import TileBuilder
 
@@ -29,13 +30,14 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
     shape, kernel = op.y.type.get_shape(), ints(op.kernel)
     spatial, pads = range(len(kernel)), ints(op.pads)
     w = Windows(x.type.shape[2:], ints(op.strides), ints(op.dilations), pads[: len(kernel)], pads[len(kernel) :])
+    last = is_byte(x.type.element) and has_channels_last(x)
     x, w = thinned(t, x, w, shape[2:], kernel)
     assert isinstance(x.type, TensorType)
     grid = t.linear(shape, x.type.element)
     names = ["n", "c", *(f"o{d}" for d in spatial)]
     axes = {**dict(zip(names, grid.splits)), **{f"k{d}": Split(kernel[d]) for d in spatial}}
     window = [along((f"o{d}", w.strides[d]), (f"k{d}", w.dilations[d]), offset=-w.before[d]) for d in spatial]
-    y = t.var(shape, x.type.element, grid)
+    y = variable(t, shape, x.type.element, grid, last)
     params: dict[str, Attribute] = {
         "kind": op.kind,
         "after": DenseArrayBase.from_list(i64, list(w.after)),

@@ -36,6 +36,7 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.control_flow import branch, end_of_region, loop
 from populus.lowering.poplar.graph import ToPoplarPass
+from populus.lowering.poplar.plan.channels import follow, has_channels_last, variable
 from populus.lowering.poplar.plan.indexed import multi_update, top_k
 from populus.lowering.poplar.plan.reduction import reduce as plan_reduce
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
@@ -45,13 +46,13 @@ def map_(op: MapOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Lowers to one family in the layout of its output.
 
     In place, the output is an operand without later reads: the marked one, or else the first. Otherwise the
-    output is a new variable with the layout of the largest operand.
+    output is a new variable with the layout of the largest operand, and channels last if all large operands have them so.
     """
     shape, element = op.y.type.get_shape(), op.y.type.element_type
     operands = [_aligned(t, t.view(o), len(shape)) for o in op.operands]
     inplace = _overwritten(t, operands, shape, element, op.attributes.get(INPLACE))
     grid = _followed(t, operands if inplace is None else [operands[inplace]], shape, element)
-    y = t.var(shape, element, grid) if inplace is None else operands[inplace]
+    y = variable(t, shape, element, grid, follow(operands, shape)) if inplace is None else operands[inplace]
     names = [f"d{i}" for i in range(len(shape))]
     fields: list[Connection] = []
     for i, x in enumerate(operands):
@@ -155,7 +156,7 @@ def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:
     x, value = t.view(op.x), t.view(op.value)
     assert isinstance(x.type, TensorType)
     shape, element = op.y.type.get_shape(), x.type.element
-    y = t.var(shape, element, t.linear(shape, element))
+    y = variable(t, shape, element, t.linear(shape, element), has_channels_last(x))
     constant = root_of(value).owner
     if isinstance(constant, ConstOp):
         t.fill(y, constant.scalar())

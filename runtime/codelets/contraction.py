@@ -22,8 +22,20 @@ from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, n
 from populus.runtime.cycles import contraction
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
+BYTE_PRODUCT = 255 * 255  # no product of 8-bit integers is larger
 COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of the cache; it also bounds memory
 TAP_BYTES = 256 << 10  # of output per pass of shifted multiply-adds
+
+
+def summed(dtype: np.dtype[Any], depth: int, *operands: Array) -> np.dtype[Any]:
+    """Returns the dtype in which `depth` products are summed.
+
+    Sums of products of 8-bit integers are exact in floats while they are below 2^24 and 2^31, and BLAS computes them.
+    """
+    if dtype == np.int32 and all(a.dtype.name in ("int8", "uint8") for a in operands):
+        exact = (np.float32, 1 << 24), (np.float64, 1 << 31)
+        return next((np.dtype(t) for t, most in exact if depth * BYTE_PRODUCT < most), dtype)
+    return arithmetic(dtype)
 
 
 def matmul(task: Task) -> Run:
@@ -33,7 +45,7 @@ def matmul(task: Task) -> Run:
         return nothing
     if task.size("k") == 0:
         return lambda: c.fill(0)
-    dtype = arithmetic(c.dtype)
+    dtype = summed(c.dtype, task.size("k"), task.fields["a"].array, task.fields["b"].array)
     steps: list[Run] = []
     a = _operand(task, task.fields["a"], dtype, steps)
     b = _operand(task, task.fields["b"], dtype, steps)
@@ -130,7 +142,7 @@ class _Conv:
         self.strides, self.dilations = tuple(w.stride for w in windows), tuple(w.dilation for w in windows)
         self.kernel: tuple[int, ...] = self.w.shape[3:]
         self.out: tuple[int, ...] = self.y.shape[3:]
-        self.dtype = arithmetic(self.y.dtype)
+        self.dtype = summed(self.y.dtype, math.prod(self.w.shape[2:]), self.x, self.w)
         # The extent of all windows together, padding included.
         self.extents = tuple(map(reach, self.out, self.strides, self.kernel, self.dilations))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
 from populus.dialects.poplar.target import Target
-from populus.dialects.support.element_types import size_in_bytes
+from populus.dialects.support.element_types import is_byte, size_in_bytes
 
 Count: TypeAlias = "int | NDArray[Any]"
 """One number, or an array with one for each candidate or box."""
@@ -88,6 +88,9 @@ def contraction(
     outputs, depth = groups * rows * cols * out_channels, in_channels * taps
     if target.workers == 1:  # a CPU core: its rate, and the cost of a kernel call
         return 200 + ceil_div(outputs * depth, target.macs_per_cycle(element))
+    if is_byte(element):
+        sums = vector_macs(outputs, depth, element, target)
+        return np.minimum(sums, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else sums
     half = size_in_bytes(element) == 2
     units = target.channel_grain(element)
     i, o = ceil_div(in_channels, units), ceil_div(out_channels, units)

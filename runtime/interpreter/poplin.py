@@ -32,7 +32,11 @@ def windows(x: Array, kernel: tuple[int, ...], strides: tuple[int, ...], dilatio
 
 
 def product(a: Array, b: Array) -> Array:
-    """Computes NumPy's matmul: [.., m, k] times [.., k, n]. Narrow floats are computed in float32; integers wrap around."""
+    """Computes NumPy's matmul: [.., m, k] times [.., k, n]. Narrow floats are computed in float32; integers wrap around,
+    and those of 8 bits give 32.
+    """
+    if a.dtype.name in ("int8", "uint8") and b.dtype.name in ("int8", "uint8"):
+        return np.matmul(a.astype(np.int32), b.astype(np.int32))
     with np.errstate(all="ignore"):
         return np.matmul(a.astype(wide(a.dtype)), b.astype(wide(b.dtype))).astype(a.dtype)
 

@@ -327,6 +327,7 @@ def _products(g: Generator) -> Iterator[Case]:
     ints = g.integers(-9, 9, (2, 3), dtype=np.int32), g.integers(-9, 9, (3, 4), dtype=np.int32)
     yield Case("matmul_int", popart.MatMulOp, ints, onnx=("MatMul", {}))
     halves = _floats(g, 3, 40).astype(np.float16), _floats(g, 40, 2).astype(np.float16)
+    yield from _quantized(g)
     yield Case("matmul_half", popart.MatMulOp, halves, tolerance=5e-3, gradient=False)
     yield Case("gemm", popart.GemmOp, [_floats(g, 3, 4), _floats(g, 4, 5), _floats(g, 5)], onnx=("Gemm", {}))
     scaled = {"alpha": 0.5, "beta": 2.0}
@@ -346,6 +347,16 @@ def _products(g: Generator) -> Iterator[Case]:
 def _window(strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int | None = None) -> dict[str, Any]:
     properties: dict[str, Any] = {"strides": tuple(strides), "pads": tuple(pads), "dilations": tuple(dilations)}
     return properties if group is None else {**properties, "group": group}
+
+
+def _quantized(g: Generator) -> Iterator[Case]:
+    a, b = g.integers(0, 256, (2, 3, 7), np.uint8), g.integers(-128, 128, (7, 5), np.int8)
+    yield Case("integer_matmul", popart.IntegerMatMulOp, [a, b], onnx=("MatMulInteger", {}))
+    x, w = g.integers(-128, 128, (2, 6, 5, 5), np.int8), g.integers(-128, 128, (4, 3, 3, 3), np.int8)
+    window = {"strides": (2, 1), "pads": (1, 0, 1, 2), "dilations": (1, 1), "group": 2}
+    yield Case("integer_conv", popart.IntegerConvOp, [x, w], window)
+    scale, zero = g.uniform(0.1, 2, (5, 1)).astype(F), g.integers(-9, 9, (5, 1), np.int8)
+    yield Case("dequantize", popart.DequantizeOp, [x, scale, zero])
 
 
 def _windows(g: Generator) -> Iterator[Case]:

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import Split
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
-from populus.dialects.support.element_types import is_float, shape_of, size_in_bytes
+from populus.dialects.support.element_types import is_byte, is_float, shape_of, size_in_bytes
 from populus.dialects.support.shapes import reach
 from populus.runtime.cycles import contraction, reduce_cycles
 
@@ -81,6 +81,11 @@ class Plan:
 def accumulator(element: Attribute) -> Attribute:
     """Returns the element type of partial results: halves are summed as floats."""
     return f32 if is_float(element) and size_in_bytes(element) < 4 else element
+
+
+def partials_of(element: Attribute) -> Attribute:
+    """Returns the element type of a product's partial results: i32 for 8-bit integers."""
+    return i32 if is_byte(element) else accumulator(element)
 
 
 def stages(depth: Any, outputs: int, target: Target) -> Any:
@@ -165,7 +170,7 @@ class _Candidates:
         taps = _product(self.taps)
         compute = contraction(self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target)
         per_tile = -(-self.outputs // self.target.tiles)
-        add = reduce_cycles(per_tile, self.depth, accumulator(self.element), self.target)
+        add = reduce_cycles(per_tile, self.depth, partials_of(self.element), self.target)
         return compute + self._around(resident) + np.where(self.depth > 1, add, 0)
 
     def _around(self, resident: bool) -> NDArray[np.float64]:

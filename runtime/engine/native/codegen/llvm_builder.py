@@ -83,7 +83,11 @@ class Function:
 
     def args(self, types: str) -> list[str]:
         """Loads the first arguments; `p` is a pointer, `i` a number."""
-        return [self.arg(n, "ptr" if t == "p" else "i64") for n, t in enumerate(types)]
+        return self.args_from(0, types)
+
+    def args_from(self, position: int, types: str) -> list[str]:
+        """Loads the arguments from `position` on; types as for `args`."""
+        return [self.arg(position + n, "ptr" if t == "p" else "i64") for n, t in enumerate(types)]
 
     # -- vectors
 

@@ -87,8 +87,13 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     for i, (steps, kind) in enumerate(zip(elements, pattern.strides)):
         if i not in same:
             args += [*steps[:-1], *([steps[-1]] if kind == "any" else [])]
+    return [Launch(library, formula_kernel(pattern), args, shape[0], _work(tape, out.size))]
+
+
+def formula_kernel(pattern: Pattern) -> Kernel:
+    """Names the kernel of a pattern. Its arguments are addresses, then sizes of all loops but the first, then strides."""
     kernel: Callable[[str, Machine], str] = partial(_text, pattern)
-    return [Launch(library, Kernel(pattern.key, kernel), args, shape[0], _work(tape, out.size))]
+    return Kernel(pattern.key, kernel)
 
 
 def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], list[list[int]]]:

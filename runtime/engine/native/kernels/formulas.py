@@ -261,6 +261,9 @@ class Formula:
         if to.kind == "b":
             zero = self.constant(0, x.type)
             return self.compare(x, zero, "une") if source.kind == "f" else self.op(arith.CmpiOp(x, zero, "ne"))
+        if source.kind == "f" and to.kind in "iu":  # within the range of the integers, as `native_support.fits` has it
+            number = self.select(self.compare(x, x, "ord"), x, self.constant(0.0, x.type))
+            return self.op(arith.TruncIOp(self.op(arith.FPToSIOp(number, i32)), IntegerType(8 * to.itemsize)))
         if source.kind == "f":
             if source.itemsize == to.itemsize:
                 return x

@@ -36,10 +36,33 @@ def has_form(tape: Tape) -> bool:
         return False
     dtypes = [*tape.operands, *(x.dtype for x in tape.literals)]
     for step in tape.steps:
-        if not _step(step, dtypes[step.args[0]]):
+        if not _step(step, dtypes[step.args[0]]) and not (step.name == "convert" and fits(tape, step)):
             return False
         dtypes.append(step.dtype)
     return True
+
+
+def fits(tape: Tape, step: TapeStep) -> bool:
+    """Tells whether a conversion from f32 to integers is of numbers that are known to be within their range, or NaN.
+
+    They are if literals bound them from both sides. Other conversions depend on the C compiler that built NumPy.
+    """
+    first = len(tape.operands) + len(tape.literals)
+    value, to, bounds = step.args[0], step.dtype, dict[str, float]()
+    while value >= first and not bounds.keys() >= {"max", "min"}:
+        made = tape.steps[value - first]
+        if made.dtype != np.float32 or made.name not in ("max", "min", "nearbyint"):
+            break
+        literal = [i for i in made.args if len(tape.operands) <= i < first]
+        if made.name != "nearbyint":
+            if len(literal) != 1:
+                break
+            bounds.setdefault(made.name, float(tape.literals[literal[0] - len(tape.operands)]))
+        value = next(i for i in made.args if i not in literal)
+    if to.kind not in "iu" or to.isbuiltin != 1 or to.itemsize > 2 or bounds.keys() != {"max", "min"}:
+        return False
+    limits = np.iinfo(to)
+    return bool(limits.min <= bounds["max"] <= limits.max and limits.min <= bounds["min"] <= limits.max)
 
 
 def _step(step: TapeStep, dtype: DType) -> bool:

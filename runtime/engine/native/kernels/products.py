@@ -7,7 +7,7 @@ import math
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.kernels import positions
+from populus.runtime.engine.native.kernels import byte_products, positions
 from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
 from populus.runtime.engine.native.kernels.f16 import through_f32
@@ -21,6 +21,8 @@ Launches = list[Launch]
 @through_f32
 def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
     """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits."""
+    if byte_products.is_product(task):
+        return byte_products.matmul(library, task)
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
     if c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
@@ -104,6 +106,8 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
 
     y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]
     """
+    if byte_products.is_product(task):
+        return byte_products.conv(library, task)
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
     if y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):

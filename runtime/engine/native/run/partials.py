@@ -15,6 +15,8 @@ from populus.dialects.poplar.memory import StorageOp, storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access
 from populus.dialects.poplar.types import TensorType
+from populus.dialects.poplar.view import View
+from populus.runtime.codelets.task import Array, seen_as
 from populus.runtime.engine.native.kernels.panels import Slices
 from populus.runtime.views import params_of
 
@@ -62,11 +64,11 @@ def pairs(steps: Sequence[Operation]) -> Iterator[tuple[Operation, PartialSums]]
             step, product = order[i]
             assert isinstance(product, FamilyOp), product
             pair = partial_sums(product, total)
-            if pair is not None and not any(_touches(between, written) for _, between in order[i + 1 : j]):
+            if pair is not None and not any(touches(between, written) for _, between in order[i + 1 : j]):
                 yield step, pair
 
 
-def _touches(op: Operation, written: SSAValue) -> bool:
+def touches(op: Operation, written: SSAValue) -> bool:
     """Tells whether a family or another step may touch the elements of a view."""
     variable, view = storage_of(written), view_of(written)
     views = [v for v in op.operands if isinstance(v.type, TensorType)]
@@ -86,7 +88,7 @@ def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
     if not parts or not product.space.cut & product.contracted <= set(parts) or storage_of(source) is not storage_of(partials):
         return None
     lead = len(parts)
-    views = view_of(partials), view_of(source)
+    views = _in_order(view_of(partials), lead), view_of(source)
     if not all(v.is_whole for v in views) or any(a.part for a in out.access[lead:]):
         return None
     # The sum's leading dimensions are the parts, one axis each; its result has the others, in order.
@@ -96,6 +98,23 @@ def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
     if None in axes or axes[summed:] != remaining or math.prod(views[1].shape[:summed]) != math.prod(views[0].shape[:lead]):
         return None
     return PartialSums(product, total, storage_of(partials), parts)
+
+
+def _in_order(view: View, lead: int) -> View:
+    """Sorts the dimensions of a view from `lead` on as the variable has them in memory."""
+    return view.dim_shuffle([*range(lead), *memory_order(view.strides[lead:], lead)])
+
+
+def memory_order(strides: Sequence[int], first: int = 0) -> list[int]:
+    """Lists dimensions, counted from `first`, as memory has them."""
+    return [first + d for d in sorted(range(len(strides)), key=lambda d: -strides[d])]
+
+
+def as_product(total: Array, partials: Array, lead: int) -> Array | None:
+    """Gives the sum of partial results in the dimensions of the product; None if strides do not allow it."""
+    order = memory_order(partials.strides[lead:])
+    seen = seen_as(total, tuple(partials.shape[lead + d] for d in order))
+    return None if seen is None else seen.transpose([order.index(d) for d in range(len(order))])
 
 
 def _axis(access: Access) -> str | None:

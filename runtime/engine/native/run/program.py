@@ -13,23 +13,26 @@ from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.data import StoredAttr
+from populus.dialects.expr import Expr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, type_of, view_of
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of
-from populus.runtime.codelets.task import Piece, Run, Task, seen_as
+from populus.runtime.codelets.task import Piece, Run, Task
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.native.codegen.jit import library
-from populus.runtime.engine.native.kernels import native_form
+from populus.runtime.engine.native.kernels import byte_products, native_form
+from populus.runtime.engine.native.kernels.byte_products import Formula
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
+from populus.runtime.engine.native.run.epilogues import Epilogue, epilogues, in_dimensions_of
 from populus.runtime.engine.native.run.image import Blocks, Region
-from populus.runtime.engine.native.run.partials import PartialSums, pairs
+from populus.runtime.engine.native.run.partials import PartialSums, as_product, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
@@ -202,14 +205,18 @@ class NativeProgram(NumpyProgram):
         return super().copy(op) if launches is None else StepNode(op, launches, [(op.dst, target)])
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
-        """Extends the live ranges of the stated steps: the memory of a sum is live from its product on."""
+        """Extends the live ranges of the stated steps: the memory of a sum, or of a formula on it, is live from its product on."""
         spans = super().spans()
         numbers: dict[Operation, list[int]] = {}  # a function's steps have one number per call
         for i, step in enumerate(liveness(self.graph, shared=True).steps):
             numbers.setdefault(step, []).append(i)
         for block in [block for op in self.graph.walk() if not isinstance(op, ExecuteOp) for r in op.regions for block in r.blocks]:
-            for step, pair in pairs(_steps(block)):
-                ((_, total),) = pair.sum.written()
+            steps = _steps(block)
+            found = list(pairs(steps))
+            early = [(step, pair.sum) for step, pair in found]
+            early += [(step, end.map) for step, end in epilogues(steps, [pair for _, pair in found], self._users)]
+            for step, family in early:
+                ((_, total),) = family.written()
                 storage = storage_of(total)
                 if isinstance(storage, VarOp) and step in numbers:
                     spans[storage] = tuple((_latest(numbers[step], first), last) for first, last in spans[storage])
@@ -227,7 +234,7 @@ class NativeProgram(NumpyProgram):
         (out,) = family.written()
         (total,) = pair.sum.written()
         y, partials = self.array(total[1]), self.array(out[1])
-        target = seen_as(y, partials.shape[len(pair.parts) :])
+        target = as_product(y, partials, len(pair.parts))
         if target is None or y.dtype != partials.dtype:
             return None
         [box] = family.space.collapse(frozenset()).boxes()
@@ -250,6 +257,50 @@ class NativeProgram(NumpyProgram):
         self.done(family)
         return launches
 
+    def with_formula(self, end: Epilogue) -> list[Launch] | None:
+        """Binds a product of 8-bit integers and the formula on its sums as one kernel, which stores no sums.
+
+        Returns None if the formula has no kernel, or if it writes what the product reads.
+        """
+        family, reader = end.product, end.map
+        (out,) = family.written()
+        fields = [(field, self.glance(family, value)) for field, value in family.connections()]
+        sums = next(array for field, array in fields if field is out[0])
+        if end.pair is not None:
+            if self._users(end.pair.partials) != {family, end.pair.sum}:
+                return None
+            ((_, total),) = end.pair.sum.written()
+            made = as_product(self.array(total), sums, len(end.pair.parts))
+            if made is None:
+                return None
+            sums = made
+        [box] = family.space.collapse(frozenset()).boxes()
+        expr = params_of(reader.params)["expr"]
+        assert isinstance(expr, Expr), expr
+        read = [(f, v, None if storage_of(v) is end.sums else self.array(v)) for f, v in reader.connections() if f.name != "y"]
+        ((_, written),) = reader.written()
+        y = self.array(written)
+        places = [self.array(v) for _, v, x in read if x is None]
+        if len(places) != 1 or any(f.kind != "out" and np.may_share_memory(x, y) for f, x in fields):
+            return None
+        formula = in_dimensions_of(sums, places[0], Formula(expr, [x for _, _, x in read], y))
+        if formula is None or places[0].shape != y.shape:
+            return None
+        pieces: dict[str, Piece] = {}
+        for (field, value), (_, array) in zip(family.connections(), fields):
+            if field is out[0]:
+                pieces[field.name] = Piece(sums, tuple(a for a in field.access if not a.part), ((0, 0),) * sums.ndim)
+            else:
+                pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
+        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants)
+        launches = (byte_products.conv if "x" in pieces else byte_products.matmul)(self.library, task, formula)
+        if launches is None:
+            return None
+        launches = self.settled(reader, task, self.settled(family, task, launches))
+        self.done(family)
+        self.done(reader)
+        return launches
+
     def _users(self, storage: StorageOp) -> set[Operation]:
         """Collects the ops that touch a variable, through any view."""
         if self._touching is None:
@@ -264,7 +315,11 @@ class NativeProgram(NumpyProgram):
     def _block(self, block: Block) -> BlockNode:
         steps = _steps(block)
         instead: dict[FamilyOp, list[Launch]] = {}  # launches of fused products; none for their sums
-        for _, pair in pairs(steps):
+        found = [pair for _, pair in pairs(steps)]
+        for _, end in epilogues(steps, found, self._users):
+            if (launches := self.with_formula(end)) is not None:
+                instead |= {end.product: launches, end.map: [], **({} if end.pair is None else {end.pair.sum: []})}
+        for pair in found:
             if pair.product not in instead and (launches := self.sums(pair)) is not None:
                 instead |= {pair.product: launches, pair.sum: []}
         nodes: list[Node] = []

@@ -1,0 +1,137 @@
+"""Sums of four products of 8-bit integers in each 32-bit lane, as the CPU does them; always exact.
+
+| form | CPU | instruction |
+|---|---|---|
+| `vnni` | x86 with AVX512-VNNI or AVX-VNNI | `vpdpbusd`: ui8 by i8 |
+| `wide` | other x86 | two `pmaddwd` of 16 bits; never `pmaddubsw`, which saturates |
+| `usdot`, `sdot` | 64-bit ARM with I8MM, with DOTPROD | ui8 by i8, i8 by i8 |
+| `plain` | all others | products of 32 bits |
+
+The right-hand side is i8, packed in four bytes of k for each column: `[k / 4][vector][lane][4]`. `wide` takes 16 bits: `[k / 4][vector]`,
+then bytes 0 and 2 of all lanes, then bytes 1 and 3. `plain` takes `[k / 4][vector][4][lane]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+
+SIGNS = -2139062144  # 0x80808080: the sign bits of four bytes
+
+
+def form_of(machine: Machine) -> str:
+    """Chooses the form for a CPU."""
+    if "aarch64" in machine.triple:
+        return "usdot" if "i8mm" in machine.enabled else "sdot" if "dotprod" in machine.enabled else "plain"
+    if not machine.triple.startswith(("x86_64", "amd64")):
+        return "plain"
+    vnni = "avx512vnni" if machine.vector_bytes == 64 else "avxvnni"
+    if vnni in machine.enabled and machine.vector_bytes > 16:
+        return "vnni"
+    return "wide" if machine.vector_bytes < 64 or "avx512bw" in machine.enabled else "plain"
+
+
+def lanes_of(machine: Machine) -> int:
+    """Counts the sums of a vector."""
+    return machine.vector_bytes // 4
+
+
+def block_of(machine: Machine) -> tuple[int, int]:
+    """Returns the rows, and the vectors per row, of the largest block of sums that the registers hold."""
+    if machine.vector_bytes == 64 or "aarch64" in machine.triple:
+        return 6, 4
+    return (6, 2) if form_of(machine) == "vnni" else (4, 2)
+
+
+def bytes_of(machine: Machine) -> int:
+    """Counts the bytes of four rows of k of a packed vector."""
+    return machine.vector_bytes * (2 if form_of(machine) == "wide" else 1)
+
+
+def offset_of(machine: Machine, signed: bool) -> int:
+    """Returns what the form adds to each element of the left-hand side: +128 makes i8 unsigned, -128 makes ui8 signed."""
+    form = form_of(machine)
+    if form == "vnni":
+        return 128 if signed else 0
+    return -128 if form == "sdot" and not signed else 0
+
+
+def right(f: Function, machine: Machine, place: str) -> list[str]:
+    """Loads the right-hand side of one vector of columns: four rows of k."""
+    form, n = form_of(machine), lanes_of(machine)
+    if form == "plain":
+        rows = [f.load(f"<{n} x i8>", f.beyond(place, j * n), 1) for j in range(4)]
+        return [f.let(f"sext <{n} x i8> {row} to <{n} x i32>") for row in rows]
+    return [f.load(f"<{n} x i32>", f.beyond(place, 4 * n * j), 4) for j in range(2 if form == "wide" else 1)]
+
+
+def left(f: Function, machine: Machine, place: str, signed: bool) -> list[str]:
+    """Loads four bytes of a row and spreads them over a vector, as `summed` takes them."""
+    form, n = form_of(machine), lanes_of(machine)
+    if form == "plain":
+        bytes = [f.load("i8", f.beyond(place, j)) for j in range(4)]
+        return [f.splat("i32", n, f.let(f"{'sext' if signed else 'zext'} i8 {b} to i32")) for b in bytes]
+    word = f.load("i32", place, 1)
+    if offset_of(machine, signed):
+        # Before it is spread: LLVM 22 never ends on a vector of constants combined with a spread load, as an operand of vpdpbusd.
+        word = f.let(f"xor i32 {word}, {SIGNS}")
+    x = f.splat("i32", n, word)
+    if form != "wide":
+        return [x]
+    half, eight = f"<{2 * n} x i16>", "splat (i16 8)"
+    wide = f.let(f"bitcast <{n} x i32> {x} to {half}")
+    if signed:
+        even = f.let(f"ashr {half} {f.let(f'shl {half} {wide}, {eight}')}, {eight}")
+        odd = f.let(f"ashr {half} {wide}, {eight}")
+    else:
+        even = f.let(f"and {half} {wide}, splat (i16 255)")
+        odd = f.let(f"lshr {half} {wide}, {eight}")
+    return [f.let(f"bitcast {half} {v} to <{n} x i32>") for v in (even, odd)]
+
+
+def summed(f: Function, machine: Machine, total: str, a: Sequence[str], b: Sequence[str], signed: bool) -> str:
+    """Adds four products of each column to `total`: `a` of `left`, `b` of `right`."""
+    form, n = form_of(machine), lanes_of(machine)
+    vector = f"<{n} x i32>"
+    if form == "plain":
+        for x, y in zip(a, b):
+            total = f.let(f"add {vector} {total}, {f.let(f'mul {vector} {x}, {y}')}")
+        return total
+    if form == "wide":
+        half = f"<{2 * n} x i16>"
+        name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[n]
+        for x, y in zip(a, b):
+            pair = [(half, f.let(f"bitcast {vector} {v} to {half}")) for v in (x, y)]
+            total = f.let(f"add {vector} {total}, {f.call(vector, name, *pair)}")
+        return total
+    bytes = f"<{4 * n} x i8>"
+    x, y = ((bytes, f.let(f"bitcast {vector} {v} to {bytes}")) for v in (a[0], b[0]))
+    if form == "vnni":
+        return f.call(vector, f"llvm.x86.avx512.vpdpbusd.{32 * n}", (vector, total), x, y)
+    form = "sdot" if signed else form
+    return f.call(vector, f"llvm.aarch64.neon.{form}.v4i32.v16i8", (vector, total), *((x, y) if form == "usdot" else (y, x)))
+
+
+def packed(f: Function, machine: Machine, rows: Sequence[str], place: str, lane: str) -> None:
+    """Stores four rows of a column (i8) into the panel's vector at `place`."""
+    form, n = form_of(machine), lanes_of(machine)
+    if form == "plain":
+        for j, row in enumerate(rows):
+            f.store("i8", row, f.beyond(place, f.add(lane, j * n) if j else lane))
+        return
+    bits, pairs = (16, ((0, 2), (1, 3))) if form == "wide" else (8, ((0, 1, 2, 3),))
+    for i, chosen in enumerate(pairs):
+        word = ""
+        for position, j in enumerate(chosen):
+            last = position == len(chosen) - 1
+            part = f.let(f"{'sext' if last else 'zext'} i{bits} {_sized(f, rows[j], bits)} to i32")
+            part = f.let(f"shl i32 {part}, {bits * position}") if position else part
+            word = f.let(f"or i32 {word}, {part}") if word else part
+        f.store("i32", word, f.at(f.beyond(place, 4 * n * i), lane, "i32"))
+
+
+def _sized(f: Function, value: str, bits: int) -> str:
+    """Extends an i8 with its sign to `bits`."""
+    return value if bits == 8 else f.let(f"sext i8 {value} to i{bits}")

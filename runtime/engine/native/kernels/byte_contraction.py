@@ -1,0 +1,294 @@
+"""Kernels of products of 8-bit integers: blocks of sums in registers, packed panels, and a formula on the sums.
+
+    c[m, n] = sum over k of a[m, k] b[k, n]        i32, or formula(c, ..)
+
+As in `contraction.py`, a is read in place: bytes 4 g to 4 g + 3 of row m are at rows[m] + depth[g]. b is packed by fours of k
+(`codegen/byte_dots.py`). Sums wrap around, so neither order nor width changes a bit. A formula of a `map` that reads c runs on
+some rows of a panel while they are in the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array
+from populus.runtime.engine.native.codegen import byte_dots
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.contraction import start_of
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Panels, Table, shares
+
+AT_ONCE = 8  # blocks of rows whose sums wait for the formula
+WORDS = 64  # arguments of a formula, at most
+FIRST_ADDRESS = 27  # the arguments from here on are the addresses of a formula
+
+
+def block_kernel(rows: int, vectors: int, signed: bool) -> Kernel:
+    """Names the kernel of `rows` by `vectors` sums. `signed`: a is i8 and not ui8."""
+    return Kernel(f"byte block {rows} {vectors} {signed}", partial(_block, rows, vectors, signed))
+
+
+def _block(rows: int, vectors: int, signed: bool, name: str, machine: Machine) -> str:
+    lanes = byte_dots.lanes_of(machine)
+    vector, size = f"<{lanes} x i32>", byte_dots.bytes_of(machine)
+    # begin: the sums' first values by column; step: bytes between rows of c; valid: number of columns inside c
+    f = Function(
+        name,
+        "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, i64 %fours, "
+        "ptr noalias %c, i64 %step, i64 %valid, ptr noalias readonly %begin",
+        "void",
+    )
+    starts = [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
+    first = [f.load(vector, f.at("%begin", v * lanes, "i32"), 4) for v in range(vectors)]
+
+    def step(i: str, *sums: str) -> list[str]:
+        offset = f.load("i64", f.at("%depth", i, "i64"))
+        panel = f.beyond("%b", f.mul(i, vectors * size))
+        columns = [byte_dots.right(f, machine, f.beyond(panel, v * size)) for v in range(vectors)]
+        new: list[str] = []
+        for r in range(rows):
+            x = byte_dots.left(f, machine, f.beyond(starts[r], offset), signed)
+            new += [byte_dots.summed(f, machine, sums[r * vectors + v], x, columns[v], signed) for v in range(vectors)]
+        return new
+
+    sums = f.loop(0, "%fours", step, [(vector, first[v]) for _ in range(rows) for v in range(vectors)])
+    counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
+    inside = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, f.sub('%valid', (vectors - 1) * lanes))}")
+    for r in range(rows):
+        row = f.beyond("%c", f.mul("%step", r))
+        for v in range(vectors):
+            place, value = f.at(row, v * lanes, "i32"), sums[r * vectors + v]
+            if v == vectors - 1:
+                masked = f"llvm.masked.store.v{lanes}i32.p0"
+                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", "4"), (f"<{lanes} x i1>", inside))
+            else:
+                f.store(vector, value, place, 4)
+    return f.done("void")
+
+
+def _blocks(formula: bool, name: str, machine: Machine) -> str:
+    """Emits the kernel of all blocks. Units are chunks of up to AT_ONCE blocks of rows, those of a panel one after the other.
+
+    The first `tall` blocks have `high` rows, the others one less; so have the first `wide` panels `broad` vectors. With a
+    formula, `words` are its arguments, the first `pointers` of which are addresses; `moves` has for each the bytes between
+    rows and between columns. Three of the words are those of the block: its sums, its columns, its width.
+    """
+    f = Function(name)
+    a, rows, depth, b, begin, c, *kernels = f.args("pppppp" + "pppp")
+    fours, n, blocks, high, tall, wide, broad, row_step, chunks = (f.arg(10 + i) for i in range(9))
+    lanes, vector_bytes = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine)
+    rows_most, vectors_most = byte_dots.block_of(machine)
+    room = sums = ""
+    if formula:
+        sums = f.let(f"alloca [{AT_ONCE * rows_most * vectors_most * lanes} x i32], align 64")
+        room = f.let(f"alloca [{WORDS} x i64], align 64")
+
+    def unit(u: str) -> None:
+        j, chunk = f.let(f"sdiv i64 {u}, {chunks}"), f.let(f"srem i64 {u}, {chunks}")
+        narrow = f.let(f"icmp sge i64 {j}, {wide}")
+        vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
+        start = start_of(f, j, wide, broad)
+        panel = f.beyond(b, f.mul(f.mul(start, vector_bytes), fours))
+        column, width = f.mul(start, lanes), f.mul(vectors, lanes)
+        valid = f.call("i64", "llvm.smin.i64", ("i64", width), ("i64", f.sub(n, column)))
+        first = f.at(begin, column, "i32")
+        tall_kernel = f.let(f"select i1 {narrow}, ptr {kernels[2]}, ptr {kernels[0]}")
+        short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
+        low = f.mul(chunk, AT_ONCE)
+        until = f.call("i64", "llvm.smin.i64", ("i64", f.add(low, AT_ONCE)), ("i64", blocks))
+        low_row, end_row = start_of(f, low, tall, high), start_of(f, until, tall, high)
+        target = sums if formula else f.beyond(f.at(c, column, "i32"), f.mul(low_row, row_step))
+        step, inside = (f.mul(width, 4), width) if formula else (row_step, valid)
+
+        def block(i: str) -> None:
+            row = start_of(f, i, tall, high)
+            kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
+            into = f.beyond(target, f.mul(f.sub(row, low_row), step))
+            f.line(
+                f"call void {kernel}(ptr {a}, ptr {f.at(rows, row, 'i64')}, ptr {depth}, ptr {panel}, i64 {fours}, "
+                f"ptr {into}, i64 {step}, i64 {inside}, ptr {first})"
+            )
+
+        f.loop(low, until, block)
+        if formula:
+            call, words, moves, pointers, count, place_of_sums, place_of_width, place_of_step = f.args_from(19, "pppiiiii")
+            def word(w: str) -> None:
+                f.store("i64", f.load("i64", f.at(words, w, "i64")), f.at(room, w, "i64"))
+
+            def advance(p: str) -> None:
+                by_row, by_column = (f.load("i64", f.at(moves, f.add(f.mul(p, 2), i), "i64")) for i in range(2))
+                base = f.load("i64", f.at("%args", f.add(p, FIRST_ADDRESS), "i64"))
+                address = f.add(base, f.add(f.mul(by_row, low_row), f.mul(by_column, column)))
+                f.store("i64", address, f.at(room, p, "i64"))
+
+            f.loop(0, count, word)
+            f.loop(0, pointers, advance)
+            f.store("ptr", sums, f.at(room, place_of_sums, "i64"))
+            f.store("i64", valid, f.at(room, place_of_width, "i64"))
+            f.store("i64", width, f.at(room, place_of_step, "i64"))
+            f.let(f"call i64 {call}(ptr {room}, i64 0, i64 {f.sub(end_row, low_row)})")
+
+    f.loop("%first", "%end", unit)
+    return f.done()
+
+
+def _packer(name: str, machine: Machine) -> str:
+    """Emits the packing of b[k, n], i8 at depth[k] + columns[n], into panels padded with zeros. Units are panels.
+
+    It also writes `begin`: for each column `factor` times its sum.
+    """
+    lanes, size = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine)
+    f = Function(name)
+    b, depth, columns, panels, begin = f.args("ppppp")
+    k, n, wide, broad, straight, factor = (f.arg(5 + i) for i in range(6))
+    fours = f.let(f"sdiv i64 {f.add(k, 3)}, 4")
+    times = f.let(f"trunc i64 {factor} to i32")
+
+    def panel(j: str) -> None:
+        start = start_of(f, j, wide, broad)
+        vectors = f.sub(broad, f.let(f"zext i1 {f.let(f'icmp sge i64 {j}, {wide}')} to i64"))
+        into = f.beyond(panels, f.mul(f.mul(start, size), fours))
+        f.each(0, f.mul(vectors, lanes), lambda q: f.store("i32", "0", f.at(begin, f.add(f.mul(start, lanes), q), "i32")))
+
+        def four(g: str) -> None:
+            sources: list[str] = []
+            kept: list[str] = []
+            for r in range(4):
+                row = f.add(f.mul(g, 4), r)
+                last = f.call("i64", "llvm.smin.i64", ("i64", row), ("i64", f.sub(k, 1)))
+                sources.append(f.beyond(b, f.load("i64", f.at(depth, last, "i64"))))
+                kept.append(f.let(f"sext i1 {f.let(f'icmp slt i64 {row}, {k}')} to i8"))
+
+            def vector(v: str) -> None:
+                column = f.mul(f.add(start, v), lanes)
+                place = f.beyond(into, f.mul(f.add(f.mul(g, vectors), v), size))
+                left = f.call("i64", "llvm.smax.i64", ("i64", f.sub(n, column)), ("i64", "0"))
+                valid = f.call("i64", "llvm.smin.i64", ("i64", str(lanes)), ("i64", left))
+
+                def one(q: str, offset: str) -> None:
+                    rows = [f.let(f"and i8 {f.load('i8', f.beyond(s, offset))}, {m}") for s, m in zip(sources, kept)]
+                    byte_dots.packed(f, machine, rows, place, q)
+                    wide_rows = [f.let(f"sext i8 {r} to i32") for r in rows]
+                    total = wide_rows[0]
+                    for w in wide_rows[1:]:
+                        total = f.let(f"add i32 {total}, {w}")
+                    here = f.at(begin, f.add(column, q), "i32")
+                    f.store("i32", f.let(f"add i32 {f.load('i32', here)}, {f.let(f'mul i32 {total}, {times}')}"), here)
+
+                def adjacent(q: str) -> None:
+                    one(q, f.add(column, q))
+
+                def scattered(q: str) -> None:
+                    one(q, f.load("i64", f.at(columns, f.add(column, q), "i64")))
+
+                def empty(q: str) -> None:
+                    byte_dots.packed(f, machine, ["0"] * 4, place, q)
+
+                near = f.let(f"icmp ne i64 {straight}, 0")
+                f.when(near, lambda: f.each(0, valid, adjacent), lambda: f.each(0, valid, scattered))
+                f.loop(valid, lanes, empty)
+
+            f.loop(0, vectors, vector)
+
+        f.loop(0, fours, four)
+
+    f.loop("%first", "%end", panel)
+    return f.done()
+
+
+PACK = Kernel("byte pack", _packer)
+BLOCKS, WITH_FORMULA = Kernel("byte blocks", partial(_blocks, False)), Kernel("byte blocks formula", partial(_blocks, True))
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A formula's kernel and its arguments: addresses of `arrays`, which are the first `words`, then sizes and strides.
+
+    `moves`: for each address the bytes between rows and between columns of the sums. `sums`, `width`, `step`: which words are
+    the address of the sums, the number of columns, and the elements between rows of the sums.
+    """
+
+    kernel: Kernel
+    words: Table
+    moves: Table
+    sums: int
+    width: int
+    step: int
+    arrays: Sequence[Array]
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Packed panels of the right-hand side, and the sums' first values."""
+
+    panels: Array
+    begin: Array
+
+
+@dataclass
+class ByteProduct:
+    """Product under construction: m rows by n columns of sums over k. `signed`: a is i8."""
+
+    library: Library
+    n: int
+    k: int
+    signed: bool
+
+    @property
+    def panels(self) -> Panels:
+        """Panels of the right-hand side."""
+        host = self.library.host
+        return Panels.of(self.n, byte_dots.lanes_of(host), byte_dots.block_of(host)[1])
+
+    @property
+    def fours(self) -> int:
+        """Number of groups of four bytes of k."""
+        return -(-self.k // 4)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the packed panels."""
+        return self.panels.columns // self.panels.lanes * byte_dots.bytes_of(self.library.host) * self.fours
+
+    def pack(self, b: Array, depth: Table, columns: Table, into: Bytes) -> Launch:
+        """Builds the launch that packs b: element (k, n) is at depth[k] + columns[n]."""
+        p = self.panels
+        straight = len(columns) == 1 or bool(np.array_equal(columns, np.arange(self.n)))
+        factor = -byte_dots.offset_of(self.library.host, self.signed)
+        args: Sequence[int | Array | Kernel] = [
+            b, depth, columns, into.panels, into.begin, self.k, self.n, p.wide, p.broad, int(straight), factor,
+        ]  # fmt: skip
+        return Launch(self.library, PACK, args, p.parts, self.room // (8 if straight else 1))
+
+    def launch(self, a: Array, rows: Table, depth: Table, right: Bytes, c: Array | None, row_step: int, formula: Epilogue | None) -> Launch:
+        """Builds the launch that multiplies. Without a formula, c's columns are adjacent and its rows `row_step` bytes apart."""
+        p, m = self.panels, len(rows)
+        assert len(depth) == self.fours, (len(depth), self.k)
+        parts, high, tall = shares(m, byte_dots.block_of(self.library.host)[0])
+        kernels = [
+            block_kernel(max(r, 1), max(v, 1), self.signed) for v in (p.broad, p.broad - 1) for r in (high, high - 1)
+        ]
+        # Sizes that do not occur are not compiled.
+        if tall == parts:
+            kernels[1], kernels[3] = kernels[0], kernels[2]
+        if p.wide == p.parts:
+            kernels[2], kernels[3] = kernels[0], kernels[1]
+        chunks = -(-parts // AT_ONCE)
+        args: list[int | Array | Kernel] = [
+            a, rows, depth, right.panels, right.begin, right.begin if c is None else c, *kernels,
+            self.fours, self.n, parts, high, tall, p.wide, p.broad, row_step, chunks,
+        ]  # fmt: skip
+        work = m * p.columns * self.fours * 4 // 300
+        if formula is None:
+            return Launch(self.library, BLOCKS, args, p.parts * chunks, work)
+        args += [formula.kernel, formula.words, formula.moves, len(formula.moves), len(formula.words)]
+        args += [formula.sums, formula.width, formula.step]
+        assert len(args) == FIRST_ADDRESS, len(args)
+        args += formula.arrays
+        return Launch(self.library, WITH_FORMULA, args, p.parts * chunks, work + m * p.columns // 4)

@@ -1,0 +1,264 @@
+"""Builder of products of 8-bit integers from `matmul` and `conv`, alone or together with the `map` that reads their sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from populus.dialects.expr import Expr
+from populus.dialects.support.shapes import reach
+from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels.byte_contraction import WORDS, ByteProduct, Bytes, Epilogue
+from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.elementwise import formula_kernel
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
+from populus.runtime.engine.native.kernels.native_support import has_form
+from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.tape import tape_of
+
+Launches: TypeAlias = list[Launch]
+BYTES = ("int8", "uint8")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A `map` on the sums: its expression, its inputs (None: the sums) and its output, of the sums' dimensions."""
+
+    expr: Expr
+    inputs: Sequence[Array | None]
+    out: Array
+
+    def seen(self, shape: tuple[int, ...]) -> Formula | None:
+        """Gives the formula on reshaped arrays; None if strides do not allow it."""
+        arrays = [None if x is None else seen_as(x, shape) for x in self.inputs]
+        out = seen_as(self.out, shape)
+        if out is None or any(a is None and x is not None for a, x in zip(arrays, self.inputs)):
+            return None
+        return Formula(self.expr, arrays, out)
+
+    def at(self, *index: int | slice) -> Formula:
+        """Gives the formula on a part of all arrays."""
+        return Formula(self.expr, [None if x is None else x[index] for x in self.inputs], self.out[index])
+
+
+def is_product(task: Task) -> bool:
+    """Tells whether a `matmul` or `conv` is one of 8-bit integers that these kernels compute."""
+    left, right = (task.fields["a"], task.fields["b"]) if "a" in task.fields else (task.fields["x"], task.fields["w"])
+    out = task.fields["c" if "a" in task.fields else "y"].array
+    return left.array.dtype.name in BYTES and right.array.dtype == np.int8 and out.dtype == np.int32
+
+
+def epilogue(formula: Formula) -> Epilogue | None:
+    """Builds the arguments of a formula on sums [rows, columns]; None if it has no kernel."""
+    tape = tape_of(formula.expr, tuple(np.dtype(np.int32) if x is None else x.dtype for x in formula.inputs))
+    if tape.result < len(tape.operands) or not has_form(tape):
+        return None
+    arrays: list[Array] = []
+    out = formula.out
+    same = tuple(i for i, x in enumerate(formula.inputs) if x is not None and _is(x, out))
+    if any(x is not None and i not in same and np.may_share_memory(x, out) for i, x in enumerate(formula.inputs)):
+        return None
+    steps = [(1, 1) if x is None else tuple(s // x.itemsize for s in x.strides) for x in (*formula.inputs, out)]
+    items = [4 if x is None else x.itemsize for x in (*formula.inputs, out)]
+    pattern = Pattern(tape, 2, tuple(STRIDE.get(s[1], "any") for s in steps), same)
+    own = [i for i in range(len(steps)) if i not in same]
+    strides: list[int] = []
+    sums = step = -1
+    for place, i in enumerate(own):
+        x = out if i == len(formula.inputs) else formula.inputs[i]
+        arrays.append(out if x is None else x)
+        if x is None:
+            sums, step = place, len(own) + 1 + len(strides)
+        strides += [steps[i][0], *([steps[i][1]] if pattern.strides[i] == "any" else [])]
+    words = np.array([*[0] * len(own), 0, *strides], np.int64)
+    if len(words) > WORDS or sums < 0:
+        return None
+    moves = np.array([[steps[i][0] * items[i], steps[i][1] * items[i]] for i in own], np.int64)
+    return Epilogue(formula_kernel(pattern), words, moves, sums, len(own), step, arrays)
+
+
+def _is(x: Array, out: Array) -> bool:
+    """Tells whether an operand is the output, element for element."""
+    same = x.dtype == out.dtype and x.__array_interface__["data"][0] == out.__array_interface__["data"][0]
+    return same and all(n == 1 or s == t for n, s, t in zip(out.shape, x.strides, out.strides))
+
+
+@dataclass
+class _Binding:
+    """Launches under construction for one task."""
+
+    library: Library
+    task: Task
+    launches: Launches
+
+    def copied(self, source: Array, target: Array) -> bool:
+        """Adds a copy; returns False if there is no kernel for it."""
+        made = copy(self.library, source, target)
+        self.launches += made or []
+        return made is not None
+
+    def right(self, product: ByteProduct, constant: bool, b: Array, channels: int) -> Bytes:
+        """Gives the packed right-hand side b [k.., ic, n]: of a constant now, else by launches.
+
+        `channels`: the number of input channels with those that x has more, whose weights are 0.
+        """
+        columns, size = product.panels.columns, -(-product.room // 64) * 64
+        wide = (*b.shape[:-2], channels, b.shape[-1])
+
+        def split(room: Array) -> Bytes:
+            return Bytes(room[:size], room[size:].view(np.int32))
+
+        def launch(b: Array, into: Bytes) -> Launch:
+            return product.pack(b, offsets(b.shape[:-1], b.strides[:-1]), offsets(b.shape[-1:], b.strides[-1:]), into)
+
+        def pack() -> Array:
+            room, whole = np.empty(size + 4 * columns, np.uint8), b
+            if b.shape != wide:
+                whole = np.zeros(wide, b.dtype)
+                whole[..., : b.shape[-2], :] = b
+            launch(whole, split(room))()
+            return room
+
+        if constant:
+            if self.task.constants is None:
+                return split(pack())
+            key = ("bytes", product.panels, product.signed, b.shape, b.strides, channels)
+            return split(self.task.constants.form(b.ctypes.data, key, pack))
+        if b.shape != wide:
+            room = self.task.scratch(wide, b.dtype)
+            made = self.copied(np.zeros((), b.dtype), room) and self.copied(b, room[..., : b.shape[-2], :])
+            assert made, b.strides
+            b = room
+        right = split(self.task.scratch((size + 4 * columns,), np.uint8))
+        self.launches.append(launch(b, right))
+        return right
+
+    def multiply(
+        self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Array, formula: Formula | None
+    ) -> bool:
+        """Adds the product of all rows into c [rows, columns], or through the formula. Returns False without a kernel."""
+        if formula is not None:
+            last = epilogue(formula)
+            if last is None:
+                return False
+            self.launches.append(product.launch(a, rows, depth, right, None, 0, last))
+            return True
+        into = c if c.shape[1] == 1 or c.strides[1] == 4 else self.task.scratch(c.shape, c.dtype)
+        self.launches.append(product.launch(a, rows, depth, right, into, into.strides[0], None))
+        return into is c or self.copied(into, c)
+
+
+def matmul(library: Library, task: Task, formula: Formula | None = None) -> Launches | None:
+    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` of ui8 or i8 by i8, in i32, or a formula of it."""
+    left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
+    a, b = left.array, right.array
+    if not is_product(task) or 0 in (a.size, b.size, c.size):
+        return None
+    groups, m, k = a.shape
+    n = c.shape[2]
+    if formula is not None and (formula := formula.seen(c.shape)) is None:
+        return None
+    to = _Binding(library, task, [])
+    fours = 4 * -(-k // 4)
+    if k % 4 or (k > 1 and a.strides[2] != 1):
+        room = task.scratch((groups, m, fours), a.dtype)
+        if not to.copied(a, room[:, :, :k]):
+            return None
+        a = room
+    product = ByteProduct(library, n, k, a.dtype == np.int8)
+    depth = offsets((fours // 4,), (4,))
+    shared = b.shape[0] == 1 or b.strides[0] == 0
+    whole = seen_as(c, (1, groups * m, n)) if shared and groups > 1 else None
+    turned = None if formula is None or whole is None else formula.seen(whole.shape)
+    if whole is not None and (formula is None or turned is not None):
+        rows = offsets((groups, m), a.strides[:2])
+        done = to.multiply(product, a, rows, depth, to.right(product, right.constant, b[0], k), whole[0], turned and turned.at(0))
+        return to.launches if done else None
+    rows = offsets((m,), a.strides[1:2])
+    for g in range(groups):
+        used = task.used
+        packed = to.right(product, right.constant, b[0 if shared else g], k)
+        if not to.multiply(product, a[g], rows, depth, packed, c[g], formula and formula.at(g)):
+            return None
+        task.used = used
+    return to.launches
+
+
+def conv(library: Library, task: Task, formula: Formula | None = None) -> Launches | None:
+    """Computes a convolution of ui8 or i8 by i8 in i32, or a formula of it.
+
+    Channels of x that are adjacent, in fours, are read in place; others are copied so, with the padding around them.
+    """
+    field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
+    x, w = field_x.array, field_w.array
+    if not is_product(task) or 0 in (x.size, w.size, y.size):
+        return None
+    if "g" not in task.box:
+        x, w, y = x[:, None], w[None], y[:, None]
+        formula = formula and Formula(formula.expr, [None if a is None else a[:, None] for a in formula.inputs], formula.out[:, None])
+    windows, spatial = field_x.windows("o", "k"), x.ndim - 3
+    if len(windows) != spatial:
+        return None
+    strides, dilations = [v.stride for v in windows], [v.dilation for v in windows]
+    batch, groups = x.shape[:2]
+    oc, out, kernel = y.shape[2], y.shape[3:], w.shape[3:]
+    order = (0, *range(3, y.ndim), 1, 2)  # b, o.., g, oc
+    area = (batch * math.prod(out), groups, oc)
+    last = seen_as(y.transpose(order), area)
+    turned = None
+    if formula is not None:
+        arrays = [None if a is None else a.transpose(order) for a in formula.inputs]
+        turned = Formula(formula.expr, arrays, formula.out.transpose(order)).seen(area)
+        if turned is None:
+            return None
+    to = _Binding(library, task, [])
+    extents = list(map(reach, out, strides, kernel, dilations))
+    placed = _in_place(to, x, field_x.pads[len(field_x.pads) - spatial :], extents)
+    if placed is None:
+        return None
+    x, channels = placed
+    product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8)
+    steps = x.strides[3:]
+    rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(steps, strides))))
+    depth = offsets((*kernel, channels // 4), (*(s * n for s, n in zip(steps, dilations)), 4))
+    for g in range(groups):
+        used = task.used
+        weights = w[g].transpose(*range(2, w.ndim - 1), 1, 0)
+        right = to.right(product, field_w.constant, weights, channels)
+        c = last[:, g] if last is not None else task.scratch((area[0], oc), y.dtype)
+        if not to.multiply(product, x[0, g], rows, depth, right, c, turned and turned.at(slice(None), g)):
+            return None
+        if last is None and turned is None and not to.copied(c.reshape(batch, *out, oc), np.moveaxis(y[:, g], 1, -1)):
+            return None
+        task.used = used
+    return to.launches
+
+
+def _in_place(to: _Binding, x: Array, pads: Sequence[tuple[int, int]], extents: Sequence[int]) -> tuple[Array, int] | None:
+    """Gives x [b, g, ic, sides..] with its padding and with channels that are adjacent, a multiple of four; and their number.
+
+    Further channels hold anything, because their weights are 0.
+    """
+    batch, groups, ic, *sides = x.shape
+    before = [p for p, _ in pads]
+    after = [max(0, e - b - n) for e, b, n in zip(extents, before, sides)]
+    channels = 4 * -(-ic // 4)
+    if not any(before) and not any(after) and channels == ic and (ic == 1 or x.strides[2] == 1):
+        return x, ic
+    padded = [b + n + e for b, n, e in zip(before, sides, after)]
+    room = to.task.scratch((batch, *padded, groups, channels), x.dtype)
+    spatial = range(len(sides))
+    if (any(before) or any(after)) and not to.copied(np.zeros((), x.dtype), room):
+        return None
+    inner = room[(slice(None), *(slice(b, b + n) for b, n in zip(before, sides)), slice(None), slice(ic))]
+    source = x.transpose(0, *(3 + d for d in spatial), 1, 2)
+    # A copy has at most four dimensions: batches go one by one.
+    if not all(to.copied(source[b], inner[b]) for b in range(batch)):
+        return None
+    return room.transpose(0, len(sides) + 1, len(sides) + 2, *(1 + d for d in spatial)), channels

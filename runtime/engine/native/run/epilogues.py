@@ -1,0 +1,85 @@
+"""Triples of steps: a product of 8-bit integers, perhaps the sum of its slices, and the formula that reads the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Operation
+
+from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
+from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, storage_of, type_of
+from populus.dialects.support.element_types import is_byte
+from populus.runtime.codelets.task import Array, seen_as
+from populus.runtime.engine.native.kernels.byte_products import Formula
+from populus.runtime.engine.native.run.partials import PartialSums, touches
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """The `map` that alone reads the i32 sums of a product. `pair`: of the product's slices and their sum, if it is cut."""
+
+    product: FamilyOp
+    map: FamilyOp
+    sums: StorageOp
+    pair: PartialSums | None
+
+
+def epilogues(
+    steps: Sequence[Operation], pairs: Sequence[PartialSums], users: Callable[[StorageOp], set[Operation]]
+) -> Iterator[tuple[Operation, Epilogue]]:
+    """Finds the formulas of a block's steps on products of 8-bit integers; yields each with the product's step.
+
+    The sums have no other reader. No step in between touches the formula's other operands, but constants.
+    """
+    order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
+    number = {family: i for i, (_, family) in enumerate(order)}
+    summed = {pair.product: pair for pair in pairs}
+    for i, (step, product) in enumerate(order):
+        if not isinstance(product, FamilyOp) or not product.declaration.is_product:
+            continue
+        if not all(is_byte(type_of(v).element) for f, v in product.connections() if f.kind == "in"):
+            continue
+        pair = summed.get(product)
+        total = product if pair is None else pair.sum
+        if pair is None and product.space.cut & product.contracted:
+            continue
+        ((_, written),) = total.written()
+        sums = storage_of(written)
+        readers = users(sums) - {total}
+        if not isinstance(sums, VarOp) or len(readers) != 1:
+            continue
+        (reader,) = readers
+        if not isinstance(reader, FamilyOp) or reader.codelet.data != "map" or number.get(reader, -1) <= i:
+            continue
+        others = [v for v in reader.operands if storage_of(v) is not sums and not isinstance(storage_of(v), ConstOp)]
+        between = [op for _, op in order[i + 1 : number[reader]] if op is not total]
+        if any(touches(op, v) for op in between for v in others):
+            continue
+        yield step, Epilogue(product, reader, sums, pair)
+
+
+def in_dimensions_of(sums: Array, seen: Array, formula: Formula) -> Formula | None:
+    """Gives a formula in the dimensions of a product's output `sums`; in its own, the same memory is `seen`.
+
+    Returns None if the two views are not all of one contiguous array, or if strides do not allow it.
+    """
+    order, own = (sorted(range(a.ndim), key=lambda d: -a.strides[d]) for a in (sums, seen))
+    there, here = sums.transpose(order), seen.transpose(own)
+    if not (there.flags.c_contiguous and here.flags.c_contiguous and there.size == here.size):
+        return None
+    if there.ctypes.data != here.ctypes.data:
+        return None
+    back = [int(d) for d in np.argsort(order)]
+
+    def turned(x: Array) -> Array | None:
+        flat = seen_as(np.broadcast_to(x, seen.shape).transpose(own), there.shape)
+        return None if flat is None else flat.transpose(back)
+
+    inputs = [None if x is None else turned(x) for x in formula.inputs]
+    # Broadcasting makes a view that cannot be written; the output has the shape already.
+    flat = seen_as(formula.out.transpose(own), there.shape)
+    if flat is None or any(a is None and x is not None for a, x in zip(inputs, formula.inputs)):
+        return None
+    return Formula(formula.expr, inputs, flat.transpose(back))

@@ -1,0 +1,134 @@
+"""Products of 8-bit integers: exact on every engine and every form of machine code, and onnxruntime's bits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import populus
+from helpers.quantized_models import convolution, on_engines, product, unoptimised
+from populus.dialects.poplar.compute import FamilyOp
+from populus.dialects.poplar.program import GraphOp
+from populus.runtime.engine.native.codegen import byte_dots
+from populus.runtime.engine.native.codegen.cpu import CPUS, Machine, machine
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.engine.native.run.program import NativeProgram
+
+ZEROS = [("us", (0, 0)), ("us", (113, 0)), ("uu", (113, 128)), ("uu", (3, 77)), ("ss", (-5, 0)), ("ss", (9, 3))]
+
+
+def same(model, inputs, expected=None, **how):
+    """Compares the engines with each other, and with what is expected, onnxruntime's bits unless it is given."""
+    found = on_engines(model, inputs, **how)
+    if expected is None:
+        pytest.importorskip("onnxruntime")
+        expected = unoptimised(model, inputs)
+    for engine, y in found.items():
+        np.testing.assert_array_equal(y, expected, err_msg=engine)
+
+
+@pytest.mark.parametrize(("kinds", "zeros"), ZEROS)
+def test_products_of_all_signs_and_zero_points_are_exact(kinds, zeros):
+    same(*product(kinds, zeros, (5, 7, 3)))
+    same(*product(kinds, zeros, (5, 7, 3), constant=False, batch=(2,)))
+
+
+@pytest.mark.parametrize(("kinds", "zeros"), ZEROS)
+def test_convolutions_of_all_signs_and_zero_points_are_onnxruntimes(kinds, zeros):
+    same(*convolution(kinds, zeros, (2, 5, 7, 6), channels=zeros[1] == 0))
+
+
+CONVOLUTIONS = [
+    {"size": (2, 8, 12, 9), "stride": 2, "group": 4, "channels": True},
+    {"size": (1, 8, 8, 9), "group": 8, "channels": True},
+    {"size": (1, 16, 20, 9), "largest": True},
+    {"size": (1, 8, 70, 7), "kernel": 1},
+]
+
+
+@pytest.mark.parametrize("settings", CONVOLUTIONS)
+def test_convolutions_of_other_shapes_are_onnxruntimes(settings):
+    same(*convolution("us", (7, 0), **settings))
+
+
+def test_sums_over_slices_on_many_tiles_are_the_same():
+    same(*convolution("us", (7, 0), (1, 64, 32, 9), channels=True), target="gc200", tiles=64)
+    same(*product("us", (3, 0), (4, 300, 8)), target="gc200", tiles=64)
+
+
+def test_sums_do_not_saturate():
+    model, inputs = product("us", (0, 0), (3, 300, 70), largest=True)
+    same(model, inputs, np.full((3, 70), 300 * 255 * 127, np.int32))
+
+
+def test_a_convolution_and_its_rounding_are_one_kernel_without_sums_in_memory():
+    """The number of families and of kernels does not depend on sizes."""
+    counts = []
+    for side in (5, 40):
+        module = populus.compile(convolution("us", (7, 0), (1, 64, 64, side))[0], tiles=4).module("poplar")
+        program = NativeProgram(next(op for op in module.walk() if isinstance(op, GraphOp)))
+        kernels = [run.kernel.key for run, _ in program.body.calls() if isinstance(run, Launch)]
+        assert kernels.count("byte blocks formula") == 1, kernels
+        assert "byte blocks" not in kernels
+        counts.append((len(kernels), sum(isinstance(op, FamilyOp) for op in module.walk())))
+    assert counts[0] == counts[1]
+
+
+def machines() -> list[Machine]:
+    """The CPU at hand, all whose features it has, and AVX-VNNI if it has that."""
+    host = machine()
+    names = CPUS.get(host.triple.partition("-")[0], {})
+    found = [host, *(replace(host, cpu=n, features=f) for n, f in names.items())]
+    if "avxvnni" in host.enabled:
+        found.append(replace(host, cpu="alderlake", features=f"{names['x86-64-v3']},+avxvnni"))
+    if "avx512vnni" in host.enabled:
+        found.append(replace(host, cpu="icelake-server", features=f"{names['x86-64-v4']},+avx512vnni"))
+    return [m for m in found if m.enabled <= host.enabled]
+
+
+@pytest.mark.parametrize("host", machines(), ids=lambda m: f"{m.cpu}-{byte_dots.form_of(m)}")
+def test_each_form_of_machine_code_is_exact(host):
+    library = Library(host)
+    for m, k, n, largest in ((37, 44, 75, False), (5, 3, 1, False), (1, 129, 130, True)):
+        for of in (np.uint8, np.int8):
+            rng, most = np.random.default_rng(m), np.iinfo(of)
+            a = np.zeros((m, -(-k // 4) * 4), of)
+            a[:, :k] = most.max if largest else rng.integers(most.min, most.max + 1, (m, k))
+            b = np.full((k, n), -128, np.int8) if largest else rng.integers(-128, 128, (k, n), np.int8)
+            made = ByteProduct(library, n, k, of == np.int8)
+            right = Bytes(np.empty(made.room, np.uint8), np.empty(made.panels.columns, np.int32))
+            made.pack(b, offsets((k,), (n,)), offsets((n,), (1,)), right)()
+            c = np.empty((m, n), np.int32)
+            made.launch(a, offsets((m,), (a.shape[1],)), offsets((made.fours,), (4,)), right, c, 4 * n, None)()
+            np.testing.assert_array_equal(c, a[:, :k].astype(np.int32) @ b.astype(np.int32))
+
+
+EMIT = """
+import llvmlite.binding as llvm
+llvm.initialize_all_targets(); llvm.initialize_all_asmprinters()
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.kernels.byte_contraction import PACK, WITH_FORMULA, block_kernel
+for features in ("+neon", "+neon,+dotprod", "+neon,+dotprod,+i8mm"):
+    host = Machine("aarch64-unknown-linux-gnu", "generic", features, "")
+    target = llvm.Target.from_triple(host.triple).create_target_machine(cpu=host.cpu, features=features, opt=2)
+    found = set()
+    for kernel in (PACK, WITH_FORMULA, block_kernel(6, 4, False), block_kernel(6, 4, True)):
+        module = llvm.parse_assembly(kernel.build("kernel", host))
+        module.verify()
+        text = target.emit_assembly(module)
+        found |= {name for name in ("sdot", "usdot") if f"\\t{name}\\t" in text}
+    print(sorted(found))
+"""
+
+
+def test_64_bit_arm_has_its_dot_products():
+    # In another process with a limit: LLVM never ended on some forms of these kernels.
+    done = subprocess.run([sys.executable, "-c", EMIT], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines() == ["[]", "['sdot']", "['sdot', 'usdot']"], done.stderr
