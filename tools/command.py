@@ -56,12 +56,12 @@ def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
 
 
 def bounds_of(texts: Sequence[str]) -> dict[str, int]:
-    """Parses `["loop=64"]` to `{"loop": 64}`. Raises PopulusError unless each text is NAME=N."""
+    """Parses `["loop=64"]` to `{"loop": 64}`. Raises UsageError unless each text is NAME=N."""
     bounds: dict[str, int] = {}
     for text in texts:
         name, equals, most = text.rpartition("=")
         if not equals or not name or not most.isdecimal():
-            raise PopulusError(f"--bound {text}: expected NAME=N, the most iterations of the Loop NAME, such as --bound decode=64")
+            raise UsageError(f"--bound {text}: expected NAME=N, the most iterations of the Loop NAME, such as --bound decode=64")
         bounds[name] = int(most)
     return bounds
 
