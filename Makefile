@@ -1,18 +1,13 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
-# bench: times.  fuzz: random graphs against onnxruntime, COUNT of them from seed SEED on, for at most SECONDS if given.
-# fuzz-levels: their levels, each against the one above.  fuzz-tiles: their tile programs, mutated, on every engine.
-# fuzz-codelets: random codelets as plain Python, by the interpreter, on every engine and as emitted LLVM.
+# bench: times.  fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest portability bench fuzz fuzz-levels fuzz-tiles fuzz-codelets
-
-SEED   ?= 0
-COUNT  ?= 3000
+.PHONY: demo test lint lit pytest portability bench fuzz
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -41,16 +36,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
 
 fuzz: $(READY)
-	@$(BIN)/python test/fuzz --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
-
-fuzz-levels: $(READY)
-	@$(BIN)/python test/fuzz/levels.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
-
-fuzz-tiles: $(READY)
-	@$(BIN)/python test/fuzz/tile_programs.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
-
-fuzz-codelets: $(READY)
-	@$(BIN)/python test/fuzz/codelets.py --start $(SEED) --count $(COUNT) $(if $(SECONDS),--seconds $(SECONDS))
+	@$(BIN)/python test/fuzz $(FUZZERS) $(if $(SEED),--start $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(SECONDS),--seconds $(SECONDS))
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

@@ -1,4 +1,4 @@
-"""Runs random graphs and reports: `python test/fuzz --start 0 --count 3000`, `python test/fuzz --start 17 --count 1 --all`."""
+"""Runs fuzzers and reports: `python test/fuzz`, `python test/fuzz texts --seconds 600`, `python test/fuzz graphs --start 17 --count 1`."""
 
 from __future__ import annotations
 
@@ -8,63 +8,76 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-
-import onnx
+from random import SystemRandom
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from fuzz.graphs import graph
-from fuzz.judging import CONFIGURATIONS, Verdict, judge
+from fuzz.children import FINDINGS, LONG, outcomes
+from fuzz.table import TABLE, Fuzzer
+
+LOOPS = r"loop|repeat|while|Loop|Scan"
+COUNT = 200
+"""Seeds of each fuzzer, where neither their number nor a time is said."""
 
 
 def main() -> int:
-    """0 if nothing was found."""
+    """Runs what the command line names. Gives 0 if nothing is found."""
     parser = argparse.ArgumentParser(prog="python test/fuzz")
-    parser.add_argument("--start", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", type=int, default=3000, help="how many seeds")
-    parser.add_argument("--seconds", type=float, default=None, help="stop after this long")
-    parser.add_argument("--all", action="store_true", help="each seed on every engine and number of tiles")
-    parser.add_argument("--save", type=Path, default=Path("/tmp/populus-fuzz"), help="where failing models go")
+    parser.add_argument("names", nargs="*", metavar="FUZZER", help=f"of {', '.join(TABLE)} (all in turn)")
+    parser.add_argument("--start", type=int, default=None, help="the first seed (a fresh one)")
+    parser.add_argument("--count", type=int, default=None, help=f"how many seeds of each ({COUNT}, or as many as the time allows)")
+    parser.add_argument("--seconds", type=float, default=None, help="stop after this long, all together")
+    parser.add_argument("--save", type=Path, default=Path("/tmp/populus-fuzz"), help="where the cases of findings go")
     options = parser.parse_args()
-    begun = time.monotonic()
-    outcomes: Counter[tuple[str, str]] = Counter()
-    reasons: Counter[tuple[str, str]] = Counter()
-    bad = 0
-    for seed in range(options.start, options.start + options.count):
-        if options.seconds is not None and time.monotonic() - begun > options.seconds:
+    if strange := [name for name in options.names if name not in TABLE]:
+        parser.error(f"no fuzzer '{strange[0]}'; there are {', '.join(TABLE)}")
+    chosen = [TABLE[name] for name in options.names] or [f for f in TABLE.values() if f.weight]
+    start = SystemRandom().randrange(10**6) * 1000 if options.start is None else options.start
+    count = options.count if options.count is not None else COUNT if options.seconds is None else 10**9
+    whole = sum(f.weight or 1 for f in chosen)
+    found = 0
+    for fuzzer in chosen:
+        seconds = None if options.seconds is None else options.seconds * (fuzzer.weight or 1) / whole
+        found += run(fuzzer, start, count, seconds, options.save)
+    return int(found > 0)
+
+
+def run(fuzzer: Fuzzer, start: int, count: int, seconds: float | None, save: Path) -> int:
+    """Runs one fuzzer, and prints each finding with the command that repeats it. Gives the number of findings."""
+    begun, counts, reasons = time.monotonic(), Counter[str](), Counter[tuple[str, str]]()
+    print(f"{fuzzer.name}: {fuzzer.about}, from seed {start} on", flush=True)
+    for seed, (kind, why) in outcomes(range(start, start + count), fuzzer.judge):
+        case = fuzzer.kept(seed) if kind in FINDINGS else ""
+        if why == LONG and re.search(LOOPS, case if isinstance(case, str) else case.decode("latin1")):
+            kind = "long"  # a program may loop for as long as it says
+        counts[kind] += 1
+        if kind in FINDINGS:
+            save.mkdir(parents=True, exist_ok=True)
+            path = save / f"{fuzzer.name}-{seed}{fuzzer.suffix}"
+            path.write_bytes(case.encode(errors="surrogateescape") if isinstance(case, str) else case)
+            print(f"{kind}: seed {seed}: {why}")
+            print(f"    {path}; again: python test/fuzz {fuzzer.name} --start {seed} --count 1", flush=True)
+        elif kind in ("known", "no oracle"):
+            reasons[kind, _general(why)] += 1
+        if seconds is not None and time.monotonic() - begun > seconds:
             break
-        if seed > options.start and seed % 100 == 0:
-            print(f"{seed - options.start} of {options.count} seeds, {bad} findings", file=sys.stderr, flush=True)
-        for configuration in CONFIGURATIONS if options.all else (None,):
-            verdict = judge(seed, configuration)
-            outcomes[verdict.engine, verdict.outcome] += 1
-            if verdict.outcome in ("known", "no oracle"):
-                reasons[verdict.outcome, general(verdict.reason)] += 1
-            if verdict.found:
-                bad += 1
-                report(verdict, options.save)
-    for (outcome, reason), n in sorted(reasons.items(), key=lambda item: -item[1]):
-        print(f"{n:6} {outcome}: {reason}")
-    for engine in sorted({e for e, _ in outcomes}):
-        print(f"{engine:12}", ", ".join(f"{n} {outcome}" for (e, outcome), n in sorted(outcomes.items()) if e == engine))
-    total = Counter(outcome for (_, outcome), n in outcomes.items() for _ in range(n))
-    print(f"{sum(total.values())} runs in {time.monotonic() - begun:.0f} s:", ", ".join(f"{n} {outcome}" for outcome, n in total.items()))
-    return int(bad > 0)
+        if counts.total() % 1000 == 0:
+            print(f"{counts.total()} seeds: {_counted(counts)}", file=sys.stderr, flush=True)
+    for (kind, reason), n in reasons.most_common():
+        print(f"{n:6} {kind}: {reason}")
+    findings = sum(counts[kind] for kind in FINDINGS)
+    last = start + counts.total() - 1
+    took = time.monotonic() - begun
+    print(f"{fuzzer.name}: {findings} findings in seeds {start} to {last}, {took:.0f} s: {_counted(counts)}", flush=True)
+    return findings
 
 
-def general(reason: str) -> str:
-    """A reason without the names of one model."""
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+
+
+def _general(reason: str) -> str:
+    """Removes the names of one model from a reason."""
     return re.sub(r"'[^']*'|\([^()]*\)|node with name\S*|v\d+", "..", reason)[:150]
-
-
-def report(verdict: Verdict, folder: Path) -> None:
-    """Says what was found, and keeps the model."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"seed-{verdict.seed}.onnx"
-    model = graph(verdict.seed)
-    onnx.save(model, path)
-    ops = ", ".join(n.op_type for n in model.graph.node if n.op_type != "Constant")
-    print(f"seed {verdict.seed} {verdict.engine} {verdict.outcome}: {verdict.reason[:400]}")
-    print(f"    opset {model.opset_import[0].version}: {ops}; {path}; again: python test/fuzz --start {verdict.seed} --count 1", flush=True)
 
 
 if __name__ == "__main__":

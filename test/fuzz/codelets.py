@@ -1,6 +1,6 @@
 """Random codelets: plain Python, the interpreter, each engine and emitted LLVM compute the same bits, or all refuse.
 
-    make fuzz-codelets SEED=0 COUNT=2000
+    make fuzz FUZZERS=codelets
 
 A seed gives the same codelet and inputs on every machine. Functions whose last bits differ between libraries stand only where a value
 is stored and never read again; such codelets are compared with a tolerance, all others bit by bit.
@@ -8,11 +8,7 @@ is stored and never read again; such codelets are compared with a tolerance, all
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -519,32 +515,3 @@ def judge(seed: int, folder: Path) -> str:
                 if not equal(found[v], expected[v], c.exact):
                     return f"wrong: {v} of {name} is {found[v]}, of plain Python {expected[v]}\n{c.text}"
     return "refused" if expected is None else "agrees"
-
-
-def main() -> int:
-    """Runs the seeds that the command line states."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    options = parser.parse_args()
-    end_time = time.monotonic() + options.seconds
-    counts: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.start, options.start + options.count):
-            if time.monotonic() > end_time:
-                print(f"stopped before seed {seed}")
-                break
-            end = judge(seed, Path(folder))
-            kind = end.split(":")[0]
-            counts[kind] = counts.get(kind, 0) + 1
-            if seed % 100 == 99:
-                print(f"up to seed {seed}: {counts}", flush=True)
-            if kind not in ("agrees", "refused"):
-                print(f"seed {seed}: {end}", flush=True)
-    print(counts)
-    return int(any(k not in ("agrees", "refused") for k in counts))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

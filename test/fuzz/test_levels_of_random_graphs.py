@@ -1,4 +1,4 @@
-"""A sample of what `make fuzz-levels` compares: every level of random graphs with the one above."""
+"""A sample of what `make fuzz FUZZERS=levels` compares: every level of random graphs with the one above."""
 
 from __future__ import annotations
 

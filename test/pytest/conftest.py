@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from helpers.command import Command, command
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no test is about time
+settings.load_profile("busy")
 
 
 @pytest.fixture

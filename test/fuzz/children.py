@@ -1,0 +1,87 @@
+"""Seeds judged in child processes with guarded memory and limits on time and memory: a crash is a finding of its seed."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from populus.dialects.support.diagnostics import PopulusError
+from populus.tools.command import line_of
+
+SECONDS, BYTES = 20, 4 << 30
+"""The most that one seed may take: seconds of a processor, bytes of address space."""
+FINDINGS = ("alarm", "differs", "disagree", "failed", "lines", "signal", "wrong", "wrongly refused")
+LONG = "longer than the limit"
+
+Outcome: TypeAlias = "tuple[str, str]"
+"""How a seed ended (one of FINDINGS, or another word), and why."""
+
+
+def outcomes(seeds: range, judge: Callable[[int], Outcome]) -> Iterator[tuple[int, Outcome]]:
+    """Judges seeds in child processes; a child goes on until it dies."""
+    at = seeds.start
+    while at < seeds.stop:
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            os.close(read)
+            _serve(range(at, seeds.stop), judge, write)
+        os.close(write)
+        try:
+            with os.fdopen(read, "r", errors="replace") as lines:
+                for line in lines:
+                    kind, _, why = line.rstrip("\n").partition("\t")
+                    yield at, (kind, why.replace("\\n", "\n"))
+                    at += 1
+        except GeneratorExit:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise
+        _, status = os.waitpid(child, 0)
+        if at < seeds.stop:
+            name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {os.waitstatus_to_exitcode(status)}"
+            yield at, ("signal", LONG if name in ("SIGALRM", "SIGPROF") else name)
+            at += 1
+
+
+def _serve(seeds: range, judge: Callable[[int], Outcome], write: int) -> None:
+    """Judges seeds and writes a line for each. Never returns."""
+    os.environ["POPULUS_GUARD"] = "1"
+    faulthandler.disable()  # the parent reports a signal
+    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (_mapped() + BYTES, limit))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    with os.fdopen(write, "w", errors="replace") as out:
+        for seed in seeds:
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.alarm(20 * SECONDS)  # one that waits for ever; a busy machine may take long for 20 seconds of a processor
+            kind, why = contained(judge, seed)
+            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            out.write(f"{kind}\t{why[-1500:]}".replace("\n", "\\n") + "\n")
+            out.flush()
+    os._exit(0)
+
+
+def contained(judge: Callable[[int], Outcome], seed: int) -> Outcome:
+    """Calls a judge of a seed. A refusal that a command prints in one line is `refused`, with its line; all else is a finding."""
+    try:
+        return judge(seed)
+    except Exception as error:
+        if isinstance(error, PopulusError) and "\n" in str(error):
+            return "lines", str(error)
+        line = line_of("populus", error)
+        if "internal error" not in line:
+            return "refused", line
+        return "failed", traceback.format_exc(limit=-4)
+
+
+def _mapped() -> int:
+    """Counts the bytes of address space that the process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
