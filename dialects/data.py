@@ -26,6 +26,7 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.constant_pool import current_pool
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
@@ -431,6 +432,7 @@ def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:
     from safetensors.numpy import load_file  # pyright: ignore[reportUnknownVariableType]
 
     try:
+        check_bytes(os.stat(path).st_size, f"{os.fspath(path)}: its constants")  # the library refuses a header that states more
         arrays = load_file(os.fspath(path))
     except (SafetensorError, OSError) as error:
         raise PopulusError(f"{os.fspath(path)}: not a file of weights: {error}") from error

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from populus.dialects.support.budget import timed
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.lowering.poplar.allocate import TooLargeError
@@ -77,7 +78,7 @@ def _advised(error: TooLargeError, source: Source, specialised: Callable[[Source
 
 def _built(program: Program, options: CompileOptions) -> Program:
     """Compiles the program. Raises PopulusError, also for a model that needs the host if `host` is False."""
-    with no_garbage_collection():
+    with no_garbage_collection(), timed():
         program.build(options.progress)
     if not options.host and (needs := program.host_calls):
         more = f" and {len(needs) - 3} more" if len(needs) > 3 else ""

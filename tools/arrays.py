@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver.files import read_bytes, replacing
 from populus.runtime.differences import largest_difference
+from populus.tools.npz import read_npz
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,7 @@ def read_arrays(paths: Sequence[str], names: Sequence[str]) -> Arrays:
     Raises PopulusError for other files, and for files with Python objects, which are never loaded.
     """
     if len(paths) == 1 and Path(paths[0]).suffix == ".npz":
-        return _npz(paths[0])
+        return read_npz(paths[0])
     if any(Path(path).suffix != ".pb" for path in paths):
         raise PopulusError(f"{', '.join(paths)}: expected one .npz file, or .pb tensors in the order of the model")
     if len(paths) > len(names):
@@ -104,23 +104,15 @@ def _agreement(name: str, found: NDArray[Any], expected: NDArray[Any], rtol: flo
     return Agreement(name, most.absolute, most.relative, problem)
 
 
-def _npz(path: str) -> Arrays:
-    import numpy as np
-
-    if not Path(path).is_file():
-        raise PopulusError(f"{path}: no such file")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError, KeyError) as error:
-        raise PopulusError(f"{path}: not a file of plain arrays: {' '.join(str(error).split())}") from error
-
-
 def _pb(path: str) -> NDArray[Any]:
     from google.protobuf.message import DecodeError
-    from onnx import TensorProto, numpy_helper
+    from onnx import TensorProto
+
+    from populus.lowering.onnx.importer.read import read_tensor
 
     try:
-        return numpy_helper.to_array(TensorProto.FromString(read_bytes(path)))
-    except (DecodeError, ValueError, TypeError) as error:
+        return read_tensor(TensorProto.FromString(read_bytes(path)), None)
+    except DecodeError as error:
         raise PopulusError(f"{path}: not an ONNX tensor: {' '.join(str(error).split())}") from error
+    except PopulusError as error:
+        raise PopulusError(f"{path}: not an ONNX tensor: {error}") from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import cast
+from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    AnyFloat,
     ArrayAttr,
     FileLineColLoc,
     FusedLoc,
@@ -21,12 +22,15 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 
 from populus.dialects.support.lexer import Lexer
+
+TENSORS = ("onnx", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
+"""The dialects of ops on tensors."""
 
 
 class PopulusError(DiagnosticException):
@@ -109,10 +113,28 @@ def printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+class _Element(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]  # its only place to tell hexadecimal floats
+    """An element of a dense literal. A hexadecimal float is its bits, as the printer writes some; xDSL reads an integer."""
+
+    def to_float(self, parser: AttrParser) -> float:
+        bits, type = self.span.text, getattr(parser, "element", None)
+        if bits[:2] not in ("0x", "0X") or not isinstance(type, AnyFloat):
+            return super().to_float(parser)
+        return next(type.iter_unpack(int(bits, 16).to_bytes(type.compile_time_size, "little")))
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if isinstance(parser, LocatingParser):
+            parser.element = type
+        return super().to_type(parser, type)
+
+
 class LocatingParser(Parser):
     """A parser whose ops know their line, and whose constraint failures and unknown ops are errors at that line."""
 
     _begin: Span | None = None
+    _depth = 0  # of the regions in which the parser is
+    _TensorLiteralElement = _Element
+    element: Attribute | None = None  # the element type of the dense literal that is read
 
     def __init__(self, ctx: Context, input: str, name: str = "<unknown>"):
         super().__init__(ctx, "", name)
@@ -127,7 +149,11 @@ class LocatingParser(Parser):
         raise ParseError(span, "nested too deeply to be read")
 
     def parse_operation(self) -> Operation:
+        from populus.dialects.support.budget import check_nesting  # which raises errors of this file
+
         self._begin = span = self._current_token.span
+        check_nesting(self._depth, lambda: f"{span.input.name}:{(at := span.get_location()).line}:{at.col}")
+        self._depth += 1
         try:
             op = super().parse_operation()
         except VerifyException as error:
@@ -138,6 +164,8 @@ class LocatingParser(Parser):
             pass  # raised below, where what was made is free again
         else:
             return self._placed(op, span)
+        finally:
+            self._depth -= 1
         raise ParseError(span, "a constant takes more memory than there is")
 
     @staticmethod
@@ -181,11 +209,13 @@ def verify(module: ModuleOp) -> None:
 def check_order(module: ModuleOp) -> None:
     """Checks that each value is defined before it is used (regions of one block), which xDSL's `verify` does not.
 
-    Raises PopulusError naming the op.
+    And that a function of tensors is one block. Raises PopulusError naming the op.
     """
     seen: set[SSAValue] = set()
 
     def visit(region: Region) -> None:
+        if (parent := region.parent_op()) is not None and parent.name == "func.func":
+            _check_function(parent, region)
         for block in region.blocks:
             seen.update(block.args)
             for op in block.ops:
@@ -197,6 +227,15 @@ def check_order(module: ModuleOp) -> None:
                 seen.update(op.results)
 
     visit(module.body)
+
+
+def _check_function(function: Operation, body: Region) -> None:
+    """Raises PopulusError for a function of ops on tensors that is not one block with its return at the end."""
+    blocks = list(body.blocks)
+    if not any(op.name.partition(".")[0] in TENSORS for block in blocks for op in block.ops):
+        return
+    if len(blocks) > 1 or (last := blocks[0].last_op) is None or last.name != "func.return":
+        raise PopulusError(f"{where(function)}: a function of ops on tensors is one block that ends in func.return")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

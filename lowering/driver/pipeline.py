@@ -16,13 +16,15 @@ from typing import get_type_hints
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, ParameterType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.hints import type_repr
 
 from populus.dialects.data import Blob, blobs_of, save_blobs
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify
+from populus.dialects.support.budget import check_growth, check_time, timed
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify, where
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, read_bytes, replacing, text_of
 from populus.lowering.driver.passes import PASSES
@@ -220,25 +222,28 @@ class Pipeline:
 
         Raises PopulusError naming the failing pass, or the dump folder if it is not writable.
         """
+        if any(depths(p) for p in self.passes):
+            _check_functions(module)
         dumper = _Dumper(Path(dump)) if dump is not None else None
         if dumper is not None:
             dumper.write("input", module)
-        with no_garbage_collection():
-            ops = _count(module) if timings is not None else 0
+        with no_garbage_collection(), timed():
+            ops = _count(module)
             for i, p in enumerate(self.passes):
                 if progress is not None:
                     progress(i, p.name)
-                ops_before = ops
                 hash_before = content_hash(module) if statistics else ""
                 start = perf_counter()
                 with _named(p.name):
+                    check_time()
                     p.apply(ctx, module)
                     seconds = perf_counter() - start
+                    ops_before, ops = ops, _count(module)
+                    check_growth(ops_before, ops)
                     if verify_each:
                         verify(module)
                 if timings is not None:
                     changed = content_hash(module) != hash_before if statistics else None
-                    ops = _count(module)
                     timings.append(Timing(p.name, seconds, ops_before, ops, changed))
                 if dumper is not None:
                     dumper.write(p.name, module)
@@ -278,6 +283,13 @@ class _Dumper:
         with replacing(self.folder / f"{self.count:02}-{name}.mlir") as partial:
             partial.write_text(text_of(module, locations=True))
         self.count += 1
+
+
+def _check_functions(module: ModuleOp) -> None:
+    """Raises PopulusError for a function without a body or of several blocks, which the passes of our levels do not read."""
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and (count := len(op.body.blocks)) != 1:
+            raise PopulusError(f"{where(op)}: the function @{op.sym_name.data} has {count} blocks, expected one")
 
 
 def _check_phase(name: str) -> None:

@@ -24,7 +24,7 @@ from populus.dialects.onnx.types import UnknownType, as_tensor, is_static, strin
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature import input_names
 from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, limits, set_bounds, sizes
-from populus.dialects.support.budget import LARGEST_FOLDED, check_types, elements
+from populus.dialects.support.budget import LARGEST_FOLDED, check_time, check_types, elements
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
@@ -170,6 +170,7 @@ class Inference:
 
     def placed_operation(self, op: Operation) -> None:
         """Types an op as `operation`, and adds its location to errors."""
+        check_time()
         try:
             self.operation(op)
         except (PopulusError, VerifyException) as error:

@@ -29,6 +29,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded
+from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, between, fused, locate, where
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class BlockRewriter:
         self.queue(self.block.ops)
         most = MOST_REWRITES * len(self.waiting)
         while self.waiting:
+            check_time()
             op = self.waiting.popleft()
             self.queued.discard(op)
             if op.parent is self.block:
@@ -253,6 +255,8 @@ def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
 def prune(block: Block) -> None:
     """Erases the unread ops of a block. Source: PopART's `Prune`."""
     for op in reversed(list(block.ops)):
+        if op.parent is None:
+            return  # the block was in an op that has been erased
         if op.results and op.has_trait(Pure) and not any(r.uses for r in op.results):
             op.detach()
             op.erase()

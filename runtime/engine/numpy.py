@@ -16,6 +16,7 @@ from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, s
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
 from populus.dialects.support import mmap_file
+from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.element_types import bytes_of, dtype_of
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.task import Run, Task, Workspace
@@ -44,6 +45,7 @@ class NumpyProgram(LoadedProgram):
         spans = self.spans()
         sizes = {var: bytes_of(var.type.shape, var.type.element) for var in spans}
         offsets, total = assign_offsets(sizes, spans)
+        check_bytes(total, "the program's variables")
         self.arena_bytes = total
         self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}
         self._memory: dict[StorageOp, Array] = {}

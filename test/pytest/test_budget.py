@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto as T
 from onnx import helper
+from xdsl.passes import ModulePass
 
 import populus
-from populus.dialects.support.budget import LARGEST_TENSOR
+from populus.dialects.support.budget import Limits
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.table import context
+from populus.lowering.driver.files import parse_text
+from populus.lowering.driver.pipeline import Pipeline
 
 V = helper.make_tensor_value_info
 X = V("x", T.FLOAT, [1, 1, 2, 2])
@@ -126,11 +130,12 @@ def test_a_large_constant_that_few_numbers_make_is_not_computed_while_compiling(
 
 
 def test_a_bound_dimension_counts_and_the_largest_tensor_is_within():
+    largest = Limits.elements
     open_ = model("Neg", ["x"], inputs=[V("x", T.FLOAT, ["n"])])
     with pytest.raises(PopulusError, match=ELEMENTS):
-        populus.compile(open_, dims={"n": LARGEST_TENSOR + 1})
-    program = populus.compile(open_, dims={"n": LARGEST_TENSOR}, level="popops")
-    assert program.signature.inputs["x"].get_shape() == (LARGEST_TENSOR,)
+        populus.compile(open_, dims={"n": largest + 1})
+    program = populus.compile(open_, dims={"n": largest}, level="popops")
+    assert program.signature.inputs["x"].get_shape() == (largest,)
 
 
 def test_a_model_without_outputs_is_refused_in_one_line():
@@ -138,3 +143,66 @@ def test_a_model_without_outputs_is_refused_in_one_line():
     del proto.graph.output[:]
     with pytest.raises(PopulusError, match=r"^g: the model has no outputs, .*; name one at least in graph\.output$"):
         populus.compile(proto)
+
+
+def deep(count: int) -> str:
+    inner, end = "%y = popart.neg %x : tensor<2xf32>", "popart.yield %x : tensor<2xf32>"
+    for i in range(count):
+        inner = f"%r{i} = popart.if %c then {{ {inner} {end} }} else {{ {end} }} : tensor<i1> -> tensor<2xf32>"
+    return f"func.func @main(%x: tensor<2xf32>, %c: tensor<i1>) -> tensor<2xf32> {{ {inner} func.return %x : tensor<2xf32> }}"
+
+
+LIMITED = {
+    "elements=2": "input 'x' is of shape \\[1, 1, 2, 2\\], 4 elements; a tensor has at most 2 ",
+    "bytes=8": "the program's variables take \\d+ bytes; at most 8 are taken \\(POPULUS_LIMITS=bytes=N says another limit\\)",
+    "seconds=0": "the compilation takes longer than 0 seconds \\(POPULUS_LIMITS=seconds=N\\)",
+    "nodes=3": "POPULUS_LIMITS: no limit 'nodes'; there are bytes, elements, growth, nesting, seconds",
+    "bytes=all": "POPULUS_LIMITS: bytes=all; expected a whole number, such as bytes=4096, bytes=4G or bytes=2\\^30",
+}
+
+
+@pytest.mark.parametrize("limit", LIMITED)
+def test_a_limit_is_that_of_the_environment(limit: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("POPULUS_LIMITS", limit)
+    with pytest.raises(PopulusError, match=LIMITED[limit]) as error:
+        ran(model("Neg", ["x"]))
+    assert "\n" not in str(error.value)
+
+
+def ran(proto) -> None:
+    populus.compile(proto, tiles=4, engine="numpy").run({"x": np.ones((1, 1, 2, 2), np.float32)})
+
+
+def test_regions_are_as_deep_as_the_limit(monkeypatch: pytest.MonkeyPatch):
+    populus.compile(parse_text(context(), deep(60), "t.mlir"), level="popart")
+    with pytest.raises(PopulusError, match=r"t.mlir:1:\d+: nested deeper than 64 regions \(POPULUS_LIMITS=nesting=N"):
+        parse_text(context(), deep(64), "t.mlir")
+    monkeypatch.setenv("POPULUS_LIMITS", "nesting=3")
+    with pytest.raises(PopulusError, match="nested deeper than 3"):
+        parse_text(context(), deep(4), "t.mlir")
+
+
+def test_functions_that_multiply_each_other_are_refused():
+    """Fifty nodes, each of two calls of the next: 2^50 of the last."""
+    domain = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+    functions = [
+        helper.make_function("f", f"F{i}", ["x"], ["y"], [helper.make_node(f"F{i + 1}", ["x"], ["z"], domain="f"),
+                             helper.make_node(f"F{i + 1}", ["z"], ["y"], domain="f")], domain)
+        for i in range(50)
+    ]  # fmt: skip
+    functions.append(helper.make_function("f", "F50", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], domain))
+    graph = helper.make_graph([helper.make_node("F0", ["x"], ["y"], domain="f")], "g", [X], [V("y", T.FLOAT, None)])
+    with pytest.raises(PopulusError, match=r"51001 ops are made of 51; at most 1000 times as many are \(POPULUS_LIMITS=growth=N\)"):
+        populus.compile(helper.make_model(graph, opset_imports=domain, functions=functions))
+
+
+def grown(ctx, module) -> None:
+    block = module.body.block
+    block.insert_ops_after([block.first_op.clone() for _ in range(10_001)], block.first_op)
+
+
+def test_a_pass_that_makes_too_many_ops_is_named(monkeypatch: pytest.MonkeyPatch):
+    module = parse_text(context(), "%k = data.constant dense<1.0> : tensor<f32>", "t.mlir")
+    pipeline = Pipeline.from_text("cse", {"cse": lambda: type("Grown", (ModulePass,), {"name": "cse", "apply": staticmethod(grown)})}, "-p")
+    with pytest.raises(PopulusError, match=r"10002 ops are made of 1; at most 1000 times as many are .* \(in cse\)"):
+        pipeline.run(context(), module)

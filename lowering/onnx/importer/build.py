@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
-from populus.dialects.support.budget import check_shape
+from populus.dialects.support.budget import check_growth, check_shape, check_time
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.contrib import BLOCKED, DOMAIN, EVERYWHERE, HOST, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
@@ -98,6 +99,7 @@ class NodeBuilder:
     dimension: Callable[[str], int] = lambda name: -1
     location: str | None = None  # of all ops; else each has its node's name
     depth: int = 0
+    made: Counter[str] = field(default_factory=Counter[str])  # nodes of functions, which calls of calls multiply
 
     def nodes(self, nodes: Iterable[NodeProto], scope: Scope, call_attributes: Mapping[str, AttributeProto] = {}, prefix: str = "") -> None:
         """Builds `nodes` in order. `call_attributes`: the attributes of the function call that they come from.
@@ -105,6 +107,10 @@ class NodeBuilder:
         Raises PopulusError naming the node.
         """
         for index, node in enumerate(nodes):
+            if self.depth:
+                self.made["nodes"] += 1
+                check_growth(len(self.functions), self.made["nodes"])
+            check_time()
             name = self.location or prefix + (node.name or next((o for o in node.output if o), f"{node.op_type}_{index}"))
             try:
                 self.node(node, name, scope, call_attributes)
@@ -285,6 +291,7 @@ class NodeBuilder:
             self.dimension,
             self.location,
             self.depth + 1,
+            self.made,
         )
         body.function(function, inner, attributes, f"{name}/")
         for formal, output in zip(function.output, node.output):

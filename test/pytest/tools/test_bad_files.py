@@ -114,7 +114,7 @@ def test_a_numeral_that_is_no_digit_is_refused_where_it_stands():
 
 @pytest.mark.parametrize("text", ["builtin.module {", "builtin.module attributes {a = " + "["])
 def test_what_is_nested_too_deeply_is_refused_at_its_place(text):
-    with pytest.raises(PopulusError, match=r"^t.mlir:1:\d+: nested too deeply to be read$"):
+    with pytest.raises(PopulusError, match=r"^t.mlir:1:\d+: nested (too deeply to be read|deeper than 64 regions .*)$"):
         parse_text(context(), text[:-1] + text[-1] * 10_000 if text.endswith("[") else text * 10_000, "t.mlir")
 
 
