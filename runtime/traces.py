@@ -53,8 +53,9 @@ def places(op: Operation) -> list[str]:
 
 
 def place(op: Operation) -> str | None:
-    """Gives the ONNX name of the node whose result an op computes, or None."""
-    return next(reversed(places(op)), None)
+    """Gives the ONNX name of the node whose result an op computes, or None: an op of a text's line may have taken in named ones."""
+    last = parts_of(op.location)[-1] if isinstance(op.location, FusedLoc) else op.location
+    return last.desc.data if isinstance(last, NameLoc) else None
 
 
 class TensorTrace:

@@ -47,6 +47,10 @@ class Yield(IRDLOperation):
     def __init__(self, *values: SSAValue):
         super().__init__(operands=[values])
 
+    def verify_(self) -> None:
+        if (parent := self.parent_op()) is not None and parent.name in ("func.func", "builtin.module"):
+            raise VerifyException(f"stands in {parent.name}; it ends a region of a branch, loop or kernel")
+
 
 class Control(TensorOp):
     """The base of branches and loops. Their constructors take regions, each of one block that ends in a Yield."""

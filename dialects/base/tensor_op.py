@@ -156,3 +156,6 @@ class TensorOp(IRDLOperation, metaclass=TypedAttributes):
             raise VerifyException(
                 f"the result is {', '.join(map(str, found))}; operands and attributes give {', '.join(map(str, inferred))}"
             )
+        mark = self.attributes.get(INPLACE)
+        if isinstance(mark, IntegerAttr) and mark.value.data >= len(self.operands):
+            raise VerifyException(f"{INPLACE} is {mark.value.data}; there are {len(self.operands)} operands")

@@ -62,6 +62,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
 
     if (stated := _like_operands(op)) is not None:
         return stated
+    _check_outputs(op)
     data = {
         f"i{i}": numpy_helper.from_array(array)
         for i, v in enumerate(op.inputs)
@@ -76,6 +77,13 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
         operands = ", ".join("none" if v is None else str(v.type) for v in op.inputs)
         raise PopulusError(f"{' '.join(reason.split())}; its inputs are {operands}") from error
     return [from_proto(found[name]) if (name := f"o{i}") in found else unknown for i, v in enumerate(op.outputs) if v is not None]
+
+
+def _check_outputs(op: OnnxOp) -> None:
+    """Raises PopulusError for a Split into another number of parts than it has outputs: ONNX's inference would leave its memory."""
+    parts = op.property("num_outputs") if op.OP_TYPE == "Split" and not op.DOMAIN and op.VERSION >= 18 else None
+    if parts is not None and parts != len(op.outputs):
+        raise PopulusError(f"num_outputs is {parts}; the node has {len(op.outputs)} outputs")
 
 
 def _like_operands(op: OnnxOp) -> list[Attribute] | None:

@@ -154,6 +154,10 @@ class OnnxOp(IRDLOperation, ABC):
         return f"{cls.DOMAIN}.{cls.OP_TYPE}-{cls.VERSION}".removeprefix(".")
 
     def verify_(self) -> None:
+        for name, region in zip(self.GRAPHS, self.regions):
+            blocks = list(region.blocks)
+            if len(blocks) != 1 or (last := blocks[0].last_op) is None or last.name != "onnx.yield":
+                raise VerifyException(f"the graph '{name}' is not one block that ends in onnx.yield")
         found: dict[str, tuple[str, str]] = {}
         for parameters, values in ((self.INPUTS, self.inputs), (self.OUTPUTS, self.outputs)):
             for i, value in enumerate(values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,6 +41,10 @@ class YieldOp(IRDLOperation):
     def __init__(self, *values: SSAValue):
         super().__init__(operands=[values])
 
+    def verify_(self) -> None:
+        if (parent := self.parent_op()) is not None and not parent.name.startswith("onnx."):
+            raise VerifyException(f"stands in {parent.name}; it ends a subgraph of an If, Loop or Scan")
+
 
 @irdl_op_definition
 class StringsOp(IRDLOperation):
@@ -56,6 +61,10 @@ class StringsOp(IRDLOperation):
         """Makes the constant of an array of strings."""
         values = ArrayAttr([StringAttr(str(v)) for v in array.reshape(-1)])
         return StringsOp.create(properties={"value": values}, result_types=[TensorType(string, list(array.shape))])
+
+    def verify_(self) -> None:
+        if math.prod(self.y.type.get_shape()) != len(self.value):
+            raise VerifyException(f"{len(self.value)} strings for {self.y.type}")
 
     def array(self) -> NDArray[Any]:
         """Returns the strings as an array of objects."""

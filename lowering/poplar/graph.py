@@ -42,8 +42,8 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.target import Spec, Target
 from populus.dialects.signature import input_names, output_names
-from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.budget import check_time
+from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.diagnostics import PopulusError, named, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type

@@ -6,7 +6,8 @@ A function takes its parameters as Python values and its inputs as arrays, and r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ Function: TypeAlias = Callable[[Params, list[Array]], list[Array]]
 
 def refuse(params: Params, inputs: list[Array]) -> list[Array]:
     """Ends the run: a branch is taken that was not compiled. Raises PopulusError with the reason, always."""
-    raise PopulusError(str(params["why"]))
+    raise PopulusError(str(params.get("why", "a branch is taken that was not compiled")))
 
 
 # These functions take strings as arrays of objects; `call` converts from handles and back.
@@ -38,6 +39,48 @@ FUNCTIONS: Mapping[str, Function] = {
     "text.split": text.split,
     "text.to_numbers": text.to_numbers,
     "text.tokenize": text.tokenize,
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a call: its operands, all of them strings or none; the types of the parameters that it reads; those that it needs."""
+
+    operands: int
+    texts: bool
+    params: Mapping[str, type] = field(default_factory=dict[str, type])
+    needed: tuple[str, ...] = ()
+
+    def check(self, name: str, params: Params, arrays: Sequence[Array]) -> None:
+        """Raises PopulusError for another call."""
+        if len(arrays) != self.operands:
+            raise PopulusError(f"{name} is called with {len(arrays)} operands, expected {self.operands}")
+        if any((a.dtype == object) != self.texts for a in arrays):
+            said = "numbers, expected strings (texts_in)" if self.texts else "strings, expected numbers"
+            raise PopulusError(f"{name} is called with {said}")
+        if missing := [n for n in self.needed if n not in params]:
+            raise PopulusError(f"{name} has no parameter '{missing[0]}', which it needs")
+        for n, kind in self.params.items():
+            if n in params and not _is(params[n], kind):
+                words = {str: "a text", int: "a whole number", list: "a list of texts"}
+                raise PopulusError(f"{name}: {n} is {params[n]!r}, expected {words[kind]}")
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is list:
+        return not isinstance(value, str) and isinstance(value, Sequence) and all(isinstance(v, str) for v in cast("Sequence[Any]", value))
+    return isinstance(value, kind)
+
+
+FORMS: Mapping[str, Form] = {
+    "image.decode": Form(1, False, {"pixel_format": str}),
+    "text.concat": Form(2, True),
+    "text.from_numbers": Form(1, False),
+    "text.match": Form(1, True, {"pattern": str}, ("pattern",)),
+    "text.normalize": Form(1, True, {"case_change_action": str, "is_case_sensitive": int, "stopwords": list}),
+    "text.split": Form(1, True, {"delimiter": str, "maxsplit": int}),
+    "text.to_numbers": Form(1, True, {"dtype": str}, ("dtype",)),
+    "text.tokenize": Form(1, True, {"mincharnum": int, "tokenexp": str, "separators": list, "mark": int, "pad_value": str}, ("pad_value",)),
 }
 
 
@@ -56,13 +99,18 @@ def call(name: str, params: Params, types: Sequence[tuple[tuple[int, ...], np.dt
     """
     function = function_named(name)
     inputs = [current().decode(a) if text else a for text, a in zip(_flags(params, "texts_in", len(arrays)), arrays)]
+    if name in FORMS:
+        FORMS[name].check(name, params, inputs)
     results = [current().encode(a) if a.dtype == object else a for a in function(params, inputs)]
+    if len(results) < len(types):
+        raise PopulusError(f"{name} gives {len(results)} results, the program says {len(types)}")
     for i, ((shape, dtype), result) in enumerate(zip(types, results)):
         if result.shape != shape:
             raise PopulusError(
                 f"{name} gives {list(result.shape)} for these values; the program was compiled for {list(shape)} (result {i})"
             )
-        assert result.dtype == dtype, (name, result.dtype, dtype)
+        if result.dtype != dtype:
+            raise PopulusError(f"{name} gives {result.dtype}, the program says {dtype} (result {i})")
     return results[: len(types)]
 
 

@@ -36,6 +36,8 @@ class Strings:
 
     def decode(self, array: Array) -> NDArray[np.object_]:
         """Gives the strings of an array of handles, in its shape."""
+        if array.size and not 0 <= int(array.min()) <= int(array.max()) < len(self.texts):
+            raise PopulusError(f"{int(array.min())} to {int(array.max())} are no handles of strings; there are {len(self.texts)}")
         strings = np.empty(array.size, object)
         strings[:] = [self.texts[int(h)] for h in array.reshape(-1)]
         return strings.reshape(array.shape)

@@ -99,7 +99,10 @@ def to_numbers(params: Params, arrays: list[Array]) -> list[Array]:
 
     (x,) = arrays
     name = params["dtype"]
-    dtype = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    try:
+        dtype = np.dtype(getattr(ml_dtypes, name, name))
+    except TypeError:
+        raise PopulusError(f"dtype is '{name}', which is no type of numbers") from None
     return [np.array([_number(text, dtype) for text in x.reshape(-1)], dtype).reshape(x.shape)]
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from helpers import codelet_engines as engines
 from populus.dialects.support.diagnostics import PopulusError
 

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation
 from populus.dialects.data import Blob, ConstantOp, StoredAttr
 from populus.dialects.support.constant_pool import ConstantPool, sharing
 from populus.dialects.support.guard import Guard
+from populus.lowering.onnx.importer.read import check_names
 from populus.lowering.onnx.importer.stripped import read_stripped
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class OpenedModel:
             self.place, self.folder, self.proto = os.fspath(model), Path(model).parent, read_stripped(model)
         else:
             self.place, self.folder, self.proto = model.graph.name or "model", None, model
+        check_names(self.proto, self.place)
         self.pool: ConstantPool[Blob] = ConstantPool()
         self._made: dict[str, Operation] = {}
         self._stored: WeakValueDictionary[str, Blob] = WeakValueDictionary()

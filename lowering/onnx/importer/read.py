@@ -16,6 +16,7 @@ from populus.dialects.support.diagnostics import PopulusError
 
 if TYPE_CHECKING:
     import numpy as np
+    from google.protobuf.message import Message
     from numpy.typing import NDArray
     from onnx import ModelProto, SparseTensorProto, TensorProto
 
@@ -45,6 +46,26 @@ def read_model(path: str | os.PathLike[str]) -> ModelProto:
     if not model.HasField("graph"):
         raise PopulusError(f"{name}: this is not an ONNX model: there is no graph in its {len(data)} bytes")
     return model
+
+
+def check_names(message: Message, place: str) -> None:
+    """Raises PopulusError if a string of a model is not UTF-8: protobuf gives its bytes then, and not a text."""
+    from google.protobuf.message import Message as AnyMessage
+    from onnx import TensorProto
+
+    names: list[object] = []
+    if isinstance(message, TensorProto):
+        names = [message.name]  # its other strings are data
+    else:
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                for part in (value,) if isinstance(value, AnyMessage) else value:
+                    check_names(part, place)
+            elif field.type == field.TYPE_STRING:
+                names += [value] if isinstance(value, str | bytes) else value
+    for name in names:
+        if not isinstance(name, str):
+            raise PopulusError(f"{place}: the name {name!r} in it is not UTF-8")
 
 
 def _layout(number: int) -> tuple[np.dtype[Any], str] | None:

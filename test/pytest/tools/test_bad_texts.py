@@ -1,0 +1,179 @@
+"""Texts and files that fuzzers found to crash, or to be read as something else: each in its smallest form."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import populus
+from populus.dialects.data import ConstantOp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.table import context
+from populus.levels import compare_levels
+from populus.lowering.driver.files import parse_text, text_of
+from populus.tools.arrays import read_arrays
+
+MAIN = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {"
+TEXTS = {
+    "a mark of no operand": (
+        f"{MAIN} %y = popops.map <neg(_1)>(%x) {{inplace = 7 : i64}} : (tensor<3xf32>) -> tensor<3xf32> func.return %y : tensor<3xf32> }}",
+        "inplace is 7; there are 1 operands",
+    ),
+    "a yield of no region": (
+        f"{MAIN} %y = popart.neg %x : tensor<3xf32> popart.yield %y : tensor<3xf32> }}",
+        "popart.yield: stands in func.func; it ends a region of a branch, loop or kernel",
+    ),
+    "an end of no subgraph": (f"{MAIN} onnx.yield %x : tensor<3xf32> }}", "onnx.yield: stands in func.func; it ends a subgraph"),
+    "a function without a return": (
+        f"{MAIN} %y = popart.neg %x : tensor<3xf32> cf.br ^end ^end: }}",
+        "a function of ops on tensors is one block that ends in func.return",
+    ),
+    "a function of two blocks": (
+        "func.func @main() { cf.br ^end ^end: func.return }",
+        "the function @main has 2 blocks, expected one",
+    ),
+    "a branch of two blocks": (
+        (
+            "func.func @main(%c: tensor<i1>) -> tensor<f32> { %y = onnx.If_21(%c) ({ }, { }) : (tensor<i1>) -> tensor<f32> "
+            "func.return %y : tensor<f32> }"
+        ),
+        "the graph '.*' is not one block that ends in onnx.yield",
+    ),
+    "strings for another shape": (
+        'func.func @main() { %s = onnx.strings ["a"] : tensor<2x!onnx.string> func.return }',
+        "1 strings for tensor<2x!onnx.string>",
+    ),
+    "a Split into fewer parts than outputs": (
+        (
+            "func.func @main(%x: tensor<4xf32>) -> tensor<2xf32> { %a, %b, %c = onnx.Split_18(%x) {num_outputs = 2 : i64} : "
+            "(tensor<4xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) func.return %a : tensor<2xf32> }"
+        ),
+        "num_outputs is 2; the node has 3 outputs",
+    ),
+    "a host function on numbers": (
+        (
+            'func.func @main(%x: tensor<3xi32>) -> tensor<3xi32> { %y = host.call "text.normalize"(%x) : (tensor<3xi32>) -> tensor<3xi32> '
+            "func.return %y : tensor<3xi32> }"
+        ),
+        "text.normalize is called with numbers, expected strings",
+    ),
+    "a host function of too many operands": (
+        (
+            f'{MAIN} %y = host.call "text.from_numbers"(%x, %x) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32> '
+            "func.return %y : tensor<3xf32> }"
+        ),
+        "text.from_numbers is called with 2 operands, expected 1",
+    ),
+}
+
+
+def ran(text: str) -> None:
+    program = populus.compile(parse_text(context(), text, "t.mlir"), tiles=2, engine="numpy")
+    program.run(program.signature.random(0))
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_text_that_no_pass_can_read_is_refused_in_one_line(what: str):
+    text, said = TEXTS[what]
+    with pytest.raises(PopulusError, match=said) as error:
+        ran(text)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_a_float_that_is_printed_as_its_bits_is_read_as_them(element: str):
+    """A dense literal of 123456789 is printed in hexadecimal digits."""
+    module = parse_text(context(), f"%k = data.constant dense<[123456789.0, 0.1, 1.0e30]> : tensor<3x{element}>", "t.mlir")
+    again = parse_text(context(), text_of(module, locations=False), "t.mlir")
+    made, read = (next(op for op in m.walk() if isinstance(op, ConstantOp)).array() for m in (module, again))
+    assert read.tolist() == made.tolist()
+    assert made[0] == np.float32(123456789.0) if element == "f32" else made[0] == 123456789.0
+
+
+def test_the_place_of_a_line_is_not_that_of_the_named_op_which_it_took_in():
+    text = (
+        f'{MAIN} %a = popart.leaky_relu %x {{alpha = 0.5 : f32}} : tensor<3xf32> loc("named")\n'
+        "%y = popart.add %a, %x : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>\nfunc.return %y : tensor<3xf32> }"
+    )
+    program = populus.compile(parse_text(context(), text, "t.mlir"), tiles=2, engine="numpy")
+    assert [c.first for c in compare_levels(program, program.signature.random(0))] == [None, None]
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode().ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+F4 = "{'descr': '<f4', 'fortran_order': False, 'shape': "
+HEADERS = {
+    "a size that the file does not have": (npy(f"{F4}(1099511627776,), }}"), "elements; a tensor"),
+    "a little more than the file has": (npy(f"{F4}(3,), }}", b"1234"), "12 bytes; the file has 4"),
+    "brackets": (npy("{'descr': " + "[" * 90), "is not a plain array: its header is"),
+    "a parenthesis too few": (npy("{'descr': '<i8', 'fortran_order': False, 'shape': 7,), }"), "is not a plain array: its header is"),
+    "objects": (npy("{'descr': '|O', 'fortran_order': False, 'shape': (), }"), "arrays of Python objects are never loaded"),
+    "fields": (npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (), }"), "is not a plain array"),
+    "no array": (b"text", "is not an array as NumPy writes it"),
+}
+
+
+@pytest.mark.parametrize("what", HEADERS)
+def test_a_header_is_compared_with_the_file_before_memory_is_taken(what: str, tmp_path):
+    content, said = HEADERS[what]
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", content)
+    with pytest.raises(PopulusError, match=said) as error:
+        read_arrays([str(path)], ["x"])
+    assert "\n" not in str(error.value)
+
+
+def test_arrays_of_every_form_are_read_as_numpy_reads_them(tmp_path):
+    arrays = {
+        "c": np.arange(6, dtype=np.int16).reshape(2, 3),
+        "f": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "scalar": np.array(True),
+        "none": np.zeros((0, 3), np.float16),
+        "text": np.array(["a", "bc"]),
+        "bytes": np.array([b"a", b"bc"]),
+        "big": np.arange(3, dtype=">i4"),
+    }
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "a.npz", **arrays)
+        found = read_arrays([str(tmp_path / "a.npz")], [])
+        for name, array in arrays.items():
+            assert (found[name].dtype, found[name].tolist()) == (array.dtype, array.tolist())
+
+
+def test_more_than_the_limit_is_not_unpacked(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(1 << 20, np.uint8))
+    monkeypatch.setenv("POPULUS_LIMITS", "bytes=1M")
+    with pytest.raises(PopulusError, match=r"a.npz: its arrays take \d+ bytes; at most 2\^20 are taken \(POPULUS_LIMITS=bytes=N"):
+        read_arrays([str(tmp_path / "a.npz")], ["x"])
+
+
+def test_a_tensor_of_no_known_type_is_one_line(tmp_path):
+    (tmp_path / "a.pb").write_bytes(TensorProto(dims=[2], data_type=255, raw_data=b"12").SerializeToString())
+    with pytest.raises(PopulusError, match="not an ONNX tensor: '' is a tensor of data type 255"):
+        read_arrays([str(tmp_path / "a.pb")], ["x"])
+
+
+def test_a_name_that_is_not_utf_8_is_one_line():
+    info = helper.make_tensor_value_info
+    proto = helper.make_graph([helper.make_node("Neg", ["x"], ["yyyy"])], "g", [info("x", 1, [2])], [info("yyyy", 1, [2])])
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)])
+    damaged = type(model).FromString(model.SerializeToString().replace(b"yyyy", b"y\xffyy"))
+    with pytest.raises(PopulusError, match=r"g: the name b'y\\xffyy' in it is not UTF-8"):
+        populus.compile(damaged)
+
+
+def test_an_archive_that_is_cut_is_one_line(tmp_path):
+    stream = io.BytesIO()
+    np.savez(stream, x=np.arange(100))
+    for at in range(0, len(stream.getvalue()), 37):
+        (tmp_path / "a.npz").write_bytes(stream.getvalue()[:at])
+        with pytest.raises(PopulusError, match="not a file of plain arrays"):
+            read_arrays([str(tmp_path / "a.npz")], ["x"])
