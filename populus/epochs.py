@@ -18,6 +18,7 @@ from populus import checkpoint as checkpoints
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver.files import in_file
+from populus.runtime.ranks import digest_of
 from populus.samples import Samples
 from populus.training import TrainingSession
 
@@ -69,6 +70,8 @@ def train(
     `checkpoint`: a folder. Training resumes from its newest checkpoint, and writes one after each epoch and every `every` steps.
     Resumed training gives the same bits as uninterrupted training. `places`: names of the data in errors.
     `report` is called after each step, `each_epoch` after each epoch, and `warn` for each damaged checkpoint that is skipped.
+    With `replicas=N` (an option of `TrainingSession`) each batch is dealt to N replicas, so they visit the samples that one would.
+    Under `mpiexec` all ranks call this with the same arguments; rank 0 calls `report` and `warn`, and writes the checkpoints.
     `options` are those of `TrainingSession`. Several threads may train at the same time, each with its own checkpoint folder.
     Raises PopulusError, and NotFinite if training diverges.
     """
@@ -80,6 +83,11 @@ def train(
     if not per_epoch:
         what = f"a batch of {session.batch}" if session.accumulate == 1 else f"{session.accumulate} batches of {session.batch}"
         raise PopulusError(f"there are {len(known)} samples, fewer than {what}")
+    place = session.place
+    if place.world.size > 1:
+        answers = {} if known.labels is None else {"labels": known.labels}
+        place.check_same("other data", digest_of({**known.inputs, **answers}))
+        place.check_same("other settings of training", repr((epochs, every, seed, checkpoint is None, validate is None)))
     if epochs < 1:
         raise PopulusError(f"epochs = {epochs}; at least 1 is expected")
     settings = {"samples": len(known), "seed": seed}
@@ -88,7 +96,8 @@ def train(
     with _alone_in(checkpoint):
         if checkpoint is not None:
             newest, skipped = checkpoints.read_newest(checkpoint)
-            for line in skipped:
+            place.check_same("another newest checkpoint", str(newest and newest.step))
+            for line in skipped if place.first else ():
                 (warn or _ignore)(f"{line}; going on from the one before")
             if newest is not None:
                 with in_file(checkpoint):
@@ -185,8 +194,10 @@ class _Run:
             session.validations.append({"step": session.steps, **scores})
             progress = replace(progress, scores=scores)
         if self.folder is not None and (last or (self.every is not None and session.steps % self.every == 0)):
-            checkpoints.write(self.folder, session.checkpoint(self.settings))
-        if self.report is not None:
+            found = session.checkpoint(self.settings)
+            if session.place.first:
+                checkpoints.write(self.folder, found)
+        if self.report is not None and session.place.first:
             self.report(progress)
         if last and self.each_epoch is not None:
             self.each_epoch(session)

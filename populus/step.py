@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from xdsl.passes import ModulePass
 
 from populus.api import compiled
 from populus.dialects.support.diagnostics import PopulusError, where
@@ -15,12 +17,17 @@ from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.onnx.training_mode import OnnxTrainingModePass
 from populus.lowering.popart.accumulate import PopartAccumulatePass, update_module
 from populus.lowering.popart.autodiff import PopartAutodiffPass
+from populus.lowering.popart.bucket import PopartBucketPass
 from populus.lowering.popart.loss import LOSS, PopartLossPass
 from populus.lowering.popart.optimize import PopartOptimizePass
+from populus.lowering.popart.replicate import PopartReplicatePass
+from populus.lowering.popart.shard import PopartShardPass
+from populus.lowering.popart.synchronise import PopartSynchronisePass
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
 from populus.lowering.poplar.merge import PoplarMergePass
 from populus.options import MachineOptions
 from populus.program import Program
+from populus.replicas import Place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from populus.source import Arrays, Model
 
 FIRST_SCALE = 2.0**15  # initial automatic loss scale: the largest power of two in f16
+NO_PLACE = "no single op gives one when run op by op"
 GROWS_AFTER = 2000  # good steps. Source: PyTorch GradScaler
 
 
@@ -78,6 +86,9 @@ class Recipe:
     recompute: int
     output: str | None
     axis: int
+    replicas: int = 1
+    shard: str = "none"
+    synchronise: bool = False
 
     def pipeline(self) -> Pipeline:
         """Gives the passes from the model to gradients and, for an update of one batch, to new weights."""
@@ -87,24 +98,31 @@ class Recipe:
         made = made.replace(
             "popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled, sparse=self.sparse, recompute=self.recompute)
         )
+        if self.synchronise:
+            made = made.insert_before("popart-seed", PopartSynchronisePass(self.replicas))
         if self.recompute != 1:  # recomputed ops wait until their results are needed
             made = made.replace("poplar-merge", PoplarMergePass(independent=False))
-        return made.replace("popart-optimize", PopartAccumulatePass(self.accumulate) if self.accumulate > 1 else self.update())
+        return made.replace("popart-optimize", *([PopartAccumulatePass(self.accumulate)] if self.accumulate > 1 else self.update()))
 
-    def update(self) -> PopartOptimizePass:
-        """Gives the pass that computes new weights from gradients."""
-        return PopartOptimizePass(self.optimizer, CLIP_NORM in self.clips, CLIP_VALUE in self.clips, self.scaled)
+    def update(self) -> list[ModulePass]:
+        """Gives the passes that compute new weights from gradients."""
+        optimize = PopartOptimizePass(self.optimizer, CLIP_NORM in self.clips, CLIP_VALUE in self.clips, self.scaled)
+        if self.replicas == 1:
+            return [optimize]
+        shard = [] if self.shard == "none" else [PopartShardPass(self.replicas, weights=self.shard == "weights")]
+        return [PopartReplicatePass(self.replicas), optimize, *shard, PopartBucketPass()]
 
     def evaluation(self, names: tuple[str, ...]) -> Pipeline:
         """Gives the passes to the loss in inference mode, with these weights and statistics as inputs."""
-        made = self.pipeline().replace("onnx-training-mode", OnnxTrainingModePass("infer")).remove("popart-autodiff")
+        made = replace(self, accumulate=1, replicas=1, synchronise=False).pipeline()
+        made = made.replace("onnx-training-mode", OnnxTrainingModePass("infer")).remove("popart-autodiff")
         made = made.replace("onnx-expose-weights", OnnxExposeWeightsPass(names))
-        return made.remove("popart-accumulate" if self.accumulate > 1 else "popart-optimize").remove("popart-seed")
+        return made.remove("popart-optimize").remove("popart-seed")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The results of an update: mean loss, new weights and states by name, and the arguments of the last run."""
+    """A replica's results of an update: mean loss, new weights and states by name, and the arguments of the last run."""
 
     loss: float
     results: Arrays
@@ -114,16 +132,18 @@ class Ran:
 class Programs:
     """The programs `step` (gradients, and new weights for an update of one batch), `update` (new weights) and `forward` (inference losses).
 
-    `dims`: sizes of open dimensions, including the batch.
+    `dims`: sizes of open dimensions, including the batch of a replica. `place`: where replicas run.
     """
 
-    def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: MachineOptions, dims: Mapping[str, int]):
-        self.recipe = recipe
+    def __init__(self, model: Model, recipe: Recipe, weights: Arrays, options: MachineOptions, dims: Mapping[str, int], place: Place):
+        self.recipe, self.place = recipe, place
         self._model, self._options, self._dims = model, options, dims
         self._forward: Program | None = None
         self._making = Guard()
         self.step = compiled(model, options.compiling(recipe.pipeline(), dims))
         self.update = self.step if recipe.accumulate == 1 else self._updating(weights)
+        self._steps = [self.step, *(self.step.replica() for _ in place.here[1:])]
+        self._updates = self._steps if recipe.accumulate == 1 else [self.update, *(self.update.replica() for _ in place.here[1:])]
 
     @property
     def forward(self) -> Program:
@@ -141,56 +161,95 @@ class Programs:
         return [n for o in self.step.signature.outputs if o.startswith(prefix) and (n := o.removeprefix(prefix)) not in trained]
 
     def _updating(self, weights: Arrays) -> Program:
-        module = update_module({name: tensor(a.shape, element_of(a.dtype)) for name, a in weights.items()})
-        pipeline = Pipeline.named("training").from_level("popart").replace("popart-optimize", self.recipe.update())
+        together = (LOSS, *map(updated_name, self.statistics)) if self.recipe.replicas > 1 else ()
+        outputs = self.step.signature.outputs
+        module = update_module(
+            {name: tensor(a.shape, element_of(a.dtype)) for name, a in weights.items()}, {name: outputs[name] for name in together}
+        )
+        pipeline = Pipeline.named("training").from_level("popart").replace("popart-optimize", *self.recipe.update())
         for name in ("popart-seed", "popart-loss", "popart-autodiff"):
             pipeline = pipeline.remove(name)
         return compiled(module, self._options.compiling(pipeline, None))
 
-    def run(self, inputs: Mapping[str, Any], batch: int, weights: Arrays, state: Arrays, scalars: Arrays, seed: tuple[int, int]) -> Ran:
-        """Runs one update on inputs and labels. Raises PopulusError for values that do not match the types of the programs."""
+    def run(
+        self, inputs: Mapping[str, Any], batch: int, held: Sequence[Arrays], scalars: Arrays, seed: tuple[int, int]
+    ) -> list[Ran]:
+        """Runs one update on inputs and labels, of which each replica has an equal part of each batch; gives those of the replicas here.
+
+        `batch`: that of all replicas. `held`: weights and states of the replicas here.
+        Raises PopulusError for values that do not match the types of the programs.
+        """
         import numpy as np
 
-        n = self.recipe.accumulate
-        if n == 1:
-            given = self._seeded({**inputs, **weights, **state, **scalars}, seed, 0)
-            results = self.step.run(given)
-            return Ran(float(results[LOSS]), results, given)
+        n, count, start = self.recipe.accumulate, self.place.count, self.place.here.start
+        if n * count == 1:
+            return [self._one(0, inputs, batch, held[0], scalars, [*seed, 0])]
         for name, array in inputs.items():
             if np.shape(array)[:1] != (n * batch,):
-                raise PopulusError(f"'{name}' is {list(np.shape(array))}; an update is of {n} times {batch} samples")
+                times = f"{n} times " if n > 1 else ""
+                raise PopulusError(f"'{name}' is {list(np.shape(array))}; an update is of {times}{batch} samples")
+        mine = batch // count
+
+        def dealt(array: Any, k: int) -> NDArray[Any]:
+            whole = np.asarray(array)
+            return whole.reshape(n, count, mine, *whole.shape[1:])[:, k].reshape(n * mine, *whole.shape[1:])
+
+        def one(k: int) -> Ran:
+            parts = {name: dealt(a, k) for name, a in inputs.items()}
+            words = [*seed] if count == 1 else [*seed, k]
+            if n == 1:
+                return self._one(k - start, parts, mine, held[k - start], scalars, [*words, 0])
+            return self._several(k - start, parts, mine, held[k - start], scalars, words)
+
+        return self.place.run(one)
+
+    def _one(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
+        given = self._seeded({**inputs, **held, **scalars}, words)
+        results = self._steps[i].run(given)
+        return Ran(float(results[LOSS]), results, given)
+
+    def _several(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
+        """Runs the batches of one update, and then the update, on replica i of those here."""
+        import numpy as np
+
+        n, weights = self.recipe.accumulate, self.recipe.weights
         wanted = self.step.signature.inputs
-        moved = dict(weights)
-        sums = {k: np.zeros(t.get_shape(), weights[w].dtype if t.element_type == element_of(weights[w].dtype) else np.float32)
-                for w in self.recipe.weights if (t := wanted[(k := accumulated_name(w))])}  # fmt: skip
+        moved = {name: a for name, a in held.items() if name in wanted}
+        sums = {k: np.zeros(t.get_shape(), held[w].dtype if t.element_type == element_of(held[w].dtype) else np.float32)
+                for w in weights if (t := wanted[(k := accumulated_name(w))])}  # fmt: skip
         losses: list[float] = []
         given: Arrays = {}
-        for i in range(n):
-            rows = slice(i * batch, (i + 1) * batch)
-            parts = {name: np.asarray(a)[rows] for name, a in inputs.items()}
+        results: Arrays = {}
+        for run in range(n):
+            parts = {name: a[run * batch : (run + 1) * batch] for name, a in inputs.items()}
             given = {**parts, **moved, **sums, **{s: a for s, a in scalars.items() if s in wanted}}
-            given = self._seeded(given, seed, i)
-            results = self.step.run(given)
+            given = self._seeded(given, [*words, run])
+            results = self._steps[i].run(given)
             losses.append(float(results[LOSS]))
             sums = {name: results[name] for name in sums}
             moved.update({w: results[updated_name(w)] for w in moved if updated_name(w) in results})  # running statistics
-        trained = {w: weights[w] for w in self.recipe.weights}
-        gradients = {gradient_name(w): sums[accumulated_name(w)] for w in trained}
-        results = self.update.run({**trained, **gradients, **state, **scalars})
-        results.update({updated_name(w): a for w, a in moved.items() if w not in trained})
-        return Ran(sum(losses) / n, results, given)
+        loss = sum(losses) / n
+        own = {LOSS: np.asarray(loss, results[LOSS].dtype), **{updated_name(w): moved[w] for w in self.statistics}}
+        gradients = {gradient_name(w): sums[accumulated_name(w)] for w in weights}
+        needed = self.update.signature.inputs
+        given_to_update = {**{name: a for name, a in {**held, **own}.items() if name in needed}, **gradients, **scalars}
+        results = {**own, **self._updates[i].run(given_to_update)}
+        return Ran(float(results[LOSS]) if self.place.count > 1 else loss, results, given)
 
-    def _seeded(self, given: Arrays, seed: tuple[int, int], run: int) -> Arrays:
+    def _seeded(self, given: Arrays, words: list[int]) -> Arrays:
         """Adds the seed words of the random numbers, if the program has any."""
         import numpy as np
 
         if SEED not in self.step.signature.inputs:
             return given
-        words = np.random.SeedSequence([*seed, run]).generate_state(2, np.uint32)
-        return {**given, SEED: words}
+        return {**given, SEED: np.random.SeedSequence(words).generate_state(2, np.uint32)}
 
-    def first_place(self, arguments: Arrays) -> str:
-        """Names the first op of the step that gives a NaN, or else an infinity, by running op by op."""
+    def first_place(self, ran: Sequence[Ran]) -> str:
+        """Names the first op of the step that gives a NaN, or else an infinity, on the first replica that has one, by running op by op."""
+        start = self.place.here.start
+        return next(filter(None, self.place.run(lambda k: self._first_place(ran[k - start].arguments))), NO_PLACE)
+
+    def _first_place(self, arguments: Arrays) -> str | None:
         import numpy as np
         from xdsl.ir import Operation
 
@@ -205,4 +264,4 @@ class Programs:
 
         with np.errstate(all="ignore"):
             run_function(self.step.module("popart"), arguments, observe)
-        return first.get("NaN") or first.get("an infinity") or "no single op gives one when run op by op"
+        return first.get("NaN") or first.get("an infinity")

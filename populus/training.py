@@ -7,7 +7,9 @@ loss = session.step({"x": x}, labels)
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from importlib.metadata import version
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,10 @@ from populus.lowering.popart.optimize import optimizer_of
 from populus.lowering.popart.training_names import LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
 from populus.options import Keywords
 from populus.parameters import Trainable
+from populus.replicas import Place
+from populus.runtime.ranks import digest_of, world
 from populus.samples import Samples, batches, samples
+from populus.shares import Shares
 from populus.step import LossScale, Programs, Recipe
 from populus.training_options import TrainingOptions
 
@@ -60,11 +65,13 @@ class TrainingSession:
         self.hyper = self._hyper(options.hyper or {})
         self.scale = None if options.loss_scale is None else LossScale.of(options.loss_scale)
         found = Trainable.read(model, options)
-        self.batch, self.accumulate = found.batch if options.batch is None else options.batch, options.accumulate
+        self.place = Place.of(world().size if options.replicas is None else options.replicas)
+        self.batch, self.accumulate = self._batch(found), options.accumulate
+        self._check_ranks(found)
         self._axis = 1 if options.axis is None else options.axis
         recipe = self._recipe(found)
         weights = {n: found.weights[n] for n in recipe.weights}
-        self._programs = Programs(model, recipe, weights, options, found.bound(self.batch))
+        self._programs = Programs(model, recipe, weights, options, found.bound(self.batch // self.place.count), self.place)
         self.program = self._programs.step
         self.steps = 0
         self.skipped = 0
@@ -74,9 +81,11 @@ class TrainingSession:
         self.losses: list[float] = []
         self.validations: list[dict[str, Any]] = []
         signature = self.program.signature
-        self.weights: Arrays = {name: found.weights[name] for name in (*recipe.weights, *self._programs.statistics)}
+        parts = {name: t.get_shape() for name, t in {**signature.inputs, **self._programs.update.signature.inputs}.items()}
+        all = {name: found.weights[name] for name in (*recipe.weights, *self._programs.statistics)}
         self._trained = recipe.weights
-        self.state = self._zeros()
+        self._weights = Shares(self.place, all, parts)
+        self._states = Shares(self.place, self._zeros(all), parts)
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
         self.labels = None if options.loss == IDENTITY else signature.inputs[LABELS]
         self._output = options.output or next(iter(signature.outputs))
@@ -103,15 +112,38 @@ class TrainingSession:
             recompute=options.recompute,
             output=options.output,
             axis=self._axis,
+            replicas=self.place.count,
+            shard=options.shard,
+            synchronise=options.synchronise_statistics and self.place.count > 1,
         )
+
+    def _batch(self, found: Trainable) -> int:
+        """Gives the batch of all replicas together. Raises PopulusError if it cannot be dealt to them in equal parts."""
+        count, given = self.place.count, self.options.batch
+        if given is None:
+            return found.batch if found.open and found.batch % count == 0 else found.batch * count
+        if given % count:
+            raise PopulusError(f"batch = {given}; {count} replicas have equal parts of a multiple of {count}")
+        return given
+
+    def _check_ranks(self, found: Trainable) -> None:
+        """Raises PopulusError on all ranks if one has another version, model or options."""
+        if self.place.world.size == 1:
+            return
+        self.place.check_same("another version of Populus", version("populus-tiles"))
+        self.place.check_same("another model", digest_of(found.weights) + repr((found.inputs, found.batch, found.open, found.given)))
+        for field in fields(self.options):
+            self.place.check_same(f"another option {field.name}", repr(getattr(self.options, field.name)))
 
     def _check_batch(self) -> None:
         """Raises PopulusError for an input or labels of another batch size."""
+        batch = self.batch // self.place.count
         labelled = {} if self.labels is None else {LABELS: self.labels}
         for name, type in {**self.inputs, **labelled}.items():
-            if type.get_shape()[:1] != (self.batch,):
+            if type.get_shape()[:1] != (batch,):
+                each = "" if self.place.count == 1 else " of a replica"
                 raise PopulusError(
-                    f"'{name}' is {type}, whose first dimension is not the batch of {self.batch}; export it with an open one"
+                    f"'{name}' is {type}, whose first dimension is not the batch of {batch}{each}; export it with an open one"
                 )
 
     def _hyper(self, given: Mapping[str, float]) -> dict[str, float]:
@@ -124,16 +156,30 @@ class TrainingSession:
                 raise PopulusError(f"{name} = {value:g}; {expected} is expected")
         return {**self._optimizer.hyper, **given}
 
-    def _zeros(self) -> Arrays:
+    def _zeros(self, weights: Arrays) -> Arrays:
         import numpy as np
 
         state: Arrays = {}
         for name in self._trained:
-            weight = self.weights[name]
+            weight = weights[name]
             types = self._optimizer.op.state_types(tensor(weight.shape, element_of(weight.dtype)))
             for s, t in zip(self._optimizer.op.STATE, types):
                 state[state_name(name, s)] = np.zeros(t.get_shape(), dtype_of(t.element_type))
         return state
+
+    @property
+    def weights(self) -> Arrays:
+        """The weights and running statistics by name. If they are cut over ranks, all ranks ask for them together."""
+        return self._weights.whole()
+
+    @weights.setter
+    def weights(self, arrays: Arrays) -> None:
+        self._weights.set(arrays)
+
+    @property
+    def state(self) -> Arrays:
+        """The optimizer's states by name. If they are cut over ranks, all ranks ask for them together."""
+        return self._states.whole()
 
     @property
     def samples_per_step(self) -> int:
@@ -176,23 +222,33 @@ class TrainingSession:
         scalars = self._scalars()
         with np.errstate(all="ignore"):
             given = {**inputs} if self.labels is None else {**inputs, LABELS: labels}
-            ran = self._programs.run(given, self.batch, self.weights, self.state, scalars, (self.seed, self.steps))
-        loss, new = ran.loss, {name: ran.results[updated_name(name)] for name in self.weights}
-        overflow = float(ran.results.get(OVERFLOW, 0)) > 0
-        scale = self.scale
-        if not (np.isfinite(loss) and all(np.isfinite(w).all() for w in new.values())) or (overflow and not (scale and scale.automatic)):
+            held = [{**self._weights.of(i), **self._states.of(i)} for i in range(len(self.place.here))]
+            ran = self._programs.run(given, self.batch, held, scalars, (self.seed, self.steps))
+        loss, new = ran[0].loss, [{name: r.results[updated_name(name)] for name in self._weights.names} for r in ran]
+        overflow = float(ran[0].results.get(OVERFLOW, 0)) > 0
+        scale, finite = self.scale, self._finite(new)
+        if not (np.isfinite(loss) and finite) or (overflow and not (scale and scale.automatic)):
             what = f"the loss is {loss:g}" if not np.isfinite(loss) else "gradients overflow" if overflow else "a new weight is not finite"
-            raise NotFinite(f"step {self.steps + 1}: {what}: {self._programs.first_place(ran.arguments)}; lower lr, or clip gradients")
+            raise NotFinite(f"step {self.steps + 1}: {what}: {self._programs.first_place(ran)}; lower lr, or clip gradients")
         with self._settled.lock:
             if scale is not None:
                 scale.tell(overflow)
                 self.skipped += overflow
-            self.weights = new
-            self.state = {name: ran.results[name] for name in self.state}
+            self._weights = self._weights.taken(new)
+            self._states = self._states.taken([r.results for r in ran])
             self.steps += 1
             self.losses.append(loss)
             self._changes += 1
         return loss
+
+    def _finite(self, new: Sequence[Arrays]) -> bool:
+        """Tells whether all new weights are finite, on all ranks: parts that another rank has may not be."""
+        import numpy as np
+
+        mine = all(np.isfinite(w).all() for each in new for w in each.values())
+        if self.options.shard != "weights" or self.place.world.size == 1:
+            return mine
+        return bool(self.place.world.shared(np.array([mine])).all())
 
     def _scalars(self) -> Arrays:
         import numpy as np
@@ -203,23 +259,28 @@ class TrainingSession:
         return {scalar_name(s): np.array(v, dtype) for s, v in values.items()}
 
     def evaluate(self, data: Samples) -> dict[str, float]:
-        """Computes the mean loss over samples, and the accuracy if labels are classes."""
+        """Computes the mean loss over samples, and the accuracy if labels are classes. Ranks share the batches."""
         import numpy as np
 
-        total, right, elements, weights = 0.0, 0, 0, self.weights
-        for rows, count in batches(len(data), self.batch):
+        weights, world = self.weights, self.place.world
+        batch = self.batch // self.place.count
+        parts = np.zeros((-(-len(data) // batch), 3))  # of each batch: the sum of losses, their number, and right answers
+        for i, (rows, count) in enumerate(batches(len(data), batch)):
+            if i % world.size != world.rank:
+                continue
             inputs, labels = data.batch(rows)
             given = inputs if labels is None else {**inputs, LABELS: labels}
             results = self._programs.forward.run({**given, **weights})
             losses = results[LOSSES_EACH]
-            if losses.shape[:1] == (self.batch,):
+            if losses.shape[:1] == (batch,):
                 losses = losses[:count]
-            elif count < self.batch:  # one loss for the whole batch: the padding samples cannot be subtracted
+            elif count < batch:  # one loss for the whole batch: the padding samples cannot be subtracted
                 break
-            total += float(losses.astype(np.float64).sum())
-            elements += losses.size
-            if self.loss == "cross_entropy":
-                right += int(np.sum((np.argmax(results[self._output], self._axis) == labels)[:count]))
+            right = np.sum((np.argmax(results[self._output], self._axis) == labels)[:count]) if self.loss == "cross_entropy" else 0
+            parts[i] = losses.astype(np.float64).sum(), losses.size, right
+        if world.size > 1:
+            parts = world.shared(parts).sum(0)  # each batch was of one rank
+        total, elements, right = (sum(parts[:, n].tolist()) for n in range(3))
         scores = {"loss": total / max(elements, 1)}
         if self.loss == "cross_entropy":
             scores["accuracy"] = right / max(elements, 1)
@@ -271,15 +332,15 @@ class TrainingSession:
         if problems := checkpoints.differing(found, self._tensors()):
             shown = ", ".join(problems[:3]) + (f" and {len(problems) - 3} more" if len(problems) > 3 else "")
             raise PopulusError(f"the checkpoint of step {checkpoint.step} is of another model: {shown}")
-        self.weights = {name: found[f"weight:{name}"] for name in self.weights}
-        self.state = {name: found[f"state:{name}"] for name in self.state}
+        self._weights.set({name: found[f"weight:{name}"] for name in self._weights.names})
+        self._states.set({name: found[f"state:{name}"] for name in self._states.names})
         self.steps, self.losses = checkpoint.step, checkpoint.tensors["losses"].tolist()
         self.validations = list(checkpoint.validations)
         if self.scale is not None and "scale" in checkpoint.progress:
             (self.scale.value, self.scale.good), self.skipped = checkpoint.progress["scale"], checkpoint.progress["skipped"]
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model with its trained weights to a file. Raises PopulusError if the file cannot be written."""
+        """Writes the model with its trained weights to a file, on rank 0. Raises PopulusError if the file cannot be written."""
         import onnx
         from onnx import numpy_helper
 
@@ -289,6 +350,8 @@ class TrainingSession:
         else:
             made = onnx.load(os.fspath(self.model))  # pyright: ignore[reportUnknownMemberType]
         weights = self.weights
+        if not self.place.first:
+            return
         for initializer in made.graph.initializer:
             if initializer.name in weights:
                 initializer.CopyFrom(numpy_helper.from_array(weights[initializer.name], initializer.name))

@@ -11,6 +11,8 @@ from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE
 from populus.options import MachineOptions
 
+SHARDS = ("none", "states", "weights")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(MachineOptions):
@@ -26,6 +28,9 @@ class TrainingOptions(MachineOptions):
     `session.hyper` may change at any time. `clip_norm`: the largest norm of all gradients together.
     `clip_value`: the largest gradient element. `loss_scale`: a number or `auto`, for 16-bit models. `seed`: of dropout.
     `recompute`: number of parts of the model; all but the last recompute their forward tensors in the backward pass. 0 chooses.
+    `replicas`: copies of the model, of which each has an equal part of each batch; default: the ranks of `mpiexec`, or one.
+    `shard`: `states` cuts the optimizer's states over replicas, `weights` the weights too; `none` cuts nothing.
+    `synchronise_statistics`: batch statistics are those of all replicas.
     `output` and `axis`: the output that the loss reads, and its dimension of classes.
     """
 
@@ -45,6 +50,9 @@ class TrainingOptions(MachineOptions):
     recompute: int = 1
     output: str | None = None
     axis: int | None = None
+    replicas: int | None = None
+    shard: str = "none"
+    synchronise_statistics: bool = False
 
     def check_training(self) -> None:
         """Raises PopulusError for an unknown loss and numbers out of range. The machine is checked when its files are loaded."""
@@ -52,6 +60,10 @@ class TrainingOptions(MachineOptions):
             raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSS_NAMES)}")
         if self.recompute < 0:
             raise PopulusError(f"recompute = {self.recompute}; a number of parts, or 0 to choose one, is expected")
+        if self.shard not in SHARDS:
+            raise PopulusError(f"no shard '{self.shard}'{did_you_mean(self.shard, SHARDS)}; none, states and weights are known")
+        if self.shard == "weights" and self.accumulate > 1:
+            raise PopulusError("weights are cut over replicas only without accumulated batches; shard='states' cuts the states")
         if self.accumulate < 1:
             raise PopulusError(f"accumulate = {self.accumulate}; expected at least 1 batch")
         for name, value in self.clips.items():

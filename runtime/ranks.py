@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -286,3 +286,12 @@ _WIRES: dict[int, MpiWire] = {}
 
 def _digest(label: str) -> Array:
     return np.frombuffer(blake2b(label.encode(), digest_size=16).digest(), np.uint8)
+
+
+def digest_of(arrays: Mapping[str, Array]) -> str:
+    """Gives a digest of arrays by name, with their types and shapes."""
+    found = blake2b(digest_size=16)
+    for name, array in arrays.items():
+        found.update(f"{name} {array.dtype} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()

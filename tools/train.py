@@ -17,6 +17,7 @@ from populus.lowering.driver.files import replacing
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS
 from populus.options import CHOICES
+from populus.runtime.ranks import world
 from populus.tools.arrays import read_arrays
 from populus.tools.command import dims_of
 from populus.tools.run import ENGINE
@@ -55,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sparse", action="append", default=[], metavar="PATTERN", help="update only the rows of this embedding that a batch looks up")
     add("--recompute", type=int, default=1, metavar="N", help="save memory: recompute all but the last of N parts; 0 chooses N")
     add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and apply dropout")
+    add("--replicas", type=int, metavar="N", help="deal each batch to N replicas (the ranks of mpiexec, or 1)")
+    add("--shard", nargs="?", const="states", default="none", metavar="WHAT", help="cut the optimizer's states over replicas, or weights")
+    add("--synchronise-statistics", action="store_true", help="batch statistics are those of all replicas")
     add("--checkpoint", metavar="DIR", help="resume from the newest checkpoint of this folder, and write one after each epoch")
     add("--every", type=int, metavar="N", help="also write a checkpoint every N steps")
     add("--export", metavar="FILE.onnx", help="write the trained model to this file")
@@ -70,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
+    first = world().rank == 0
     if args.every is not None and (args.checkpoint is None or args.every < 1):
         raise PopulusError(f"--every {args.every} needs --checkpoint and a number of at least 1")
     for path in (args.export, args.history, args.plot):
@@ -77,12 +82,14 @@ def execute(args: argparse.Namespace) -> int:
             raise PopulusError(f"{path}: there is no folder {os.path.dirname(path)} to write it to")  # before hours of training
     if not str(args.model).endswith(".onnx"):
         raise PopulusError(f"{args.model}: training needs an .onnx model")
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, quiet=not first)
     data = read_arrays([args.data], [])
     held = None if args.validate is None else read_arrays([args.validate], [])
     lines = _Lines(console)
 
     def draw(session: TrainingSession) -> None:
+        if not first:
+            return
         with replacing(args.plot) as partial:
             partial.write_text(svg(session.losses, session.validations, f"{args.model}, {args.optimizer}"), encoding="utf-8")
 
@@ -113,6 +120,9 @@ def execute(args: argparse.Namespace) -> int:
         sparse=args.sparse,
         recompute=args.recompute,
         batch_statistics=args.batch_statistics,
+        replicas=args.replicas,
+        shard=args.shard,
+        synchronise_statistics=args.synchronise_statistics,
         parameters=args.parameter or None,
         output=args.output,
         axis=args.axis,
@@ -123,19 +133,25 @@ def execute(args: argparse.Namespace) -> int:
         threads=args.threads,
         load=args.load,
     )
-    if not lines.reported:
-        console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; use more --epochs to continue")
-    if session.skipped:
-        console.print(f"{session.skipped} steps were skipped, whose gradients overflowed; the loss scale is {session.loss_scale:g}")
+    if first:
+        _sum_up(session, args, lines)
     if args.plot is not None:
         draw(session)
         console.print(f"wrote {args.plot}", style="dim", markup=False)
-    if args.history is not None:
-        _write_history(session, args.history)
     if args.export is not None:
         session.export(args.export)
         console.print(f"wrote {args.export}", style="dim", markup=False)
     return 0
+
+
+def _sum_up(session: TrainingSession, args: argparse.Namespace, lines: _Lines) -> None:
+    """Prints what no line of an epoch says, and writes the losses."""
+    if not lines.reported:
+        lines.console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; use more --epochs to continue")
+    if session.skipped:
+        lines.console.print(f"{session.skipped} steps were skipped, whose gradients overflowed; the loss scale is {session.loss_scale:g}")
+    if args.history is not None:
+        _write_history(session, args.history)
 
 
 class _Lines:

@@ -57,13 +57,14 @@ class PopartAccumulatePass(ModulePass):
         replace_results(function, {**results, **summed})
 
 
-def update_module(weights: Mapping[str, TensorType[Attribute]]) -> ModuleOp:
+def update_module(weights: Mapping[str, TensorType[Attribute]], others: Mapping[str, Attribute]) -> ModuleOp:
     """Builds a module whose `@main` takes weights and their gradients, and returns the gradients.
 
-    `popart-optimize` turns it into a weight update.
+    `popart-optimize` turns it into a weight update. `others`: tensors that it takes and returns too, which
+    `popart-replicate` reduces.
     """
-    types = [*weights.values(), *(tensor(t.get_shape(), wide(t.element_type)) for t in weights.values())]
-    names = [*weights, *map(gradient_name, weights)]
+    types = [*weights.values(), *(tensor(t.get_shape(), wide(t.element_type)) for t in weights.values()), *others.values()]
+    names = [*weights, *map(gradient_name, weights), *others]
     block = Block(arg_types=types)
     for argument, name in zip(block.args, names):
         argument.location = named(name)

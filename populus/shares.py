@@ -1,0 +1,82 @@
+"""`Shares`: tensors that steps change, whole or cut over replicas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from populus.runtime.gcl import Group, communicator
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from populus.replicas import Place
+    from populus.source import Arrays
+
+
+class Shares:
+    """The weights, or the states, of the replicas of this process. `parts`: the shapes of a replica's part, of tensors that are cut.
+
+    A tensor that is not cut is the same on all replicas, and held once. One that is cut is flat, with zeros after its end; each of the
+    replicas has an equal part, so a process holds as many parts as it has replicas.
+    """
+
+    def __init__(self, place: Place, arrays: Arrays, parts: Mapping[str, Sequence[int]]):
+        self._place = place
+        self._shapes = {name: arrays[name].shape for name in arrays if tuple(parts.get(name, arrays[name].shape)) != arrays[name].shape}
+        self._same: Arrays = {}
+        self._cut: list[Arrays] = []
+        self.names = list(arrays)
+        self.set(arrays)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that a replica here holds."""
+        return sum(a.nbytes for a in (*self._same.values(), *self._cut[0].values()))
+
+    def of(self, i: int) -> Arrays:
+        """Gives what replica i of those here holds."""
+        return {**self._same, **self._cut[i]}
+
+    def taken(self, results: Sequence[Arrays]) -> Shares:
+        """Gives the new tensors, from each replica's results."""
+        made = object.__new__(Shares)
+        made._place, made._shapes, made.names = self._place, self._shapes, self.names
+        made._same = {name: results[0][name] for name in self._same}
+        made._cut = [{name: each[name] for name in self._shapes} for each in results]
+        return made
+
+    def set(self, arrays: Arrays) -> None:
+        """Replaces all tensors by these, which are whole."""
+        self._same = arrays if not self._shapes else {name: arrays[name] for name in self.names if name not in self._shapes}
+        self._cut = [{name: self._part(arrays[name], k) for name in self._shapes} for k in self._place.here]
+
+    def whole(self) -> Arrays:
+        """Gives all tensors whole. All ranks call it together, if a tensor is cut."""
+        if not self._shapes:
+            return self._same
+        all, start = Group(1, self._place.count), self._place.here.start
+
+        def gathered(k: int) -> Arrays:
+            parts = self._cut[k - start]
+            return {name: self._joined(name, communicator().gather(all, parts[name], f"the parts of '{name}'")) for name in parts}
+
+        found = {**self._same, **self._place.run(gathered)[0]}
+        return {name: found[name] for name in self.names}
+
+    def _part(self, array: NDArray[Any], k: int) -> NDArray[Any]:
+        import numpy as np
+
+        share = -(-array.size // self._place.count)
+        part = array.reshape(-1)[k * share : (k + 1) * share]
+        return np.concatenate([part, np.zeros(share - part.size, part.dtype)])
+
+    def _joined(self, name: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        import numpy as np
+
+        shape = self._shapes[name]
+        return np.concatenate(parts)[: math.prod(shape)].reshape(shape)
