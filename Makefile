@@ -1,13 +1,14 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
-# bench: times.  fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
+# bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
+# fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest portability bench fuzz
+.PHONY: demo test lint lit pytest portability bench levels fuzz
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -34,6 +35,9 @@ portability: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
+
+levels: $(READY)
+	@$(BIN)/python -m benchmarks.levels $(MODELS)
 
 fuzz: $(READY)
 	@$(BIN)/python test/fuzz $(FUZZERS) $(if $(SEED),--start $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(SECONDS),--seconds $(SECONDS))

@@ -28,7 +28,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.constant_pool import current_pool
-from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.diagnostics import PopulusError, named, option
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
 from populus.dialects.support.guard import Guard
 from populus.dialects.support.mmap_file import Mapped, mapped
@@ -311,7 +311,8 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
         content = value.data.bytes
         if content is None:
             raise PopulusError(
-                f"the constant {value.data.key} is not loaded; give the file of weights that was written beside the module (--weights)"
+                f"the constant {value.data.key} is not loaded; give the file of weights that was written beside the module"
+                + option(" (--weights)", "")
             )
         array = content.view(dtype).reshape(shape)
     else:

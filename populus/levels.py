@@ -15,6 +15,7 @@ from ml_dtypes import finfo
 from numpy.typing import NDArray
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.open_program import OpenProgram
 from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.traces import Key, TensorTrace, TileTrace, Trace
 
@@ -57,6 +58,8 @@ def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = 
     `rtol`: tolerance relative to a value's largest element. A level that ONNX's reference cannot run is skipped, with the reason.
     Raises PopulusError if another level cannot be run, and for inputs that do not match the model.
     """
+    if isinstance(program, OpenProgram):
+        program = program.sized_for(inputs)
     checked = program.signature.checked(inputs)
     with program.signature.handled(checked) as (strings, handled):
         yield from _compare_levels(program, checked, handled, strings, rtol)

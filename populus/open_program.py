@@ -19,6 +19,7 @@ from populus.lowering.poplar.allocate import TooLargeError
 from populus.options import CompileOptions
 from populus.padding import UnequalSizesError
 from populus.program import Program
+from populus.signature import Signature
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from populus.lowering.driver.pipeline import Pipeline
-    from populus.signature import Signature
+    from populus.runtime.profile import Profile
     from populus.source import Arrays, Source
 
 KEPT = 32  # programs of a model; they share its weights
@@ -56,7 +57,7 @@ class OpenProgram(Program):
 
     `names`: the open dimensions of each input, in order, by position. `specialise` compiles for sizes by name; a pair is a range.
     A program serves all sizes of a bucket, unless the options say `exact` or the compiler refuses a range; `sizes` tells.
-    Levels, profile and signature belong to one size: `sized(n=..)` gives it.
+    Levels and profile are those of the program that ran last, or with sizes, as in `profile(batch=4)`, of exactly these.
     Threads that need the same new program wait for the one that compiles it. Programs that exist do not wait.
     """
 
@@ -206,14 +207,43 @@ class OpenProgram(Program):
                     raise PopulusError(f"dimension '{dimension}' is {size} in input '{first}' and {shape[d]} in '{name}'")
         return {dimension: size for dimension, (size, _) in found.items()}
 
-    def module(self, level: str) -> ModuleOp:
-        """Raises PopulusError, naming the dimension to bind."""
-        return self._unbound().module(level)
+    def module(self, level: str, **sizes: int) -> ModuleOp:
+        """Gives the IR of the program that ran last, or of that of exactly these sizes.
+
+        Raises PopulusError without sizes if none has run, naming the dimension to bind.
+        """
+        return self._chosen(sizes).module(level)
+
+    def profile(self, **sizes: int) -> Profile:
+        """Gives the costs of the program that ran last, or of that of exactly these sizes. Raises PopulusError as `module` does."""
+        return self._chosen(sizes).profile()
+
+    def _chosen(self, sizes: Mapping[str, int]) -> Program:
+        return self.sized(**sizes) if sizes else self._last or self._unbound()
 
     @property
     def signature(self) -> Signature:
-        """Raises PopulusError, naming the dimension to bind."""
-        return self._unbound().signature
+        """The signature with open sizes: `?` in types. `dimensions` of it has their names, by input and position.
+
+        Raises PopulusError for an output that is no tensor, and for inputs whose rank is open.
+        """
+        inputs, results = self.stated_types()
+        outputs = {name: t for name, found in results.items() if (t := as_tensor(found)) is not None}
+        if strange := [name for name in results if name not in outputs]:
+            raise PopulusError(f"output '{strange[0]}' is no tensor of a known rank; `sized` gives a program, whose signature has it")
+        return Signature(inputs, outputs, dimensions=self._dimensions())
+
+    def _dimensions(self) -> dict[str, dict[int, str]]:
+        """Names the open sizes of inputs and outputs, by position."""
+        assert self.source.opened is not None, self.source
+        found = {name: dict(open) for name, open in self.names.items() if open}
+        for o in self.source.opened.proto.graph.output:
+            named = {d: dimension_name(dimension) for d, dimension in enumerate(o.type.tensor_type.shape.dim)}
+            found[o.name] = {d: name for d, name in named.items() if name}
+        return found
+
+    def spread(self, inputs: Mapping[str, Any], orders: int = 20) -> dict[str, float]:
+        return self.program_for(inputs).spread(inputs, orders)
 
     def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
         assert self.source.opened is not None, self.source

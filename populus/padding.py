@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from populus.dialects.onnx.sizes import Size, parse
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, RESULTS, bounds, equal_sizes, limits, sizes
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,8 +125,9 @@ class Padding:
         if low <= n <= high:
             return
         bound = f"above its bound {high}" if n > high else f"below its least size {low}"
-        option = f"dims={{'{dimension}': ({min(low, n)}, {max(high, n)})}} or --dim {dimension}={min(low, n)}..{max(high, n)}"
-        raise PopulusError(f"input '{name}': dimension '{dimension}' is {n}, {bound}; compile with {option}")
+        least, most = min(low, n), max(high, n)
+        wider = option(f"--dim {dimension}={least}..{most}", f"dims={{'{dimension}': ({least}, {most})}}")
+        raise PopulusError(f"input '{name}': dimension '{dimension}' is {n}, {bound}; compile with {wider}")
 
     def padded(self, arrays: Arrays, at: Mapping[str, int]) -> Arrays:
         """Gives the inputs of the program: arrays with zeros up to the bounds, and the sizes."""

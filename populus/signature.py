@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
@@ -17,7 +17,7 @@ from populus.dialects.signature.map_outputs import Map, maps
 from populus.dialects.signature.required_values import Required, required
 from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
 from populus.dialects.signature.valid_lengths import Bounded, bounded
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.element_types import dtype_of, tensor
 from populus.padding import Padding
 
@@ -33,6 +33,7 @@ class Signature:
     """The names and types of a program's inputs and outputs, in order.
 
     `padding`: how arrays of any size become those of a program with bounded dimensions, whose types have the bounds.
+    `dimensions`: names of open sizes by input or output and position; only a program of open sizes has some.
     """
 
     inputs: dict[str, TensorType[Attribute]]
@@ -42,6 +43,25 @@ class Signature:
     texts: Texts = NO_TEXTS
     maps: tuple[Map, ...] = ()
     padding: Padding | None = None
+    dimensions: Mapping[str, Mapping[int, str]] = field(default_factory=dict[str, "Mapping[int, str]"])
+
+    def __str__(self) -> str:
+        """Formats the signature as `(x: f32[batch, 3]) -> (y: f32[batch])`; `?` is an open size without a name."""
+        sides = (", ".join(f"{name}: {self._type(name, t)}" for name, t in side.items()) for side in (self.inputs, self.outputs))
+        return "({}) -> ({})".format(*sides)
+
+    def _type(self, name: str, type: TensorType[Attribute]) -> str:
+        named = self.dimensions.get(name, {})
+        sizes = [named.get(i, "?") if n < 0 else str(n) for i, n in enumerate(type.get_shape())]
+        return f"{'string' if name in {*self.texts.inputs, *self.texts.outputs} else type.element_type}[{', '.join(sizes)}]"
+
+    def refuse_open(self) -> None:
+        """Raises PopulusError, naming the first open size, if the signature has one."""
+        for name, type in self.inputs.items():
+            if (at := next((i for i, n in enumerate(type.get_shape()) if n < 0), None)) is not None:
+                dimension = self.dimensions.get(name, {}).get(at, f"{name}.{at}")
+                bind = option(f"--dim {dimension}=N", f"dims={{'{dimension}': N}}, or `sized({dimension}=N)` of the program")
+                raise PopulusError(f"input '{name}' is {type}: its dimension '{dimension}' is open; bind it with {bind}")
 
     @staticmethod
     def of(module: ModuleOp) -> Signature:
@@ -127,7 +147,8 @@ class Signature:
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         expected = self.inputs[name].get_shape()
-        if self.padding is None and shape != expected:
+        fits = len(shape) == len(expected) and all(m in (n, DYNAMIC_INDEX) for n, m in zip(shape, expected))
+        if self.padding is None and not fits:
             raise PopulusError(f"input '{name}' has shape {_shape(shape)}, expected {_shape(expected)}")
 
     @contextmanager
@@ -145,7 +166,9 @@ class Signature:
         """Draws inputs by dtype: normal floats, booleans with equal probability, 8 and 16-bit integers of their whole range, others 0 or 1.
 
         Wider integers are mostly indices, and 0 and 1 are usually valid. The values depend only on seed, name and type.
+        Raises PopulusError for a signature with open sizes.
         """
+        self.refuse_open()
         return {name: _draw(type, seed, name, self.texts.table) for name, type in self.inputs.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
-from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, did_you_mean, printable
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean, printable
 from populus.lowering.driver.files import parse_message
 from populus.runtime import ranks
 
@@ -111,7 +111,8 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
             raise PopulusError(f"argument {strange[0]!r} has a NUL character, which paths and names must not have")
         with warnings.catch_warnings():
             warnings.showwarning = partial(_warned, tool, warnings.showwarning)
-            return body(args)
+            with command_line():
+                return body(args)
     except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
         return 1

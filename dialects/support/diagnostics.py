@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, cast
 
@@ -44,6 +45,24 @@ class PopulusWarning(UserWarning):
 def named(name: str) -> NameLoc:
     """Makes the location of ops that come from the ONNX node (or tensor) `name`."""
     return NameLoc(StringAttr(name), NoneAttr())
+
+
+_COMMANDS = [0]  # commands that run now, which may be within each other
+
+
+@contextmanager
+def command_line() -> Generator[None, None, None]:
+    """Makes messages inside name options of the command line, and not arguments of Python."""
+    _COMMANDS[0] += 1
+    try:
+        yield
+    finally:
+        _COMMANDS[0] -= 1
+
+
+def option(command: str, python: str) -> str:
+    """Gives the spelling of an option for whoever reads the message: at the command line, or in Python."""
+    return command if _COMMANDS[0] else python
 
 
 def place(location: LocationAttr) -> str | None:

@@ -31,7 +31,7 @@ from populus.dialects.poplar.codelets import register as register_codelet
 from populus.dialects.poplar.target import Target, is_ours, make_target
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, option
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.driver import sources
@@ -261,7 +261,7 @@ def _module_name(path: Path) -> str:
 def _run(path: Path) -> ModuleType:
     """Runs a Python file once for each content of it and of the modules that it imports; returns the module."""
     if not path.is_file():
-        raise PopulusError(f"{path}: no such file; --load takes a Python file")
+        raise PopulusError(f"{path}: no such file; {option('--load', 'load')} takes a Python file")
     name = _module_name(path)
     before = sys.modules.get(name)
     if before is not None:

@@ -23,7 +23,7 @@ from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Property, definition_of
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,8 @@ def build_custom(op: CustomOp, customs: Customs, known: Known | None = None) -> 
     domain, kind = op.domain.data, op.op_type.data
     versions = customs.get((domain, kind))
     if versions is None:
-        raise PopulusError(f"there is no op {kind} in the custom domain '{domain}'; give the file that defines it with --load FILE.py")
+        load = option("--load FILE.py", "load='FILE.py'")
+        raise PopulusError(f"there is no op {kind} in the custom domain '{domain}'; give the file that defines it with {load}")
     stated = op.version.value.data
     if not (fitting := [v for v in versions if v <= stated]):
         raise PopulusError(f"the model states version {stated} of '{domain}'; {kind} is there from version {min(versions)}")

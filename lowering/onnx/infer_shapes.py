@@ -17,7 +17,7 @@ from populus.dialects.onnx.types import OptionalType, SequenceType, as_tensor
 from populus.dialects.signature import input_names, output_names, return_of, state_names
 from populus.dialects.signature.bounded_dimensions import RESULTS, open_dimensions, set_sizes
 from populus.dialects.support.budget import check_shape
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, option
 from populus.dialects.support.element_types import shape_of
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import WRITE_OUT, Inference, set_type
@@ -113,7 +113,8 @@ def bind_dims(function: FuncOp, sizes: Mapping[str, int | tuple[int, int]], defa
             dimension = names[i][d] if names else f"{i}.{d}"
             found = given.size(dimension)
             if found is None and default is None:
-                raise PopulusError(f"{title} is {type}: its dimension '{dimension}' is open; bind it with --dim {dimension}=N")
+                bind = option(f"--dim {dimension}=N", f"dims={{'{dimension}': N}}")
+                raise PopulusError(f"{title} is {type}: its dimension '{dimension}' is open; bind it with {bind}")
             shape[d] = default or 0 if found is None else given.upper(found)
             stated[i][d] = str(found) if found is not None and found.constant is None else ""
         check_shape(shape, title)

@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from populus.dialects.onnx.types import as_tensor
 from populus.dialects.support.budget import elements
-from populus.dialects.support.diagnostics import place
+from populus.dialects.support.diagnostics import option, place
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -133,7 +133,8 @@ def asked_for(values: Iterable[SSAValue]) -> str:
     if not names:
         return ""
     options = " ".join(f"--value {name}=V" for name in sorted(names))
-    return f"; it follows from {', '.join(sorted(names))}, to which `values` or {options} gives a value"
+    stated = option(options, f"values={{{', '.join(f'{name!r}: V' for name in sorted(names))}}}")
+    return f"; it follows from {', '.join(sorted(names))}, to which {stated} gives a value"
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:

@@ -44,7 +44,7 @@ from populus.dialects.poplar.target import Spec, Target
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.call_places import PLACES
-from populus.dialects.support.diagnostics import PopulusError, named, where
+from populus.dialects.support.diagnostics import PopulusError, named, option, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
 
@@ -290,7 +290,7 @@ def _check_held(machine: Target, type: Attribute, subject: str) -> None:
     if not machine.holds(element):
         raise PopulusError(
             f"{subject} is {element}, which target {machine.name} cannot hold; "
-            "ask for narrower types (--narrow, popops-narrow) or take target host"
+            f"ask for narrower types ({option('--narrow', 'narrow=True')}, popops-narrow) or take target host"
         )
 
 

@@ -17,7 +17,7 @@ from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
 from populus.dialects.support.budget import check_growth, check_shape, check_time
-from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.diagnostics import PopulusError, named, option
 from populus.lowering.onnx.importer.contrib import BLOCKED, DOMAIN, EVERYWHERE, HOST, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
 
@@ -319,9 +319,8 @@ class NodeBuilder:
                 " (ORT_ENABLE_EXTENDED), which leaves layouts as they are"
             )
         if (domain, node.op_type) not in self.customs and not (domain == DOMAIN and node.op_type in HOST):
-            raise PopulusError(
-                f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with --load FILE.py"
-            )
+            load = option("--load FILE.py", "load='FILE.py'")
+            raise PopulusError(f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with {load}")
         op = CustomOp(
             domain,
             node.op_type,

@@ -19,7 +19,7 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.sizes import Size, as_size
 from populus.dialects.onnx.types import as_tensor
 from populus.dialects.signature.bounded_dimensions import set_bounds, set_sizes, sizes
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, place
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option, place
 from populus.dialects.support.element_types import element_type_of, tensor
 from populus.lowering.onnx.valid_sizes import Axes, Axis, ValidSizes, bound_of, described, is_prefix, prefix, size_of
 
@@ -82,7 +82,8 @@ def stated_bound(op: Operation) -> int | None:
 def asked_bound(op: Operation) -> str:
     """Asks for the most iterations of a Loop."""
     name = (place(op.location) or "NAME").strip("'")
-    return f"; --bound {name}=N, or bounds={{'{name}': N}}, states the most iterations, and a run of more is refused"
+    stated = option(f"--bound {name}=N", f"bounds={{'{name}': N}}")
+    return f"; {stated} states the most iterations, and a run of more is refused"
 
 
 def growths(valid: ValidSizes, carried: Sequence[SSAValue], following: Sequence[SSAValue]) -> dict[int, Growth]:

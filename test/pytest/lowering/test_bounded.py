@@ -261,7 +261,7 @@ def test_a_loop_may_run_as_often_as_the_data_say(engine):
 @pytest.mark.parametrize("grows", [False, True])
 def test_a_loop_asks_for_the_number_of_its_iterations_if_it_is_an_input(grows):
     made = numbered([looped(grows)], {"n": []}, TensorProto.INT64)
-    asked = "tiles need to know the most (iterations )?there can be; it follows from n, to which `values` or --value n=V gives a value"
+    asked = "tiles need to know the most (iterations )?there can be; it follows from n, to which values={'n': V} gives a value"
     with pytest.raises(PopulusError, match=asked):
         populus.compile(made, tiles=4)
     bounded = populus.compile(made, tiles=4, bounds={"loop": 5}).run({"n": np.array(3)})

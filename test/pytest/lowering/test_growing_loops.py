@@ -175,7 +175,7 @@ def test_the_gradient_goes_through_all_words():
 @pytest.mark.parametrize(
     ("bounds", "said"),
     [
-        ({}, r"tiles need to know the most iterations there can be.*--bound decode=N, or bounds=\{'decode': N\}"),
+        ({}, r"tiles need to know the most iterations there can be.*bounds=\{'decode': N\}"),
         ({"decod": 4}, "there is no Loop 'decod' to bound; did you mean 'decode'?"),
         ({"decode": -1}, r"bounds\['decode'\] is -1"),
     ],

@@ -117,7 +117,7 @@ def test_a_subgraph_is_a_region_that_reads_outer_values():
 
 def test_a_custom_op_needs_its_file():
     found = model([helper.make_node("Twice", ["x"], ["y"], domain="my.domain", scale=2.0)], domains=["my.domain"])
-    text = "graph: 'y': Twice: there is no op Twice in the custom domain 'my.domain'; give the file that defines it with --load FILE.py"
+    text = "graph: 'y': Twice: there is no op Twice in the custom domain 'my.domain'; give the file that defines it with load='FILE.py'"
     assert refused(found) == text
     op = main(import_onnx(found, customs={("my.domain", "Twice")})).body.block.first_op
     assert isinstance(op, CustomOp)

@@ -25,7 +25,7 @@ def test_each_node_has_a_row_and_what_is_missing_says_why():
     assert rows[0] == Row("a", "Relu", "", 14, "float", "tile", "")
     assert [(r.node, r.status) for r in rows[1:3]] == [("b", "missing"), ("c", "missing")]
     assert rows[1].reason == "ai.onnx.ml.CastMap-1: X typestr: T1, has unsupported type: tensor(float); its inputs are tensor<8x2x2xf32>"
-    assert "give the file that defines it with --load FILE.py" in rows[2].reason
+    assert "give the file that defines it with load='FILE.py'" in rows[2].reason
     assert rows[3].reason == "its operand %t is the result of a missing node"
 
 

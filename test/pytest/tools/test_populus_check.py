@@ -85,7 +85,7 @@ def test_what_cannot_be_checked_is_one_line(args, message, populus, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "m.onnx", helper.make_node("Relu", ["x"], ["y"]))
     got = populus("check", *args)
-    assert got.status == 1
+    assert got.status == (2 if message.startswith(("the following", "--dim")) else 1)
     assert got.err.count("\n") == 1
     assert message in got.err
 
@@ -150,5 +150,5 @@ def test_an_input_that_decides_a_shape_may_be_given(populus, tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
     got = populus("check", tmp_path / "m.onnx")
     assert got.status == 1
-    assert "it follows from shape, to which `values` or --value shape=V gives a value" in got.out
+    assert "it follows from shape, to which --value shape=V gives a value" in got.out
     assert populus("check", tmp_path / "m.onnx", "--value", "shape=2,3").status == 0
