@@ -50,14 +50,13 @@ from populus.dialects.support.call_places import places_of, renamed
 from populus.dialects.support.diagnostics import place, where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
 from populus.runtime.codelets.cost import flops, vertex_cycles
-from populus.runtime.cycles import Vertex
+from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, Vertex
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.gcl import Collective, cost
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
 
 Cycles: TypeAlias = NDArray[np.int64]
 
-START_CYCLES, VERTEX_CYCLES = 20, 8  # to start a tile's run queue, and each vertex in it
 COPY_CYCLES = 20  # for each region that a tile copies locally
 
 
@@ -244,7 +243,7 @@ class ProfileWalk:
         for family in families:
             cycles, own = _cost(Vertex.of(family, target))
             operations += own
-            busy[_tiles_of(family, tiles)] += cycles.ravel() + VERTEX_CYCLES
+            busy[_tiles_of(family, tiles)] += cycles.ravel() + (AMP_LAUNCH if family.declaration.is_product else LAUNCH)
             for access, value in family.connections():
                 moved = moved_by(family, access, value, tiles)
                 size = size_in_bytes(storage_of(value).type.element)
@@ -264,7 +263,7 @@ class ProfileWalk:
             where(op),
             "execute",
             count,
-            compute=int(busy.max()) + START_CYCLES,
+            compute=int(busy.max()),
             exchange=sum(phases),
             sync=target.sync_cycles * (1 + sum(1 for phase in phases if phase)),
             bytes=int(received_in.sum() + received_out.sum()),

@@ -23,7 +23,9 @@ MACHINE = Target(
     exchange_setup_cycles=30,
     sync_cycles=150,
     vector_bytes=8,  # of one vector instruction
-    conv_units=4,  # of the matrix unit, for floats
+    conv_units=8,  # out-channels of a call of the matrix unit, which sums conv_inputs in-channels
+    conv_inputs=8,
+    conv_macs=8,  # multiply-adds of floats in a cycle
     reserved_bytes=4 * KIB,
     types=IPU_TYPES,  # element types that a tile holds
 )

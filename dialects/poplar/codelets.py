@@ -22,7 +22,8 @@ class Codelet:
     sums over, as a pattern; where such an axis is cut, the output has one partial result per part. `whole`: axes that a
     vertex needs entire. `padded`: input windows may overhang, and the kernel is told by how much. `inout`: an input may be
     the output too. `file`: the file of `runtime/codelets` with the kernel; by default that of the codelet's name.
-    `form`: how its fields belong together. `params`: the kind of each parameter, by name.
+    `form`: how its fields belong together. `params`: the kind of each parameter, by name;
+    a trailing `?` stands for one that may be left out.
     `code`: the body of a codelet that was written in Python, which has no file and whose own axes are its form.
     """
 
@@ -65,12 +66,14 @@ class Codelet:
 CODELETS: dict[str, Codelet] = {
     codelet.name: codelet
     for codelet in (
-        Codelet("conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction", form=forms.conv),
+        Codelet(
+            "conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction", form=forms.conv, params={"partials?": ("f16",)}
+        ),
         Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True, file="slices", form=forms.dynamic_update),
         Codelet("fill", (), "y", form=forms.fill, params={"value": "number"}),
         Codelet("iota", (), "y", file="fill", form=forms.iota, params={"start": "number", "step": "number"}),
         Codelet("map", ("x*",), "y", inout=True, form=forms.map_, params={"expr": "expr"}),
-        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction", form=forms.matmul),
+        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction", form=forms.matmul, params={"partials?": ("f16",)}),
         Codelet("multi_slice", ("table", "indices"), "y", file="slices", form=forms.multi_slice),
         Codelet(
             "multi_update",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f16
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
@@ -115,6 +115,7 @@ Form: TypeAlias = "Callable[[Parts], None]"
 
 def conv(p: Parts) -> None:
     """Requires `x[b, g?, ic, o.. k..] w[g?, oc, ic, k..] y[b, g?, oc, o..]`"""
+    _half_sums(p, "x")
     groups = ["g"] if p.has("g") else []
     outs, taps = p.numbered("o"), p.numbered("k")
     p.expect("y", ["b", *groups, "oc", *outs])
@@ -140,8 +141,16 @@ def _windowed(p: Parts, lead: Sequence[str], outs: Sequence[str], taps: Sequence
     p.windows("x", x[len(lead) :], outs, taps)
 
 
+def _half_sums(p: Parts, field: str) -> None:
+    """Requires that `partials`, if given, is for halves."""
+    element = p.element[field]
+    if "partials" in p.params and element != f16:
+        raise VerifyException(f"partials = f16 is for sums of f16, but {field} is {element}")
+
+
 def matmul(p: Parts) -> None:
     """Requires `a[g, m, k] b[g or 0, k, n] c[g, m, n]`"""
+    _half_sums(p, "a")
     p.expect("c", ["g", "m", "n"])
     p.expect("a", ["g", "m", "k"])
     shared = p.access["b"][:1] == (Access(),)
@@ -270,10 +279,11 @@ _CLASSES: Mapping[str, tuple[type[Attribute], ...]] = {
 
 def params_problem(params: Mapping[str, Attribute], kinds: Mapping[str, Kind]) -> str | None:
     """Returns the reason why these are not the parameters of a codelet; None if they are."""
-    if set(params) != set(kinds):
+    optional = {name[:-1] for name in kinds if name.endswith("?")}
+    if {*params, *optional} != {name.removesuffix("?") for name in kinds}:
         return f"its parameters are {', '.join(kinds) or 'none'}, not {', '.join(params) or 'none'}"
-    for name, kind in kinds.items():
-        value = params[name]
+    for name, value in params.items():
+        kind = kinds[f"{name}?" if name in optional else name]
         if isinstance(kind, tuple):
             if not isinstance(value, StringAttr) or value.data not in kind:
                 return f"{name} = {value} is not one of {', '.join(kind)}"

@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.dialects.support.element_types import BYTES, is_byte, size_in_bytes, ui8, ui16, ui32, ui64
+from populus.dialects.support.element_types import BYTES, is_byte, is_float, size_in_bytes, ui8, ui16, ui32, ui64
 
 KIB = 1024
 
@@ -45,7 +45,11 @@ class Target:
     link_bytes: int = 120  # to the next chip, and from the one before at once
     link_cycles: int = 500  # to start a step between chips
     vector_bytes: int = 8  # the data path: 2 floats, 4 halves
-    conv_units: int = 8  # for floats; twice as many for halves
+    conv_units: int = 16  # out-channels of one call of the matrix unit
+    wide_units: int = 8  # out-channels of a call that sums halves as floats
+    conv_inputs: int = 8  # in-channels of one call, in floats; twice as many halves
+    conv_macs: int = 16  # multiply-adds of floats in a cycle; of halves four times as many
+    slic_taps: int = 4  # kernel elements in a row that one call takes of grouped channels; 0: it has no such calls
     byte_macs: int = 0  # multiply-adds of 8-bit integers per cycle; 0: the vector unit does them
     reserved_bytes: int = 0  # stack, control code
     types: tuple[Attribute, ...] = IPU_TYPES
@@ -62,25 +66,49 @@ class Target:
         """Returns the smallest share of the innermost dimension, in elements: one vector."""
         return max(1, self.vector_bytes // size_in_bytes(element))
 
-    def channel_grain(self, element: Attribute) -> int:
-        """Returns the channels that a matrix unit reads and writes at once: 8 for floats, 16 for halves on a GC200."""
-        return self.conv_units * (2 if size_in_bytes(element) == 2 else 1)
+    def in_channels(self, element: Attribute) -> int:
+        """Returns the in-channels that one call of the matrix unit sums: 8 floats or 16 halves on an IPU."""
+        return self.conv_inputs * (2 if size_in_bytes(element) == 2 else 1)
 
-    def macs_per_cycle(self, element: Attribute) -> int:
-        """Returns the multiply-adds per cycle of a tile's matrix unit: 16 for floats, 64 for halves on a GC200.
+    def out_channels(self, element: Attribute, sums: Attribute) -> int:
+        """Returns the out-channels of one call that sums products of `element` in the type `sums`.
 
-        8-bit integers take their own unit (`byte_macs`), or else the vector unit, 2 cycles for each vector.
+        A GC200 has 16; 8 for halves that are summed as floats.
+        """
+        wide = size_in_bytes(element) == 2 and size_in_bytes(sums) > 2
+        return min(self.conv_units, self.wide_units) if wide else self.conv_units
+
+    def macs_per_cycle(self, element: Attribute, sums: Attribute | None = None) -> int:
+        """Returns the multiply-adds per cycle of a tile's matrix unit, at its fastest unless `sums` is given.
+
+        A GC200 has 16 for floats, 64 for halves, and 32 for halves that are summed as floats. 8-bit integers take
+        their own unit (`byte_macs`), or else the vector unit, 2 cycles for each vector.
         """
         if is_byte(element):
             return self.byte_macs or max(1, self.vector_width(element) // 2)
-        units, inputs = self.channel_grain(element), self.vector_width(element)
-        return units * inputs
+        size = size_in_bytes(element)
+        rate = self.conv_macs * 4 // size if size >= 4 else self.conv_macs * 2 * size
+        return max(1, rate if sums is None else rate * self.out_channels(element, sums) // self.conv_units)
+
+    def matrix_peak_of(self, element: Attribute) -> float:
+        """Computes the floating point operations per second of all tiles' matrix units in one type."""
+        return 2.0 * self.macs_per_cycle(element) * self.tiles * self.clock_hz
 
     @cached_property
     def matrix_peak(self) -> float:
         """Floating point operations per second of all tiles in their fastest type."""
-        fastest = f16 if f16 in self.types else f32
-        return 2.0 * self.macs_per_cycle(fastest) * self.tiles * self.clock_hz
+        return self.matrix_peak_of(f16 if f16 in self.types else f32)
+
+
+def sum_type(element: Attribute, partials: str = "") -> Attribute:
+    """Returns the type in which products of `element` are summed: floats for halves, unless `partials` is "f16".
+
+    With "f16", a running sum of halves is rounded after each call of the matrix unit, and partial results take half the
+    bytes. Other types are summed as they are, and 8-bit floats as floats.
+    """
+    if not is_float(element) or size_in_bytes(element) >= 4:
+        return element
+    return element if partials == "f16" and element == f16 else f32
 
 
 # Constants: reference values of Graphcore's published material; `exchange_setup_cycles` and `sync_cycles` are assumptions, and
@@ -90,7 +118,16 @@ PRESETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target(
-            "gc2", tiles=1216, tile_bytes=256 * KIB, clock_hz=1.6e9, conv_units=4, outside_bytes=6, link_bytes=100, reserved_bytes=4 * KIB
+            "gc2",
+            tiles=1216,
+            tile_bytes=256 * KIB,
+            clock_hz=1.6e9,
+            conv_units=8,
+            conv_macs=8,
+            slic_taps=0,
+            outside_bytes=6,
+            link_bytes=100,
+            reserved_bytes=4 * KIB,
         ),
         Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, bus_tiles=2, reserved_bytes=4 * KIB),
         Target(
@@ -111,6 +148,10 @@ PRESETS: dict[str, Target] = {
             link_bytes=16,
             vector_bytes=32,
             conv_units=4,
+            wide_units=4,
+            conv_inputs=4,
+            conv_macs=32,
+            slic_taps=0,
             byte_macs=128,
             types=tuple(dict.fromkeys((*IPU_TYPES, bf16, f64, *BYTES))),
         ),
@@ -137,7 +178,7 @@ def register(target: Target, place: str) -> None:
 
 
 _PLACES: dict[str, str] = {}  # of machines from files
-_MAY_BE_0 = ("byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles")
+_MAY_BE_0 = ("slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles")
 _INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 
 

@@ -5,23 +5,24 @@ partials.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from xdsl.dialects.builtin import UnrealizedConversionCastOp
+from xdsl.dialects.builtin import StringAttr, UnrealizedConversionCastOp, f16
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ViewOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import MapOp
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import bytes_of, element_type_of, shape_of
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
-from populus.lowering.poplar.plan.contraction import Contraction, Near, Option, Plan, accumulator, options, shape_of_contraction, splits_of
+from populus.lowering.poplar.plan.contraction import Contraction, Near, Option, Plan, options, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed
 from populus.lowering.poplar.plan.reduction import reduce_partials
 from populus.lowering.poplar.plan.residency import Residency, room
@@ -39,18 +40,20 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     if 0 in (g, m, n):
         return [t.var((g, m, n), result)]
     near = _near(t, op.a, (0, 1), (g, m))
-    p, resident = how.plan(t, shape_of_contraction(op), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b)
-    grain = p.channel_grain
+    p, resident = how.plan(
+        t, shape_of_contraction(op, how.partials), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b
+    )
     splits = {
-        "k": splits_of(k, p.in_channels, grain),
+        "k": splits_of(k, p.in_channels, p.in_grain),
         "g": splits_of(g, p.groups),
         "m": splits_of(m, p.windows[0]),
-        "n": splits_of(n, p.out_channels, grain),
+        "n": splits_of(n, p.out_channels, p.out_grain),
     }
     return [
         contract(
             t, "matmul", splits, ("g", "m", "n"), ("k",), result,
             [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", resident,
+            partials=how.partials,
         )
     ]  # fmt: skip
 
@@ -72,19 +75,18 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
         return [t.var(result.get_shape(), to)]
     near = _near(t, op.x, (0, *range(2, 2 + len(windows))), (batch, *(n * s for n, s in zip(windows, ints(op.strides)))))
     x, seen = thinned(t, x, seen, windows, kernel)
-    shape = Contraction(groups, batch, oc, ic, tuple(windows), tuple(kernel), seen.strides)
+    shape = replace(shape_of_contraction(op, how.partials), windows=tuple(windows), kernel=tuple(kernel), strides=seen.strides)
     p, resident = how.plan(t, shape, element, near, op.w)
-    grain = p.channel_grain
     spatial = range(len(windows))
     outs, taps = [f"o{d}" for d in spatial], [f"k{d}" for d in spatial]
-    splits = {"ic": splits_of(ic, p.in_channels, grain), "k0": splits_of(kernel[0], p.kernel), "b": splits_of(batch, p.batch)}
+    splits = {"ic": splits_of(ic, p.in_channels, p.in_grain), "k0": splits_of(kernel[0], p.kernel), "b": splits_of(batch, p.batch)}
     group: list[str] = []
     if groups > 1:
         group = ["g"]
         splits["g"] = splits_of(groups, p.groups)
         x = t.reshape(x, (batch, groups, ic, *seen.sizes))
         w = t.reshape(w, (groups, oc, ic, *kernel))
-    splits |= {"oc": splits_of(oc, p.out_channels, grain)}
+    splits |= {"oc": splits_of(oc, p.out_channels, p.out_grain)}
     splits |= {o: splits_of(n, parts) for o, n, parts in zip(outs, windows, p.windows)}
     splits |= {k: Split(n) for k, n in zip(taps[1:], kernel[1:])}
     window = [along((outs[d], seen.strides[d]), (taps[d], seen.dilations[d]), offset=-seen.before[d]) for d in spatial]
@@ -94,7 +96,7 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     y = contract(
         t, "conv", ordered, outer, ("ic", "k0"), to,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", resident, ("b", *outs, *group, "oc") if to != element else outer,
+        "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 
@@ -110,14 +112,15 @@ def contract(
     output: str,
     resident: bool = False,
     memory: Sequence[str] | None = None,
+    partials: str = "",
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
 
     `resident`: the last input, a constant, is replicated on each tile that reads it. Tiles are numbered with
     contracted axes slowest and output channels fastest, so that neighbours share inputs. `memory`: the order of the
-    outer axes in the variable; machines add four 8-bit products at once, so their channels are last. Returns the
-    output, or the reduced output.
+    outer axes in the variable; machines add four 8-bit products at once, so their channels are last. `partials`: the
+    type that halves are summed in. Returns the output, or the reduced output.
     """
     memory = outer if memory is None else memory
     cut = [a for a in contracted if splits[a].parts > 1]
@@ -132,12 +135,13 @@ def contract(
     )
     assert len(grid.splits) == rank, grid
     shape = [splits[a].parts for a in cut] + [splits[a].n for a in memory]
-    y = t.var(shape, accumulator(element) if cut else element, grid, ".partials" if cut else "")
+    y = t.var(shape, sum_type(element, partials) if cut else element, grid, ".partials" if cut else "")
     access = [*(at(a) for a in cut), *map(along, outer)]
     turned = [memory.index(a) for a in outer]
     seen = t.dim_shuffle(y, [*range(len(cut)), *(len(cut) + d for d in turned)])
     fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, seen, access)]
-    family = t.execute(codelet, domain, fields, None, ".partials" if cut else "")
+    params: dict[str, Attribute] = {"partials": StringAttr(partials)} if partials == "f16" and element == f16 else {}
+    family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
     weights = root_of(inputs[-1][1]).owner
     if resident and family is not None and isinstance(weights, ConstOp):
         grid = as_accessed(family, family.fields.data[len(inputs) - 1], inputs[-1][1], copies=True)
@@ -192,6 +196,7 @@ class Planning:
     residency: Residency
     agree: bool
     traffic: float
+    partials: str = ""
 
     def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
         """Plans a contraction. Also tells whether its weights are resident: replicated on the tiles that read them."""
@@ -207,7 +212,9 @@ class PoplinToPoplarPass(ToPoplarPass):
     a tile's memory for constants replicated on their readers, which then receive nothing; 0: constants are
     spread. `agree`: the planner counts an input as local if its producer's layout matches. `traffic`: cycles that
     a multicast byte costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
-    in several steps. Raises PopulusError if `resident` is not from 0 to 1.
+    in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
+    the rate, and which rounds each running sum after every call of the matrix unit. Raises PopulusError if `resident`
+    is not from 0 to 1, or for another type.
     """
 
     name = "poplin-to-poplar"
@@ -215,14 +222,21 @@ class PoplinToPoplarPass(ToPoplarPass):
     agree: bool = True
     traffic: float = 0.25
     serial: bool = True
+    partials: str = "f32"
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         if not 0 <= self.resident <= 1:
             raise PopulusError(f"resident = {self.resident}; it is a share of a tile's memory, from 0 to 1")
+        if self.partials not in ("f16", "f32"):
+            raise PopulusError(f"partials = {self.partials}; halves are summed in f32 or f16{did_you_mean(self.partials, ('f16', 'f32'))}")
         if self.serial:
-            split_serially(graph)
-        how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic)
+            split_serially(graph, self._half_sums)
+        how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic, self._half_sums)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
+
+    @property
+    def _half_sums(self) -> str:
+        return "f16" if self.partials == "f16" else ""
 
     def _bids(self, graph: GraphOp) -> tuple[float, list[tuple[Option, ...]]]:
         """Returns the bytes of a tile for resident weights, and each contraction's options for them."""
@@ -233,7 +247,7 @@ class PoplinToPoplarPass(ToPoplarPass):
             if isinstance(op, ConstOp):
                 spread.append(bytes_of(op.type.shape, op.type.element))
             elif isinstance(op, MatMulOp | ConvolutionOp) and _weights(op.operands[1]) is not None:
-                shape = shape_of_contraction(op)
+                shape = shape_of_contraction(op, self._half_sums)
                 if shape.macs:
                     bids.append(options(shape, element_type_of(op.operands[0].type), machine, None, self.traffic))
         return room(self.resident, machine.tile_bytes, spread, machine.tiles), bids

@@ -1,14 +1,17 @@
 """Kernels of contractions: `conv` and `matmul`, each as few matrix products as its box allows.
 
 16- and 8-bit floats are multiplied and summed in float32 and rounded when stored; integers wrap around in the
-output's type. BLAS chooses the order of a contraction's sums; all other steps are exact.
+output's type. With `partials = "f16"`, the running sum is rounded to f16 after each call of a matrix unit: after
+every 16 in-channels of every kernel element, in order of channels, then of kernel elements. BLAS chooses the order of
+a contraction's sums; all other steps are exact.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,7 @@ from populus.runtime.cycles.vertices import Sizes, Vertex
 
 BYTE_PRODUCT = 255 * 255  # no product of 8-bit integers is larger
 COLUMN_BYTES = 4 << 20  # of unfolded input at a time: about a core's share of the cache; it also bounds memory
+HALVES = 16  # in-channels of a call of the matrix unit
 TAP_BYTES = 256 << 10  # of output per pass of shifted multiply-adds
 
 
@@ -49,6 +53,9 @@ def matmul(task: Task) -> Run:
     steps: list[Run] = []
     a = _operand(task, task.fields["a"], dtype, steps)
     b = _operand(task, task.fields["b"], dtype, steps)
+    if "partials" in task.params:
+        parts = [(a[..., k : k + HALVES], b[:, k : k + HALVES]) for k in range(0, task.size("k"), HALVES)]
+        return sequence([*steps, *_half_sums(task, parts, c)])
     return _product(task, a, b, c, dtype, steps)
 
 
@@ -64,6 +71,21 @@ def _product(task: Task, a: Array, b: Array, c: Array, dtype: np.dtype[Any], ste
     if not direct:
         steps.append(lambda: np.copyto(c, out, casting="unsafe"))
     return sequence(steps)
+
+
+def _half_sums(task: Task, parts: Sequence[tuple[Array, Array]], y: Array) -> list[Run]:
+    """Adds products of float32 in order, and rounds the sum to f16 after each."""
+    product, total = task.scratch(y.shape, np.float32), task.scratch(y.shape, np.float32)
+    half = task.scratch(y.shape, np.float16)
+
+    def add(a: Array, b: Array) -> None:
+        np.matmul(a, b, out=product)
+        np.add(total, product, out=total)
+        np.copyto(half, total, casting="unsafe")
+        np.copyto(total, half)
+
+    steps: list[Run] = [lambda: total.fill(0), *(partial(add, a, b) for a, b in parts)]
+    return [*steps, lambda: np.copyto(y, half, casting="unsafe")]
 
 
 def _matmul(a: Array, b: Array, c: Array) -> None:
@@ -153,6 +175,8 @@ class _Conv:
             return nothing
         if 0 in self.w.shape or 0 in self.x.shape:
             return lambda: y.fill(0)
+        if "partials" in self.task.params:
+            return self._rounded()
         if self.x.shape[2] == 1 == y.shape[2] and y.shape[1] > 1:
             return self._taps()
         plain = math.prod(self.kernel) == 1 and all(s == 1 for s in self.strides) and not any(map(any, self.pads))
@@ -272,6 +296,26 @@ class _Conv:
                     steps.append(_copier(y, _shaped(into, y)))
         return sequence(steps)
 
+    def _rounded(self) -> Run:
+        """Sums halves as `partials = "f16"` says, with one product for each 16 in-channels and kernel element."""
+        task, (batch, g, ic), area = self.task, self.x.shape[:3], math.prod(self.out)
+        steps: list[Run] = []
+        first = task.used
+        for image in range(batch):
+            task.used = first
+            windows = self._windows(self._padded(image, steps))
+            parts: list[tuple[Array, Array]] = []
+            for c in range(0, ic, HALVES):
+                own = slice(c, min(c + HALVES, ic))
+                for k in np.ndindex(*self.kernel):
+                    w, x = self.w[(slice(None), slice(None), own, *k)], windows[(slice(None), own, *k)]
+                    left, right = task.scratch(w.shape, self.dtype), task.scratch(x.shape, self.dtype)
+                    steps += [_copier(left, w), _copier(right, x)]
+                    parts.append((left, right.reshape(g, -1, area)))
+            total = task.scratch((g, self.y.shape[2], area), np.float16)
+            steps += [*_half_sums(task, parts, total), _copier(self.y[image], total.reshape(self.y.shape[1:]))]
+        return sequence(steps)
+
     def _direct(self) -> bool:
         """Tells whether products can be written into y."""
         if self.y.dtype != self.dtype:
@@ -383,6 +427,7 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
     taps = frozenset(a for a in x & w if a[:1] == "k" and a[1:].isdigit())
     summed = frozenset(a for a in x & w if CODELETS[v.codelet].is_contracted(a))
     positions = [a for a, _ in v.domain.axes if a in x and a not in w]
+    strides = [n for access in v.fields[0].access for a, n in access.terms if a in positions]
     return contraction(
         v.product(sizes, lambda a: a in x & w & y and a not in summed),
         v.product(sizes, lambda a: a in positions[: 2 if len(positions) > 2 else 1] or a not in x | w),
@@ -392,6 +437,10 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
         v.product(sizes, lambda a: a in taps),
         v.element,
         v.target,
+        partials=v.partials,
+        rounds=v.types[2].element == v.element,
+        kernel_rows=sizes["k0"] if len(taps) > 1 else 1,
+        stride=strides[-1] if strides else 1,
     )
 
 

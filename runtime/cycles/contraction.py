@@ -1,25 +1,27 @@
 """Cycles of convolution and matrix product vertices, on a tile's matrix unit (AMP) or its vector unit.
 
 Every count may be an int or an integer array. Arrays broadcast, so a planner weighs all its candidates at once.
-Source: poplin `PerformanceEstimation.hpp`, getConvPartial1x1..., getConvPartialnx1....
+Source: poplin `PerformanceEstimation.hpp`, getConvPartial1x1..., getConvPartialnx1..., getConvPartialSlic....
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
-from populus.dialects.poplar.target import Target
+from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.support.element_types import is_byte, size_in_bytes
 
 Count: TypeAlias = "int | NDArray[Any]"
 """One number, or an array with one for each candidate or box."""
 
-WORKERS = 6
-WEIGHT_LOADS = 4  # cycles to load one unit's weights: 4 deep, one data path wide, over one data path
+LOAD_BYTES = 8  # of weights in a cycle
+UNIT_BYTES = 32  # of weights in one unit: 4 deep, one data path wide
+AMP_LAUNCH, LAUNCH = 5, 82  # cycles before and after a vertex that its estimate leaves out; AMP vertices run on the supervisor
 
 
 def ceil_div(a: Count, b: Count) -> Any:
@@ -27,44 +29,109 @@ def ceil_div(a: Count, b: Count) -> Any:
     return -(-a // b)
 
 
-def _units(half: bool, units: int | None) -> int:
-    return units if units is not None else 16 if half else 8
+@dataclass(frozen=True)
+class Amp:
+    """A call of the matrix unit: `units` out-channels of halves or floats, summed as halves or floats.
+
+    `rows`: kernel rows that one call takes together, where in-channels leave room for them (1, 2 or 4).
+    """
+
+    half: bool
+    units: int = 16
+    half_sums: bool = False
+    rows: int = 1
+    workers: int = 6
+
+    @property
+    def load(self) -> int:
+        """The cycles in which the supervisor loads the weights of all units."""
+        return UNIT_BYTES * self.units // LOAD_BYTES
+
+    @property
+    def shared_path(self) -> bool:
+        """Halves on 16 units, or any elements that are summed as floats: one code in PopLibs."""
+        return not self.half_sums or (self.half and self.units >= 16)
+
+    @property
+    def kept(self) -> int:
+        """The worker cycles that state kept in registers saves from call to call."""
+        return 7 if self.half and self.shared_path else 0
+
+    def worker(self, n: Count, clears: bool) -> Any:
+        """Estimates a worker of ConvPartial1x1Out over n positions: 4 cycles each for halves, 8 for floats."""
+        if self.half and self.shared_path:
+            return _of_few(n, (20, 31, 40, 36), 4) + (1 if clears else 2) - self.kept
+        cycles = _of_few(n, (24, 39, 40, 41), 4) if self.half else _of_few(n, (24, 47, 46, 46), 8)
+        each = 8 if not self.half and self.units >= 16 else 2 if self.half_sums else 4
+        return cycles + np.where(n, 2 + each * n, 0) if clears else cycles
+
+    def row(self, n: Count) -> Any:
+        """Estimates n positions of one row in a worker of ConvPartialnx1."""
+        if not self.half:
+            return 3 - 9 + _of_few(n, (17, 33, 44, 45), 8)
+        return 3 - 9 + _of_few(n, (17, 29, 34 if self.units == (16 if self.half_sums else 8) else 33, 34), 4)
+
+    def call(self, positions: Count, clears: bool) -> Any:
+        """Estimates the workers of ConvPartial1x1Out, which share the positions. The last to start waits 14 cycles."""
+        most, least = self.worker(ceil_div(positions, self.workers), clears), self.worker(positions // self.workers, clears)
+        last = np.where(np.less(positions, self.workers), 0, self.workers * np.minimum(most, least))
+        return np.maximum(self.workers * np.maximum(most, least), last + 14)
 
 
-def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, half: bool, units: int | None = None) -> Any:
+def _of_few(n: Count, cycles: tuple[int, int, int, int], further: int) -> Any:
+    """Gives the cycles of 0, 1, 2 and 3 positions, and of more with `further` for each."""
+    return np.take(np.array(cycles), np.minimum(n, 3)) + further * np.maximum(np.asarray(n) - 3, 0)
+
+
+def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, amp: Amp, groups: Count = 1) -> Any:
     """Estimates a product of [positions, in channels] with [in channels, out channels] (ConvPartial1x1Out).
 
-    Channels come in groups of `units` (default: a GC200's). For each pair of groups the vertex loads the weights.
-    Six workers then stream the positions: n = ceil(positions / 6) each, at 4 cycles in half and 8 in float, plus a
-    pipeline fill. The first in-group clears the partials instead of reading them.
+    Channels come in groups of the unit's. For each pair of groups the vertex loads the weights, and the workers
+    stream the positions. The first in-group clears the partials instead of reading them. `groups`: products.
     """
-    loads = WEIGHT_LOADS * _units(half, units)
-    n = ceil_div(positions, WORKERS)
-    few = np.where(n == 2, 41, np.where(n == 1, 32, 21))
-    if half:  # less 7: state stays in registers between calls
-        adding, clearing = np.where(n >= 3, 38 + 4 * (n - 3), few) - 7, np.where(n >= 3, 37 + 4 * (n - 3), few) - 7
-    else:
-        adding = np.where(n >= 3, 46 + 8 * (n - 3), few)
-        clearing = adding + 4 * n
-    further = (in_groups - 1) * (15 + out_groups * (25 + loads + WORKERS * adding))
-    first = out_groups * (25 + loads + WORKERS * clearing)
-    return 50 + WORKERS * (7 + 3 * (in_groups - 1)) + 13 + further + 11 + first
+    shared, kept = int(amp.shared_path), amp.kept and 3
+    further = (in_groups - 1) * (16 - shared + out_groups * (25 + amp.load + amp.call(positions, False)))
+    first = out_groups * (26 - shared + amp.load + amp.call(positions, True))
+    return 50 + amp.workers * (amp.kept + kept * (in_groups * groups - 1)) + groups * (12 + shared + further + 11 + first)
 
 
-def amp_nx1(rows: Count, cols: Count, in_groups: Count, out_groups: Count, taps: Count, half: bool, units: int | None = None) -> Any:
+def amp_nx1(
+    rows: Count, cols: Count, in_groups: Count, out_groups: Count, taps: Count, amp: Amp, kernel_rows: Count = 1, groups: Count = 1
+) -> Any:
     """Estimates a convolution with `taps` kernel elements over rows x cols output positions (ConvPartialnx1).
 
-    Each pair of channel groups and each tap takes a weight load and a pass of the workers. Workers share the rows,
-    and the columns too if there are fewer rows than workers. The partials are cleared first.
+    Each pair of channel groups and each tap takes a weight load and a pass of the workers; `amp.rows` rows of the
+    kernel share a tap. Workers share the rows, and the columns too if there are fewer rows than workers. The partials
+    are cleared first.
     """
-    width = _units(half, units)
-    loads = WEIGHT_LOADS * width
-    worker_rows = np.maximum(1, ceil_div(rows, WORKERS))
-    n = np.maximum(3, ceil_div(ceil_div(rows * cols, WORKERS), worker_rows))
-    worker = 17 + worker_rows * ((28 + 4 * (n - 3)) if half else (48 + 8 * (n - 3)))
-    inner = 14 + taps * (30 + loads + WORKERS * worker)
-    clear = WORKERS * (ceil_div(ceil_div(rows * cols * out_groups * width, 4 if half else 2), WORKERS) + 5)
-    return 109 + WORKERS * 18 + out_groups * 23 + 16 + in_groups * (14 + out_groups * (14 + inner)) + clear
+    outer = ceil_div(kernel_rows, amp.rows)
+    calls = outer * (taps // kernel_rows)
+    worker_rows = np.maximum(1, ceil_div(rows, amp.workers))
+    n = ceil_div(ceil_div(rows * cols, amp.workers), worker_rows)
+    pass_of_all = amp.workers * (17 + amp.half_sums + worker_rows * amp.row(n))
+    shuffle = {1: 15, 2: 46, 4: 60}[amp.rows]
+    inner = 14 * outer + calls * (12 + amp.load + shuffle + 3 + pass_of_all)
+    vector = 4 if amp.half_sums else 2
+    clear = out_groups * amp.workers * (ceil_div(ceil_div(rows * cols * amp.units, vector), amp.workers) + 5)
+    cycles = out_groups * 23 + 10 + clear + in_groups * (14 + out_groups * (14 + inner))
+    return 111 + amp.workers * (18 + amp.half_sums) + groups * cycles
+
+
+def slic(rows: Count, cols: Count, groups: Count, taps: Count, kernel_rows: Count, channels: int, stride: int, half_sums: bool) -> Any:
+    """Estimates a convolution of `groups` groups of 1, 2 or 4 channels in and out, in halves (ConvPartial1xNSLIC).
+
+    One call takes 4 groups of one channel, 2 of two or 1 of four, and 4 kernel elements of a row. A position takes
+    a cycle in each pass; sums as floats take two passes. The innermost stride is 1 or 2.
+    """
+    workers, together = 6, 4 // channels
+    bundles, blocks = ceil_div(groups, together), kernel_rows * ceil_div(taps // kernel_rows, 4)
+    load = 34 if channels == 4 else 37 + workers * (12 if channels == 2 else 10)
+    worker_rows = np.maximum(1, ceil_div(rows, workers))
+    n = ceil_div(ceil_div(rows * cols, workers), worker_rows)
+    row: NDArray[Any] = np.asarray(10 + n + 3 * np.less(n, 5) if stride == 1 else 15 + 2 * np.maximum(n - 3, 0))
+    once = 17 + worker_rows * (10 + (row if half_sums else 3 + 2 * (row - 1)))
+    body = (load + 20) * blocks + 6 * (blocks - 1) + 1
+    return 28 + 15 * bundles + 6 * (bundles - 1) + 1 + bundles * (body + workers * (blocks * once + worker_rows))
 
 
 def vector_macs(outputs: Count, depth: Count, element: Attribute, target: Target) -> Any:
@@ -78,23 +145,53 @@ def vector_macs(outputs: Count, depth: Count, element: Attribute, target: Target
 
 
 def contraction(
-    groups: Count, rows: Count, cols: Count, out_channels: Count, in_channels: Count, taps: Count, element: Attribute, target: Target
+    groups: Count,
+    rows: Count,
+    cols: Count,
+    out_channels: Count,
+    in_channels: Count,
+    taps: Count,
+    element: Attribute,
+    target: Target,
+    *,
+    partials: str = "",
+    rounds: bool | NDArray[Any] = True,
+    kernel_rows: Count = 1,
+    stride: int = 1,
 ) -> Any:
     """Estimates a contraction vertex by its cheapest form.
 
     y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out
-    channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows.
+    channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows. `partials`: the
+    type that halves are summed in (`sum_type`). `rounds`: the vertex stores y in its own type, and so rounds wider
+    sums. `kernel_rows`: of the taps. `stride`: of the innermost dimension.
     """
     outputs, depth = groups * rows * cols * out_channels, in_channels * taps
+    sums = sum_type(element, partials)
     if target.workers == 1:  # a CPU core: its rate, and the cost of a kernel call
         return 200 + ceil_div(outputs * depth, target.macs_per_cycle(element))
     if is_byte(element):
-        sums = vector_macs(outputs, depth, element, target)
-        return np.minimum(sums, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else sums
-    half = size_in_bytes(element) == 2
-    units = target.channel_grain(element)
-    i, o = ceil_div(in_channels, units), ceil_div(out_channels, units)
-    product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, half, units))
-    convolution: NDArray[Any] = np.asarray(amp_nx1(rows, cols, i, o, taps, half, units))
-    matrix: NDArray[Any] = np.where(np.equal(taps, 1), product, convolution)
-    return np.minimum(groups * matrix, vector_macs(outputs, depth, element, target))
+        products = vector_macs(outputs, depth, element, target)
+        return np.minimum(products, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else products
+    half, half_sums, inputs = size_in_bytes(element) == 2, size_in_bytes(sums) == 2, target.in_channels(element)
+    cheapest: Any = vector_macs(outputs, depth, element, target)
+    all_units = target.out_channels(element, sums)
+    for units in (all_units, 8) if all_units > 8 and np.any(np.less_equal(out_channels, 8)) else (all_units,):
+        o = ceil_div(out_channels, units)
+        amp = Amp(half, units, half_sums, 1, target.workers)
+        i = ceil_div(in_channels, inputs)
+        product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, amp, groups))
+        if np.any(np.greater(taps, 1)):
+            product = np.where(np.equal(taps, 1), product, amp_nx1(rows, cols, i, o, taps, amp, kernel_rows, groups))
+        cheapest = np.minimum(cheapest, product)
+        for together in (2, 4) if np.any(np.less_equal(in_channels, inputs // 2)) and np.any(np.greater(kernel_rows, 1)) else ():
+            folded, i = Amp(half, units, half_sums, together, target.workers), ceil_div(in_channels, max(1, inputs // together))
+            cheapest = np.minimum(cheapest, amp_nx1(rows, cols, i, o, taps, folded, kernel_rows, groups))
+    if half and target.slic_taps and stride <= 2:
+        widest: NDArray[Any] = np.asarray(np.maximum(in_channels, out_channels))
+        for channels in (1, 2, 4) if np.min(widest) <= 4 else ():
+            grouped: NDArray[Any] = np.asarray(slic(rows, cols, groups, taps, kernel_rows, channels, stride, half_sums), float)
+            cheapest = np.minimum(cheapest, grouped + np.where(widest <= channels, 0.0, np.inf))
+    if half and not half_sums:
+        cheapest = cheapest + np.where(rounds, target.workers * (26 + ceil_div(ceil_div(outputs, target.workers), 2)), 0)
+    return cheapest

@@ -35,12 +35,13 @@ class Vertex:
     op: str
     target: Target
     scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of a codelet written in Python
+    partials: str = ""  # the type that a contraction sums halves in, if it is not f32
 
     @staticmethod
     def of(family: FamilyOp, target: Target) -> Vertex:
         """Builds the description of a family's vertices on a target."""
         params = family.params.data
-        expression, op = params.get("expr"), params.get("op")
+        expression, op, partials = params.get("expr"), params.get("op"), params.get("partials")
         return Vertex(
             family.codelet.data,
             family.space,
@@ -50,6 +51,7 @@ class Vertex:
             op.data if isinstance(op, StringAttr) else "",
             target,
             tuple((n, p.value.data) for n, p in params.items() if isinstance(p, IntegerAttr)) if family.declaration.code else (),
+            partials.data if isinstance(partials, StringAttr) else "",
         )
 
     @cached_property

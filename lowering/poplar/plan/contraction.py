@@ -15,16 +15,16 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32, i32
+from xdsl.dialects.builtin import f16, i32
 from xdsl.ir import Attribute
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import Split
-from populus.dialects.poplar.target import Target
+from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
-from populus.dialects.support.element_types import is_byte, is_float, shape_of, size_in_bytes
+from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, size_in_bytes
 from populus.dialects.support.shapes import reach
-from populus.runtime.cycles import contraction, reduce_cycles
+from populus.runtime.cycles import LAUNCH, contraction, reduce_cycles
 
 MEMORY_SHARE = 0.6  # share of a tile for temporaries. Source: poplin's availableMemoryProportion
 PROBES = 64  # candidates to cost first; they bound the cost of the cheapest
@@ -47,6 +47,7 @@ class Contraction:
     windows: tuple[int, ...]
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
+    partials: str = ""  # the type that halves are summed in: f16, or f32 by default
 
     @property
     def macs(self) -> int:
@@ -54,15 +55,19 @@ class Contraction:
         return self.groups * self.batch * self.out_channels * self.in_channels * math.prod(self.windows) * math.prod(self.kernel)
 
 
-def shape_of_contraction(op: MatMulOp | ConvolutionOp) -> Contraction:
-    """Returns the sizes that determine a plan; for a convolution, before unread elements are left out."""
+def shape_of_contraction(op: MatMulOp | ConvolutionOp, partials: str = "") -> Contraction:
+    """Returns what determines a plan; for a convolution, before unread elements are left out.
+
+    `partials`: f16 is for halves alone.
+    """
+    partials = partials if element_type_of(op.operands[0].type) == f16 else ""
     if isinstance(op, MatMulOp):
         (g, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[2]
-        return Contraction(g, 1, n, k, (m,), (1,), (1,))
+        return Contraction(g, 1, n, k, (m,), (1,), (1,), partials)
     batch, _, *windows = shape_of(op.y.type)
     out_all, ic, *kernel = shape_of(op.w.type)
     groups = op.groups
-    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)))
+    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)), partials)
 
 
 @dataclass(frozen=True)
@@ -75,17 +80,13 @@ class Plan:
     in_channels: int
     windows: tuple[int, ...]
     kernel: int  # parts of the first kernel axis; the others stay whole
-    channel_grain: int
+    out_grain: int
+    in_grain: int
 
 
-def accumulator(element: Attribute) -> Attribute:
-    """Returns the element type of partial results: halves are summed as floats."""
-    return f32 if is_float(element) and size_in_bytes(element) < 4 else element
-
-
-def partials_of(element: Attribute) -> Attribute:
+def partials_of(element: Attribute, partials: str = "") -> Attribute:
     """Returns the element type of a product's partial results: i32 for 8-bit integers."""
-    return i32 if is_byte(element) else accumulator(element)
+    return i32 if is_byte(element) else sum_type(element, partials)
 
 
 def stages(depth: Any, outputs: int, target: Target) -> Any:
@@ -128,11 +129,13 @@ class _Candidates:
         self.shape, self.element, self.target, self.parts = shape, element, target, list(parts)
         self.near, self.traffic = near, traffic
         groups, batch, out_channels, in_channels, *windows, kernel = parts
-        grain, self.size = target.channel_grain(element), size_in_bytes(element)
+        self.sums, self.size = partials_of(element, shape.partials), size_in_bytes(element)
+        self.sum_size = size_in_bytes(self.sums)
+        outs, ins = grains_of(shape, element, target)
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
         self.images = self.groups * self.batch
-        self.out_channels = np.minimum(_share(_grains(shape.out_channels, grain), out_channels) * grain, shape.out_channels)
-        self.in_channels = np.minimum(_share(_grains(shape.in_channels, grain), in_channels) * grain, shape.in_channels)
+        self.out_channels = np.minimum(_share(_grains(shape.out_channels, outs), out_channels) * outs, shape.out_channels)
+        self.in_channels = np.minimum(_share(_grains(shape.in_channels, ins), in_channels) * ins, shape.in_channels)
         self.windows = [_share(n, p) for n, p in zip(shape.windows, windows)]
         self.taps = [_share(shape.kernel[0], kernel), *(np.full_like(kernel, k) for k in shape.kernel[1:])]
         self.depth = in_channels * kernel
@@ -149,7 +152,7 @@ class _Candidates:
         x = self.images * self.in_channels * _product(extents)
         w = self.groups * self.out_channels * self.in_channels * _product(self.taps)
         y = self.images * self.out_channels * _product(self.windows)
-        return x * self.size, w * self.size, y * max(self.size, 4)
+        return x * self.size, w * self.size, y * self.sum_size
 
     def temporary_bytes(self) -> Counts:
         """Computes the bytes of a tile for all temporaries."""
@@ -157,20 +160,24 @@ class _Candidates:
 
     def products(self) -> NDArray[np.float64]:
         """Computes the cycles of the products if the matrix units shared them evenly."""
-        return self.shape.macs / (_product(self.parts) * self.target.macs_per_cycle(self.element))
+        return self.shape.macs / (_product(self.parts) * self.target.macs_per_cycle(self.element, self.sums))
 
     def bound(self, resident: bool) -> NDArray[np.float64]:
         """Computes a lower bound of the cycles: the products at the matrix units' rate, and all other costs."""
         products = self.images * self.out_channels * _product(self.windows) * self.in_channels * _product(self.taps)
-        return products / self.target.macs_per_cycle(self.element) + self._around(resident)
+        return products / self.target.macs_per_cycle(self.element, self.sums) + self._around(resident)
 
     def cycles(self, resident: bool) -> NDArray[np.float64]:
         """Computes the cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
         rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
         taps = _product(self.taps)
-        compute = contraction(self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target)
+        compute = contraction(
+            self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target,
+            partials=self.shape.partials, rounds=self.depth == 1, kernel_rows=self.taps[0] if len(self.taps) > 1 else 1,
+            stride=self.shape.strides[-1],
+        )  # fmt: skip
         per_tile = -(-self.outputs // self.target.tiles)
-        add = reduce_cycles(per_tile, self.depth, partials_of(self.element), self.target)
+        add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + LAUNCH
         return compute + self._around(resident) + np.where(self.depth > 1, add, 0)
 
     def _around(self, resident: bool) -> NDArray[np.float64]:
@@ -189,15 +196,19 @@ class _Candidates:
             exchange = np.where(there, np.maximum(x - own, 0) / target.exchange_bytes, exchange)
         if not resident:
             exchange = exchange + np.where(_product(windows) * batch > 1, w / target.exchange_bytes, 0)
-        gathered = -(-self.outputs // target.tiles) * self.depth * max(self.size, 4) / target.exchange_bytes
+        gathered = -(-self.outputs // target.tiles) * self.depth * self.sum_size / target.exchange_bytes
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
         return exchange + np.where(self.depth > 1, gathered, 0) + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
 
     def plan(self, i: int) -> Plan:
         """Returns the plan of candidate `i`."""
         groups, batch, out_channels, in_channels, *windows, kernel = (int(p[i]) for p in self.parts)
-        grain = self.target.channel_grain(self.element)
-        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, grain)
+        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, *grains_of(self.shape, self.element, self.target))
+
+
+def grains_of(shape: Contraction, element: Attribute, target: Target) -> tuple[int, int]:
+    """Returns the channels out and in that a call of the matrix unit takes: parts are multiples of them."""
+    return target.out_channels(element, sum_type(element, shape.partials)), target.in_channels(element)
 
 
 @lru_cache(None)
@@ -209,8 +220,8 @@ def options(shape: Contraction, element: Attribute, target: Target, near: Near =
     share; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
     in a fixed order of axes, so that results are deterministic.
     """
-    grain = target.channel_grain(element)
-    channels = _grains(shape.out_channels, grain), _grains(shape.in_channels, grain)
+    outs, ins = grains_of(shape, element, target)
+    channels = _grains(shape.out_channels, outs), _grains(shape.in_channels, ins)
     axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
     parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
     everything = _Candidates(shape, element, target, near, traffic, parts)

@@ -9,8 +9,9 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, at, linear
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.poplar.plan.contraction import accumulator, stages
+from populus.lowering.poplar.plan.contraction import stages
 from populus.lowering.poplar.tile_builder import TileBuilder
 
 SPLIT_WORTH = 64  # elements: a shorter row is reduced on one tile
@@ -82,7 +83,7 @@ def reduce(t: TileBuilder, x: SSAValue, dims: Sequence[int], op: str) -> SSAValu
     parts = [splits[d].parts for d in cut]
     leading = len(cut)
     layout = Grid((*(Split(p, p) for p in parts), *grid.splits), (*range(leading), *(leading + d for d in grid.order)))
-    y = t.var((*parts, *outputs), accumulator(element), layout, ".partials")
+    y = t.var((*parts, *outputs), sum_type(element), layout, ".partials")
     result = [*(at(names[d]) for d in cut), *result]
     t.execute("reduce", Domain(axes, order), [("in", "x", x, access), ("out", "y", y, result)], params, ".partials")
     return reduce_partials(t, y, leading, element, "add" if op == "square_add" else op)

@@ -22,14 +22,14 @@ from populus.lowering.poplar.plan.contraction import Contraction, options, shape
 MOST = 64  # steps of one contraction
 
 
-def split_serially(graph: GraphOp) -> None:
+def split_serially(graph: GraphOp, partials: str = "") -> None:
     """Replaces each contraction without a plan that fits by contractions of slices, and their concatenation.
 
-    If up to 64 steps do not suffice, the contraction stays, and `poplar-allocate` reports that the program does
-    not fit.
+    `partials`: the type that halves are summed in. If up to 64 steps do not suffice, the contraction stays, and
+    `poplar-allocate` reports that the program does not fit.
     """
     for op in list(graph.walk()):
-        if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op)).macs:
+        if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op, partials)).macs:
             element = element_type_of(op.operands[0].type)
             if options(shape, element, graph.machine)[0].fits:
                 continue

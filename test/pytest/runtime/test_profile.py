@@ -11,11 +11,10 @@ from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
-from populus.runtime.cycles import contraction, elementwise, reduce_cycles
-from populus.runtime.profile import COPY_CYCLES, START_CYCLES, VERTEX_CYCLES, Profile, profile
+from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, contraction, elementwise, reduce_cycles
+from populus.runtime.profile import COPY_CYCLES, Profile, profile
 
 GC200 = PRESETS["gc200"]
-START = START_CYCLES + VERTEX_CYCLES
 
 
 def of(body: str, target: str = "gc200, tiles = 16") -> Profile:
@@ -61,14 +60,14 @@ def test_a_convolution_with_partials_costs_what_its_phases_do():
     half = 32 * 58 * 4
     assert conv.bytes == (16 - 2) * half
     assert conv.exchange == GC200.exchange_setup_cycles + half // 4
-    assert conv.compute == contraction(1, 1, 56, 8, 32, 3, f32, GC200) + START
+    assert conv.compute == contraction(1, 1, 56, 8, 32, 3, f32, GC200) + AMP_LAUNCH
     assert conv.sync == 2 * GC200.sync_cycles
     assert conv.flops == 2 * 64 * 64 * 56 * 3
     # Tile t has channels 4t .. 4t + 3 of y, of which tiles 2 (t // 2) and the next own partials: one set of its two is there already.
     assert reduce.bytes == 16 * 4 * 56 * 4
-    assert reduce.compute == reduce_cycles(4 * 56, 2, f32, GC200) + START
+    assert reduce.compute == reduce_cycles(4 * 56, 2, f32, GC200) + LAUNCH
     assert (relu.bytes, relu.exchange, relu.sync) == (0, 0, GC200.sync_cycles)
-    assert relu.compute == elementwise.broadcast_scalar(4 * 56, "max", f32, GC200) + START
+    assert relu.compute == elementwise.broadcast_scalar(4 * 56, "max", f32, GC200) + LAUNCH
     assert found.summary["cycles"] == sum(s.cycles for s in found.steps)
     assert found.summary["flops"] == 2 * 64 * 64 * 56 * 3 + 2 * 64 * 56 + 64 * 56
 
@@ -147,9 +146,9 @@ def test_families_of_one_execute_share_tiles_one_after_the_other():
     fill = f"poplar.family @fill {{{{value = 0.0 : f32}}}} for {space}{{}} out y = %{{}}[a, b, c] : !poplar.tensor<1x32x56xf32>\n"
     apart = of(VARIABLES + low + high + 'poplar.execute "e" {' + fill.format("", "low") + fill.format(" start 8", "high") + "}").steps[0]
     shared = of(VARIABLES + low + high + 'poplar.execute "e" {' + fill.format("", "low") + fill.format("", "high") + "}").steps[0]
-    one = elementwise.fill(4 * 56, f32, GC200) + VERTEX_CYCLES
-    assert apart.compute == START_CYCLES + one
-    assert shared.compute == START_CYCLES + 2 * one
+    one = elementwise.fill(4 * 56, f32, GC200) + LAUNCH
+    assert apart.compute == one
+    assert shared.compute == 2 * one
     assert apart.bytes == 0
     assert shared.bytes == 32 * 56 * 4
     assert shared.codelets == ("fill",)
@@ -170,7 +169,7 @@ def test_faster_machines_take_fewer_cycles():
     slow = of(program).summary
     assert of(program, "gc200, tiles = 16, exchange_bytes = 8").summary["exchange_cycles"] < slow["exchange_cycles"]
     assert of(program, "gc200, tiles = 16, sync_cycles = 0").summary["sync_cycles"] == 0
-    assert of(program, "gc2, tiles = 16").summary["compute_cycles"] > slow["compute_cycles"]
+    assert of(program, "gc2, tiles = 16, conv_units = 4").summary["compute_cycles"] > slow["compute_cycles"]
     assert of(program, "gc200, tiles = 16, tile_bytes = 5000").summary["fits"] is False
 
 

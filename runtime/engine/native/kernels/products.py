@@ -25,7 +25,7 @@ def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launch
         return byte_products.matmul(library, task)
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
-    if c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
+    if "partials" in task.params or c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
         return None
     constant_a, constant_b = left.constant, right.constant
     if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
@@ -110,7 +110,7 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
         return byte_products.conv(library, task)
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
-    if y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
+    if "partials" in task.params or y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
         return None
     if "g" not in task.box:
         x, w, y = x[:, None], w[None], y[:, None]

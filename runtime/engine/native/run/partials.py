@@ -77,7 +77,7 @@ def touches(op: Operation, written: SSAValue) -> bool:
 
 def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:
     """Matches a product and a sum of its slices. Returns None if the families do not match."""
-    if not product.declaration.is_product or total.codelet.data != "reduce":
+    if not product.declaration.is_product or total.codelet.data != "reduce" or "partials" in product.params.data:
         return None
     if params_of(total.params).get("op") != "add" or total.space.cut & total.contracted:
         return None

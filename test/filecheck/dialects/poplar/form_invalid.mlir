@@ -44,13 +44,27 @@ poplar.graph @main target <host> {
 }
 
 // -----
-// CHECK: @conv: its parameters are none, not strides
+// CHECK: @conv: its parameters are partials?, not strides
 poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<1x2x8xf32>
   %w = poplar.var "w" : !poplar.tensor<2x2x3xf32>
   %y = poplar.var "y" : !poplar.tensor<1x2x6xf32>
   poplar.execute "e" {
     poplar.family @conv {strides = array<i64: 4>} for (b = 1, oc = 2, ic = 2, o0 = 6, k0 = 3)
+      in x = %x[b, ic, o0 + k0] : !poplar.tensor<1x2x8xf32>
+      in w = %w[oc, ic, k0] : !poplar.tensor<2x2x3xf32>
+      out y = %y[b, oc, o0] : !poplar.tensor<1x2x6xf32>
+  }
+}
+
+// -----
+// CHECK: partials = f16 is for sums of f16, but x is f32
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<1x2x8xf32>
+  %w = poplar.var "w" : !poplar.tensor<2x2x3xf32>
+  %y = poplar.var "y" : !poplar.tensor<1x2x6xf32>
+  poplar.execute "e" {
+    poplar.family @conv {partials = "f16"} for (b = 1, oc = 2, ic = 2, o0 = 6, k0 = 3)
       in x = %x[b, ic, o0 + k0] : !poplar.tensor<1x2x8xf32>
       in w = %w[oc, ic, k0] : !poplar.tensor<2x2x3xf32>
       out y = %y[b, oc, o0] : !poplar.tensor<1x2x6xf32>

@@ -8,7 +8,7 @@ func.func @main(%a : tensor<1x1x8192xf32>, %b : tensor<1x8192x8xf32>) -> tensor<
 }
 
 // CHECK:      [[P:%.*]] = poplar.var "{{.*}}.partials" on [[[K:[0-9]+]] in [[K]], 1, 1, 8{{.*}}] order [0] : !poplar.tensor<[[K]]x1x1x8xf32>
-// CHECK:      poplar.family @matmul for (k = 8192 in [[K]] by 8, g = 1, m = 1, n = 8 by 8) on (k)
+// CHECK:      poplar.family @matmul for (k = 8192 in [[K]] by 8, g = 1, m = 1, n = 8 by 16) on (k)
 // CHECK:        out c = [[P]][at k, g, m, n]
 // CHECK:      poplar.family @reduce {op = "add"}
 // CHECK:      poplar.stream_out {{.*}} to "output_0" : !poplar.tensor<1x1x8xf32>

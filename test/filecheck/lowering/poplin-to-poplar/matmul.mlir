@@ -18,4 +18,4 @@ func.func @main(%a : tensor<1x64x64xf32>, %b : tensor<1x64x64xf32>) -> tensor<1x
 // CHECK-NEXT:       out c = [[C]][g, m, n]
 // CHECK:        poplar.stream_out [[C]] to "c"
 
-// ONE: poplar.family @matmul for (k = 64 by 8, g = 1, m = 64, n = 64 by 8){{$}}
+// ONE: poplar.family @matmul for (k = 64 by 8, g = 1, m = 64, n = 64 by 16){{$}}
