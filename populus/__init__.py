@@ -15,25 +15,32 @@ from populus.dialects.support import guard
 if TYPE_CHECKING:
     from populus.api import compile
     from populus.builder import Builder, function_of
+    from populus.building import build
     from populus.derivatives import Vjp, vjp
     from populus.dialects.support.diagnostics import PopulusError
+    from populus.dialects.support.errors import ProgramError
     from populus.epochs import train
     from populus.lowering.driver.content_hash import content_hash
     from populus.lowering.driver.extensions import add_extension, load
     from populus.program import Program
+    from populus.runtime.built.library import BuiltProgram, load_program
     from populus.training import TrainingSession
 
 __all__ = [
     "Builder",
+    "BuiltProgram",
     "PopulusError",
     "Program",
+    "ProgramError",
     "TrainingSession",
     "Vjp",
     "add_extension",
+    "build",
     "compile",
     "content_hash",
     "function_of",
     "load",
+    "load_program",
     "train",
     "vjp",
 ]
@@ -41,14 +48,18 @@ __all__ = [
 _HOMES = {
     "Builder": "builder:Builder",
     "PopulusError": "dialects.support.diagnostics:PopulusError",
+    "BuiltProgram": "runtime.built.library:BuiltProgram",
     "Program": "program:Program",
+    "ProgramError": "dialects.support.errors:ProgramError",
     "TrainingSession": "training:TrainingSession",
     "Vjp": "derivatives:Vjp",
     "add_extension": "lowering.driver.extensions:add_extension",
+    "build": "building:build",
     "compile": "api:compile",
     "content_hash": "lowering.driver.content_hash:content_hash",
     "function_of": "builder:function_of",
     "load": "lowering.driver.extensions:load",
+    "load_program": "runtime.built.library:load_program",
     "train": "epochs:train",
     "vjp": "derivatives:vjp",
 }

@@ -57,7 +57,7 @@ class Session:
     ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
-        self.graph = _graph_of(module)
+        self.graph = graph_of(module)
         self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views, dict(states)))
         outputs = {name: self._fitting(name, states if fronts else {}) for name in self._program.outputs}
         check_states(states, _texts(self._program.inputs), _texts(outputs))
@@ -198,7 +198,7 @@ def _texts(streams: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict
     return {name: f"{dtype} {list(shape)}" for name, (shape, dtype) in streams.items()}
 
 
-def _graph_of(module: ModuleOp | GraphOp) -> GraphOp:
+def graph_of(module: ModuleOp | GraphOp) -> GraphOp:
     if isinstance(module, GraphOp):
         return module
     graphs = [op for op in module.walk() if isinstance(op, GraphOp)]

@@ -28,13 +28,14 @@ from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 
+from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.lexer import Lexer
 
 TENSORS = ("onnx", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
 """The dialects of ops on tensors."""
 
 
-class PopulusError(DiagnosticException):
+class PopulusError(DiagnosticException, ProgramError):
     """A user's mistake, in one line: where, what was found, what was expected, what to do."""
 
 

@@ -83,9 +83,11 @@ class Workspace:
         self._memory: NDArray[np.uint8] = np.empty(bytes, np.uint8)
         self.memories: list[NDArray[np.uint8]] = [self._memory] if bytes else []  # all that tasks have parts of
         self.owned: list[NDArray[np.uint8]] = []
+        self.needed = 0  # bytes that the tasks have reserved so far
 
     def reserve(self, begin: int, bytes: int) -> NDArray[np.uint8]:
         """Reserves `bytes` bytes from `begin`. Larger memory is new, and earlier tasks keep the old."""
+        self.needed = max(self.needed, begin + bytes)
         if begin + bytes > self._memory.size:
             self._memory = np.empty(2 * (begin + bytes), np.uint8)
             self.memories.append(self._memory)

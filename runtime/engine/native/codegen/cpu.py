@@ -48,6 +48,12 @@ class Machine:
         return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
 
     @property
+    def architecture(self) -> str:
+        """Name of the instruction set: `x86_64`, `aarch64`, ..."""
+        name = self.triple.partition("-")[0]
+        return {"arm64": "aarch64", "amd64": "x86_64"}.get(name.lower(), name)
+
+    @property
     def fused(self) -> bool:
         """True if a multiplication and an addition are one instruction, rounded once."""
         return bool({"fma", "neon"} & self.enabled)
@@ -70,6 +76,23 @@ def machine(cpu: str | None = None) -> Machine:
     one lacks.
     """
     return _machine(cpu or os.environ.get(VARIABLE) or None)
+
+
+NATIVE, CROSS = "native", {"aarch64": ("aarch64", "generic")}  # names of what programs are built for, beside CPUS of x86-64
+
+
+def described(cpu: str) -> Machine:
+    """Describes a CPU that a program is built for, which this one need not be. `native`: this CPU.
+
+    Raises PopulusError for an unknown name.
+    """
+    if cpu == NATIVE:
+        return machine()
+    architecture, name = CROSS.get(cpu, ("x86_64", cpu))
+    known = CPUS[architecture]
+    if name not in known:
+        raise PopulusError(f"no CPU '{cpu}'{did_you_mean(cpu, [NATIVE, *CROSS, *CPUS['x86_64']])}")
+    return Machine(f"{architecture}-unknown-linux-gnu", name, known[name], machine().llvmlite)
 
 
 @lru_cache(16)

@@ -47,16 +47,21 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
-def target_machine(host: Machine) -> Any:
-    """Creates LLVM's target machine for a CPU."""
+def target_machine(host: Machine, file: bool = False) -> Any:
+    """Creates LLVM's target machine for a CPU. `file`: for code that a linker places, anywhere."""
     llvm = binding()
+    if host.architecture != machine().architecture:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(host.triple)
+    if file:
+        return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
-def optimised(text: str, host: Machine) -> tuple[Any, Any]:
+def optimised(text: str, host: Machine, file: bool = False) -> tuple[Any, Any]:
     """Runs LLVM's passes on the text. Returns its module, and the target machine to emit it with."""
-    llvm, target = binding(), target_machine(host)
+    llvm, target = binding(), target_machine(host, file)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = host.triple, str(target.target_data)
     module.verify()
@@ -69,10 +74,33 @@ def optimised(text: str, host: Machine) -> tuple[Any, Any]:
     return module, target
 
 
-def object_code(text: str, host: Machine) -> bytes:
-    """Compiles LLVM text to machine code."""
-    module, target = optimised(text, host)
+def object_code(text: str, host: Machine, file: bool = False) -> bytes:
+    """Compiles LLVM text to machine code. `file`: for a linker."""
+    module, target = optimised(text, host, file)
     return bytes(target.emit_object(module))
+
+
+def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted: Machine | None = None, file: bool = False) -> bytes:
+    """Returns the object code of a kernel with the text for `plan`, from the cache of objects if it is there; else calls `made` too.
+
+    `emitted`: the CPU whose instructions it has, by default `plan`'s. `file`: for a linker.
+    """
+    host = emitted or plan
+    lines = [kernel.key, source_hash(), host.triple, host.cpu, host.features, host.llvmlite]
+    lines += [] if emitted is None else [plan.triple, plan.cpu, plan.features]
+    key = hashlib.sha256("\n".join([*lines, *(["file"] if file else [])]).encode()).hexdigest()
+    content = object_cache.get(key)
+    if content is None:
+        made()
+        content = object_code(kernel.build(kernel.name, plan), host, file)
+        object_cache.put(key, content)
+    return content
+
+
+def file_object(kernel: Kernel, plan: Machine) -> bytes:
+    """Returns the object code of a kernel for a linker."""
+    with _LLVM.lock:
+        return kept_object(kernel, plan, lambda: None, file=True)
 
 
 @lru_cache(1)
@@ -108,10 +136,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class Library:
-    """Compiled kernels of a process, for one machine. Code stays at its address until the process ends."""
+    """Compiled kernels of a process, for one machine. Code stays at its address until the process ends.
 
-    def __init__(self, host: Machine):
+    `emitted`: another machine, whose instructions run the kernels that `host` shapes.
+    """
+
+    def __init__(self, host: Machine, emitted: Machine | None = None):
         self.host = host
+        self.emitted = emitted
         self.compiled = 0  # number of kernels that were not in the cache
         self._addresses: dict[str, int] = {}
         self._engines: list[Any] = []
@@ -129,7 +161,7 @@ class Library:
             return
         llvm = binding()
         # An engine owns its target machine and deletes it with itself.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.host))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.emitted or self.host))
         before = self.compiled
         for kernel in missing.values():
             engine.add_object_file(llvm.ObjectFileRef.from_data(self._object(kernel)))
@@ -147,22 +179,18 @@ class Library:
         return self._addresses[kernel.name]
 
     def _object(self, kernel: Kernel) -> bytes:
-        host = self.host
-        made_of = f"{kernel.key}\n{source_hash()}\n{host.triple}\n{host.cpu}\n{host.features}\n{host.llvmlite}"
-        key = hashlib.sha256(made_of.encode()).hexdigest()
-        content = object_cache.get(key)
-        if content is None:
-            self.compiled += 1
-            content = object_code(kernel.build(kernel.name, host), host)
-            object_cache.put(key, content)
-        return content
+        return kept_object(kernel, self.host, self._made, self.emitted)
+
+    def _made(self) -> None:
+        self.compiled += 1
 
 
 @once
-def _library(host: Machine) -> Library:
-    return Library(host)
+def library_of(host: Machine, emitted: Machine | None) -> Library:
+    """Returns the library of a machine, as `Library` describes it."""
+    return Library(host, emitted)
 
 
 def library(cpu: str | None = None) -> Library:
     """Returns the library of this machine, or of the CPU `cpu`, whose instructions this machine must have."""
-    return _library(machine(cpu))
+    return library_of(machine(cpu), None)

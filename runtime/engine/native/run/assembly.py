@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.run.image import Blocks
+from populus.runtime.engine.native.run.image import Blocks, Transfer
 from populus.runtime.engine.native.run.step_loop import Step
 from populus.runtime.engine.native.run.step_table import Table
 from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, located
@@ -81,6 +81,8 @@ class _Assembler:
             if run.refused is not None:
                 run.refused = _placed(run.refused, op)
             self.table.launch(run)
+        elif isinstance(run, Transfer):
+            self.table.step(run.kind, *run.words)
         else:
             self.table.stop(_placed(run, op))
         self.times.append(self._around)

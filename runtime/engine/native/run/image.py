@@ -20,6 +20,7 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.step_loop import WORDS, Step
 
 Array = NDArray[Any]
+Word: TypeAlias = int | Array | Kernel
 
 SHARED = 6_000  # ns of work from which a launch is shared: threads synchronise in some hundreds of ns
 PART, PARTS = 4_000, 4  # minimum ns of a chunk if a thread has more than one; maximum chunks per thread
@@ -90,11 +91,19 @@ def _extent(array: Array) -> tuple[int, int]:
     return low, high + array.itemsize
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """Step that moves an input or output of the caller, in a program for a file: its kind and its words."""
+
+    kind: int
+    words: tuple[Word, ...]
+
+    def __call__(self) -> None:
+        raise AssertionError("a step that only a built program runs")
+
+
 OWN = "words"  # the target of places in the words themselves
 Target: TypeAlias = "Kernel | Block | str"
-Word: TypeAlias = "int | Array | Kernel"
-
-
 class Image:
     """Words of a program, and which of them are places.
 
@@ -113,6 +122,8 @@ class Image:
         def add(word: Word) -> None:
             if isinstance(word, Kernel):
                 places.append((len(words), self._number(self._kernels.setdefault(word, word))))
+                words.append(0)
+            elif isinstance(word, np.ndarray) and not word.size:
                 words.append(0)
             elif isinstance(word, np.ndarray):
                 block, offset = blocks.of(word)

@@ -61,8 +61,7 @@ class NativeProgram(NumpyProgram):
         states: Mapping[str, str] = {},
     ):
         try:
-            self.library = library(cpu)
-            self.team = team(self.library, threads_of(threads))
+            self.begin(cpu, threads)
         except ImportError:
             raise NoMachineCodeError("the native engine needs llvmlite, which is not installed; install xdsl[llvm], or use numpy") from None
         except (RuntimeError, OSError) as error:
@@ -72,6 +71,11 @@ class NativeProgram(NumpyProgram):
         self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
         self.constants = Constants()
         super().__init__(graph, views, states)
+
+    def begin(self, cpu: str | None, threads: int | None) -> None:
+        """Finds the library of the CPU, and the threads."""
+        self.library = library(cpu)
+        self.team = team(self.library, threads_of(threads))
 
     def load(self) -> None:
         super().load()

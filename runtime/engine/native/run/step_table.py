@@ -36,7 +36,7 @@ class Table:
 
     # -- writing it
 
-    def step(self, kind: Step, *words: Word) -> int:
+    def step(self, kind: int, *words: Word) -> int:
         """Adds a step and returns its number. An array stands for its place."""
         self._rows.append([int(kind), *words])
         return len(self._rows) - 1

@@ -1,0 +1,130 @@
+"""`build`: a model as a shared library with a C interface, and its weights in a file beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.lowering.driver.pipeline import no_garbage_collection
+from populus.open_program import OpenProgram
+from populus.program import Program
+from populus.runtime.engine.states import check_states
+from populus.signature import Signature
+
+if TYPE_CHECKING:
+    from populus.runtime.engine.native.frozen.freeze import Frozen
+
+Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "runtime" / "built"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built program: its library, and its file of weights; None if the weights are inside."""
+
+    library: Path
+    weights: Path | None
+
+
+def build(
+    program: Program,
+    folder: str | os.PathLike[str],
+    *,
+    name: str = "model",
+    cpu: str = "native",
+    embed: bool = False,
+    states: Mapping[str, str] = {},
+    compiler: str | None = None,
+) -> Built:
+    """Builds a compiled model: writes `lib<name>.so`, `<name>.bin`, `populus.h`, `example.c` and a Makefile into a folder.
+
+    The library needs neither Python nor this package. Equal models, options and versions of the tools give equal bytes.
+
+    - `cpu`: `native`, this CPU; `x86-64-v2`, `-v3` or `-v4`; `aarch64`, by a cross compiler.
+    - `embed`: the weights are inside the library instead of in `<name>.bin`.
+    - `states`: inputs that a run keeps for the next, each with the output that replaces it.
+    - `compiler`: the command of the C compiler; by default `CC`, or the first of `cc`, `gcc`, `clang` and ziglang that there is.
+
+    Raises PopulusError for an unknown CPU, for a model that needs Python or the host, with the node that does, and without a compiler.
+    """
+    from populus.runtime.engine.native.codegen.cpu import described
+    from populus.runtime.engine.native.frozen.link import compiler as compiler_of
+    from populus.runtime.engine.native.frozen.link import link
+
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
+    command = compiler_of(described(cpu).architecture, compiler)
+    frozen = frozen_program(program, cpu, states)
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as made, no_garbage_collection():
+            place = Path(made)
+            identity = frozen.form.identity(kernel.key.encode() for kernel in frozen.kernels)
+            weights = place / f"{name}.bin"
+            frozen.form.write(weights, identity)
+            link(frozen, place, name, identity, command, embed)
+            if embed:
+                weights.unlink()
+            shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
+            makefile = (TEMPLATES / "example.mk").read_text(encoding="utf-8")
+            (place / "Makefile").write_text(makefile.replace("@NAME@", name), encoding="utf-8")
+            for file in sorted(place.iterdir()):
+                file.replace(target / file.name)
+    except OSError as error:
+        raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return Built(target / f"lib{name}.so", None if embed else target / f"{name}.bin")
+
+
+def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Frozen:
+    """Freezes a compiled model for a CPU. Raises PopulusError for one that a file cannot hold, with the reason."""
+    from populus.runtime.engine.native.codegen.cpu import described
+    from populus.runtime.engine.native.frozen.freeze import freeze
+    from populus.runtime.session import graph_of
+
+    if program.level != "poplar":
+        raise PopulusError(f"programs of the level poplar are built; this one is for {program.level}")
+    if isinstance(program, OpenProgram):
+        raise PopulusError(f"dimension '{_open(program)}' is open; a built program has one size, so give it (dims, --dim NAME=N)")
+    refuse_python(program.signature)
+    inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
+    check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
+    return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states)
+
+
+def _open(program: OpenProgram) -> str:
+    return next(name for dimensions in program.names.values() for name in dimensions.values())
+
+
+def refuse_python(signature: Signature) -> None:
+    """Raises PopulusError for what Python does around a program's runs."""
+    if signature.padding is not None:
+        raise PopulusError("a dimension has several sizes; a built program has one, so give it (dims, --dim NAME=N)")
+    for name in (*signature.texts.inputs, *signature.texts.outputs):
+        raise PopulusError(f"'{name}' is strings, which need Python; a built program has arrays of numbers")
+    for entry in signature.maps:
+        raise PopulusError(f"output '{entry.output}' is a sequence of maps, which needs Python; a built program has arrays of numbers")
+    for entry in signature.bounded:
+        raise PopulusError(f"the data decide the size of output '{entry.output}'; a built program has one size")
+    for entry in signature.required:
+        name = list(signature.inputs)[entry.input]
+        raise PopulusError(f"input '{name}' decides shapes; in a built program it is a constant, so give its value (values, --value)")
+
+
+def _types(types: Mapping[str, Attribute]) -> Types:
+    found: Types = {}
+    for name, type in types.items():
+        found[name] = (shape_of(type), dtype_of(element_type_of(type)))
+    return found

@@ -1,0 +1,1 @@
+"""Programs that were built: their file, and what runs them with NumPy alone."""

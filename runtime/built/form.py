@@ -1,0 +1,171 @@
+"""File of a built program: words and the places among them, descriptions of tensors, and constants.
+
+    header (256 bytes) · words · relocs · tensors · texts · names and shapes · constants from the next page on
+
+All numbers are little-endian words of 64 bits, except relocs, which are `number of the word << 2 | base`, of 32 bits: the loader
+replaces or moves that word by the base. Offsets count from the start of the file. `runtime.c` reads the same layout.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MAGIC, VERSION = int.from_bytes(b"populus\0", "little"), 1
+HEAD, PAGE, ALIGNMENT = 256, 4096, 64  # bytes
+IN, OUT = 16, 17  # kinds of steps beside those of a walk: IN or OUT number place elements from to
+MACHINES = {"x86_64": 62, "aarch64": 183}  # ELF's numbers
+
+# Features of a CPU that code may use, in the order of their bits; the runtime checks the same table.
+FEATURES: dict[str, tuple[str, ...]] = {
+    "x86_64": (
+        *("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16", "movbe", "avx", "fma", "f16c", "avx2", "bmi", "bmi2", "lzcnt"),
+        *("avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni"),
+        *("avx512bitalg", "avx512vpopcntdq", "gfni", "vaes", "vpclmulqdq", "avx512fp16", "avx512bf16", "avxvnni", "avxvnniint8"),
+        *("avxneconvert", "avxifma"),
+    ),
+    "aarch64": ("neon", "dotprod", "fullfp16", "fp16fml", "sve", "sve2", "i8mm", "bf16", "lse", "rcpc"),
+}
+
+# Numbers of element types, which are ONNX's, by NumPy's or ml_dtypes' name.
+TYPES: dict[str, int] = {
+    "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11,
+    "uint32": 12, "uint64": 13, "bfloat16": 16, "float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19,
+    "float8_e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4_e2m1fn": 23, "float8_e8m0fnu": 24, "uint2": 25, "int2": 26,
+}  # fmt: skip
+
+
+class Base(IntEnum):
+    """Origin that a place is counted from: a kernel of this number, the file, the memory of a session, the words."""
+
+    CODE, DATA, MEMORY, WORDS = range(4)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input, output or state. `kept`: its type in memory. `place`: of a state, its offset in a session's memory."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    kept: str = ""
+    place: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the elements, as a caller has them."""
+        return int(np.prod(self.shape, dtype=np.int64)) * item_bytes(self.dtype)
+
+
+def item_bytes(dtype: str) -> int:
+    """Counts the bytes of an element of a type, given by name."""
+    size = {"bfloat16": 2, "bool": 1}.get(dtype)
+    if size is None:
+        size = 1 if dtype.startswith(("float8", "float4", "int2", "int4", "uint2", "uint4")) else np.dtype(dtype).itemsize
+    return size
+
+
+@dataclass
+class Form:
+    """A built program, before it is written.
+
+    `words`, `places`: (number of a word, base) of those that are places. `memory`: bytes of a session. `tensors`: inputs, outputs
+    and states. `texts`: the error of each step that may refuse. `constants`: in order, each at the offset that `place_constants`
+    gives it. `features`: those that the code uses.
+    """
+
+    architecture: str
+    features: frozenset[str]
+    steps: int
+    words: NDArray[np.int64]
+    places: Sequence[tuple[int, Base]]
+    memory: int
+    tensors: tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]
+    texts: Mapping[int, str]
+    constants: Sequence[Array]
+    kernels: int
+    shared: int
+    offsets: list[int] = field(default_factory=list[int])
+    front: bytes = b""
+
+    def close(self, constant_words: Mapping[int, int]) -> None:
+        """Lays the file out. `constant_words`: number of a word -> the constant that it is in; the word has the offset in it."""
+        front, at = self._front()
+        begin = -(-(HEAD + at) // PAGE) * PAGE
+        for constant in self.constants:
+            self.offsets.append(begin)
+            begin += -(-constant.nbytes // ALIGNMENT) * ALIGNMENT
+        for word, constant in constant_words.items():
+            self.words[word] += self.offsets[constant]
+        front[0] = self.words.tobytes()
+        self._size, self._at_data = begin, -(-(HEAD + at) // PAGE) * PAGE
+        content = b"".join(part + bytes(-len(part) % 8) for part in front)
+        self.front = content + bytes(self._at_data - HEAD - len(content))
+
+    def _front(self) -> tuple[list[bytes], int]:
+        """Builds what is between header and constants. Returns its parts, and their bytes."""
+        self.at: list[int] = []
+        relocs = np.array([word << 2 | base for word, base in self.places], np.uint32).tobytes()
+        every = [t for role in self.tensors for t in role]
+        names = bytearray()
+        at_names = HEAD
+        for part in (self.words.nbytes, len(relocs), 56 * len(every), 16 * len(self.texts)):
+            self.at.append(at_names)
+            at_names += -(-part // 8) * 8
+
+        def keep(content: bytes) -> int:
+            names.extend(bytes(-len(names) % 8))
+            names.extend(content)
+            return at_names + len(names) - len(content)
+
+        records = [
+            [keep(t.name.encode() + b"\0"), keep(np.array(t.shape, np.int64).tobytes()), TYPES[t.dtype], len(t.shape), t.bytes, t.place,
+             TYPES[t.kept or t.dtype]]
+            for t in every
+        ]  # fmt: skip
+        texts = [[step, keep(text.encode()[:300] + b"\0")] for step, text in sorted(self.texts.items())]
+        parts = [self.words.tobytes(), relocs, np.array(records, np.int64).tobytes(), np.array(texts, np.int64).tobytes(), bytes(names)]
+        return parts, at_names - HEAD + len(names)
+
+    def identity(self, more: Iterable[bytes] = ()) -> bytes:
+        """Hashes all that the file has, and `more`: 16 bytes."""
+        digest = hashlib.sha256(self.front)
+        for constant in self.constants:
+            digest.update(np.ascontiguousarray(constant).view(np.uint8).data)
+        for part in more:
+            digest.update(part)
+        return digest.digest()[:16]
+
+    def write(self, path: Path, identity: bytes) -> None:
+        """Writes the file."""
+        known = FEATURES[self.architecture]
+        mask = sum(1 << known.index(name) for name in self.features if name in known)
+        counts = [len(role) for role in self.tensors]
+        head = [
+            MAGIC, VERSION, *np.frombuffer(identity, np.uint64).tolist(), MACHINES[self.architecture], mask, self._size,
+            checksum(self.front), self.steps, len(self.words), len(self.places), self.memory, *counts, *self.at, len(self.texts),
+            self._at_data, self.shared, self.kernels,
+        ]  # fmt: skip
+        with open(path, "wb") as file:
+            file.write(np.array(head, np.uint64).tobytes().ljust(HEAD, b"\0") + self.front)
+            for offset, constant in zip(self.offsets, self.constants):
+                file.seek(offset)
+                file.write(np.ascontiguousarray(constant).view(np.uint8).data)
+            file.truncate(self._size)
+
+
+def checksum(content: bytes) -> int:
+    """Sums mixed words of eight bytes."""
+    words = np.frombuffer(content, np.uint64, len(content) // 8)
+    with np.errstate(over="ignore"):
+        mixed = words + np.arange(1, len(words) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return int(((mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)).sum(dtype=np.uint64))

@@ -1,0 +1,180 @@
+"""`load_program`: a program that `populus build` made, from Python with NumPy alone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from populus.dialects.support.errors import ProgramError
+from populus.runtime.built.form import TYPES
+
+Array = NDArray[Any]
+Type = tuple[tuple[int, ...], "np.dtype[Any]"]
+
+_NAMES = {number: name for name, number in TYPES.items()}
+_INPUT, _OUTPUT, _STATE = range(3)
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("rank", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("bytes", ctypes.c_size_t),
+    )
+
+
+class _Array(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("rank", ctypes.c_int32), ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p))
+
+
+class BuiltProgram:
+    """A loaded program: `run` computes.
+
+    `inputs`, `outputs`, `states`: (shape, dtype) by name, in order. States begin as zeros and stay from run to run. Threads may
+    share it; their runs take turns.
+    """
+
+    def __init__(self, library: Path, threads: int):
+        self._library = _opened(library)
+        self._model, self._session = ctypes.c_void_p(), ctypes.c_void_p()
+        self._lock = Lock()
+        self._check(self._library.populus_load(None, ctypes.byref(self._model)))
+        self._check(self._library.populus_open(self._model, threads, ctypes.byref(self._session)))
+        self.inputs, self.outputs, self.states = (self._described(role) for role in (_INPUT, _OUTPUT, _STATE))
+
+    def __del__(self) -> None:
+        library = getattr(self, "_library", None)
+        if library is not None:
+            library.populus_close(self._session)
+            library.populus_unload(self._model)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Runs the program and gives the outputs by name, as new arrays.
+
+        Raises ProgramError for an input that is missing, unknown, or of another shape or element type, and for a value that the
+        model refuses.
+        """
+        if unknown := [name for name in inputs if name not in self.inputs]:
+            raise ProgramError(f"the program has no input '{unknown[0]}'; it has {_listed(self.inputs)}")
+        if missing := [name for name in self.inputs if name not in inputs]:
+            raise ProgramError(f"input '{missing[0]}' is missing ({_text(self.inputs[missing[0]])})")
+        given = [_fitting(f"input '{name}'", inputs[name], type) for name, type in self.inputs.items()]
+        taken = [np.empty(*type) for type in self.outputs.values()]
+        with self._lock:
+            self._check(self._library.populus_run(self._session, _arrays(given), len(given), _arrays(taken), len(taken)), self._session)
+        return dict(zip(self.outputs, taken))
+
+    def state(self, name: str) -> Array:
+        """Gives a copy of a state. Raises ProgramError for another name."""
+        array = np.empty(*self._known(name))
+        with self._lock:
+            self._check(self._library.populus_get_state(self._session, self._number(name), _arrays([array])), self._session)
+        return array
+
+    def set_state(self, name: str, value: Any) -> None:
+        """Replaces a state, for the next run. Raises ProgramError for another name, shape or element type."""
+        array = _fitting(f"state '{name}'", value, self._known(name))
+        with self._lock:
+            self._check(self._library.populus_set_state(self._session, self._number(name), _arrays([array])), self._session)
+
+    def _known(self, name: str) -> Type:
+        if name not in self.states:
+            raise ProgramError(f"there is no state '{name}'; there are {_listed(self.states)}")
+        return self.states[name]
+
+    def _number(self, name: str) -> int:
+        return list(self.states).index(name)
+
+    def _described(self, role: int) -> dict[str, Type]:
+        found: dict[str, Type] = {}
+        for i in range(self._library.populus_count(self._model, role)):
+            tensor = self._library.populus_describe(self._model, role, i).contents
+            found[tensor.name.decode()] = (tuple(tensor.shape[: tensor.rank]), _dtype(_NAMES[tensor.type]))
+        return found
+
+    def _check(self, status: int, session: ctypes.c_void_p | None = None) -> None:
+        if status:
+            raise ProgramError(self._library.populus_error(session).decode(errors="replace"))
+
+
+def load_program(folder: str | os.PathLike[str], threads: int | None = None) -> BuiltProgram:
+    """Loads the program that `populus build` wrote to a folder. It needs neither a compiler nor any package but NumPy.
+
+    `threads`: by default POPULUS_THREADS, or the CPUs of this process. Raises ProgramError for a folder without a whole program, and
+    for one that was built for another CPU.
+    """
+    place = Path(folder)
+    found = sorted(place.glob("lib*.so"))
+    if len(found) != 1:
+        raise ProgramError(f"{place}: {'no' if not found else 'more than one'} program that populus build made (lib*.so) is here")
+    named = os.environ.get("POPULUS_THREADS", "")
+    count = threads if threads is not None else int(named) if named.isdecimal() else 0
+    if threads is not None and not 1 <= threads <= 250:
+        raise ProgramError(f"threads = {threads}; a program runs on 1 to 250 threads")
+    return BuiltProgram(found[0].resolve(), count)
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+        library.populus_version.restype = ctypes.c_uint32
+        version = library.populus_version()
+    except (OSError, AttributeError) as error:
+        raise ProgramError(f"{path}: is no library that populus build made for this machine ({error})") from None
+    if version != 1:
+        raise ProgramError(f"{path}: has version {version} of the interface, this package 1; build the model again")
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    arrays = ctypes.POINTER(_Array)
+    library.populus_load.argtypes = [ctypes.c_char_p, ctypes.POINTER(pointer)]
+    library.populus_open.argtypes = [pointer, ctypes.c_int, ctypes.POINTER(pointer)]
+    library.populus_close.argtypes = library.populus_unload.argtypes = [pointer]
+    library.populus_close.restype = library.populus_unload.restype = None
+    library.populus_count.argtypes, library.populus_count.restype = [pointer, ctypes.c_int], size
+    library.populus_describe.argtypes, library.populus_describe.restype = [pointer, ctypes.c_int, size], ctypes.POINTER(_Tensor)
+    library.populus_run.argtypes = [pointer, arrays, size, arrays, size]
+    library.populus_get_state.argtypes = library.populus_set_state.argtypes = [pointer, size, arrays]
+    library.populus_error.argtypes, library.populus_error.restype = [pointer], ctypes.c_char_p
+    return library
+
+
+def _arrays(arrays: Sequence[Array]) -> ctypes.Array[_Array]:
+    """Describes dense arrays for the library. They are referenced by the result."""
+    made = (_Array * len(arrays))()
+    for entry, array in zip(made, arrays):
+        shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        entry.type, entry.rank, entry.shape, entry.data = TYPES[array.dtype.name], array.ndim, shape, array.ctypes.data
+    return made
+
+
+def _fitting(what: str, value: Any, type: Type) -> Array:
+    shape, dtype = type
+    array = np.asarray(value)
+    if array.dtype != dtype or array.shape != shape:
+        raise ProgramError(f"{what} is {_text((array.shape, array.dtype))}, expected {_text(type)}")
+    return np.require(array, requirements="C")
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    try:
+        return np.dtype(name)
+    except TypeError:  # a type that only this package has
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def _text(type: Type) -> str:
+    return f"{type[1]} {list(type[0])}"
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(names) or "none"

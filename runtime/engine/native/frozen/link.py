@@ -1,0 +1,84 @@
+"""Shared library of a frozen program: its kernels and the runtime in C, by the system's compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime import built
+from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.codegen.jit import file_object
+from populus.runtime.engine.native.frozen.freeze import Frozen
+
+SOURCES = Path(built.__file__).parent
+API = ("version", "load", "unload", "count", "describe", "open", "close", "run", "get_state", "set_state", "error")
+FLAGS = (
+    *("-shared", "-fPIC", "-O2", "-std=gnu11", "-fvisibility=hidden", "-g0", "-s", "-pthread", "-Wl,--build-id=none"),
+    *("-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,--version-script=exports"),
+)
+
+
+def compiler(architecture: str, named: str | None = None) -> list[str]:
+    """Finds the command of a C compiler for an architecture. `named`: the command to use, as the user gave it.
+
+    Raises PopulusError, with what to install, if there is none.
+    """
+    if named or (named := os.environ.get("CC")):
+        words = named.split()
+        if shutil.which(words[0]) is None:
+            raise PopulusError(f"there is no C compiler '{words[0]}'")
+        return words
+    cross = architecture != machine().architecture or sys.platform != "linux"
+    names = [f"{architecture}-linux-gnu-gcc"] if cross else ["cc", "gcc", "clang"]
+    for name in names:
+        if (found := shutil.which(name)) is not None:
+            return [found]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-gnu.2.17"]
+    package = f"gcc-{architecture.replace('_', '-')}-linux-gnu" if cross else "gcc"
+    raise PopulusError(
+        f"building needs a C compiler, and there is no {', '.join(names)} here; install one (Debian: apt install {package}; "
+        "or: pip install ziglang)"
+    )
+
+
+def link(frozen: Frozen, folder: Path, name: str, identity: bytes, command: Sequence[str], embed: bool) -> None:
+    """Writes `lib<name>.so`, and with `embed` puts `<name>.bin` of the folder inside. Raises PopulusError if the compiler fails."""
+    objects = [f"k{i}.o" for i in range(len(frozen.kernels))]
+    for kernel, file in zip(frozen.kernels, objects):
+        (folder / file).write_bytes(file_object(kernel, frozen.plan))
+    names = [kernel.name for kernel in frozen.kernels]
+    declared = "".join(f"extern void {n}(void);\n" for n in names)
+    low, high = np.frombuffer(identity, np.uint64).tolist()
+    own = [*objects, "table.c", "exports", "runtime.c", "cpu.h"]
+    (folder / "table.c").write_text(
+        f"#include <stdint.h>\n{declared}void (*const populus_kernels[])(void) = {{{', '.join([*names, '0'])}}};\n"
+        f'const uint64_t populus_identity[2] = {{{low}u, {high}u}};\nconst char populus_file[] = "{name}.bin";\n'
+    )
+    (folder / "exports").write_text(f"{{ global: {' '.join(f'populus_{f};' for f in API)} local: *; }};\n")
+    for source in ("runtime.c", "cpu.h", "populus.h"):
+        shutil.copyfile(SOURCES / source, folder / source)
+    sources = ["runtime.c", "table.c", *objects]
+    if embed:
+        (folder / "data.S").write_text(
+            '.section .rodata.populus,"a"\n.balign 4096\n.globl populus_data\n.hidden populus_data\n'
+            f'populus_data: .incbin "{name}.bin"\n.section .note.GNU-stack,"",%progbits\n'
+        )
+        sources.append("data.S")
+        own.append("data.S")
+    libraries = ["-lm", "-ldl"]
+    words = [*command, *FLAGS, f"-Wl,-soname,lib{name}.so", *sources, "-o", f"lib{name}.so", *["-Wl,--as-needed"], *libraries]
+    done = subprocess.run(words, cwd=folder, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
+    for file in own:
+        (folder / file).unlink()
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines() or ["no message"]
+        raise PopulusError(f"the C compiler {command[0]} failed: {lines[0]}")

@@ -1,0 +1,401 @@
+"""Built programs: the C library has the native engine's bits, and refuses what does not fit it; `load_program` needs NumPy alone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import populus
+from helpers.command import command
+from populus.dialects.support.errors import ProgramError
+from populus.runtime.built import library as built_library
+from populus.runtime.built.form import FEATURES, HEAD, TYPES
+from populus.runtime.built.library import _arrays
+from populus.runtime.engine.native.codegen.cpu import machine
+from populus.tools.main import main
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler, which users of build need too"
+)
+
+
+def normal(*shape):
+    """Equal numbers in every call."""
+    return np.random.default_rng(list(shape)).standard_normal(shape).astype(np.float32)
+
+
+def model(nodes, inputs, outputs, constants=()):
+    """A model of f32 inputs and outputs, unless an entry has a type."""
+
+    def infos(entries):
+        return [helper.make_tensor_value_info(e[0], e[2] if len(e) > 2 else TensorProto.FLOAT, e[1]) for e in entries]
+
+    graph = helper.make_graph(
+        nodes, "g", infos(inputs), infos(outputs), [numpy_helper.from_array(array, name) for name, array in dict(constants).items()]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def net():
+    """Convolution, pooling, a product, softmax: streams, packed weights, tables of offsets, scratch memory."""
+    weights = {
+        "w": normal(8, 3, 3, 3),
+        "b": normal(8),
+        "m": normal(128, 10),
+        "shape": np.array([2, -1]),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Reshape", ["p", "shape"], ["f"], name="reshape"),
+        helper.make_node("MatMul", ["f", "m"], ["l"], name="product"),
+        helper.make_node("Softmax", ["l"], ["y"], name="softmax"),
+    ]
+    return model(nodes, [("x", [2, 3, 8, 8])], [("y", [2, 10]), ("l", [2, 10])], weights)
+
+
+def recurrent():
+    """A state that the inputs move, and an output."""
+    nodes = [
+        helper.make_node("MatMul", ["h", "w"], ["hw"], name="product"),
+        helper.make_node("Add", ["hw", "x"], ["s"], name="sum"),
+        helper.make_node("Tanh", ["s"], ["h_next"], name="tanh"),
+        helper.make_node("Neg", ["h_next"], ["y"], name="neg"),
+    ]
+    tensors = [("x", [1, 16]), ("h", [1, 16])], [("y", [1, 16]), ("h_next", [1, 16])]
+    return model(nodes, *tensors, {"w": normal(16, 16)})
+
+
+def gather():
+    nodes = [helper.make_node("Gather", ["table", "i"], ["y"], name="rows")]
+    return model(nodes, [("i", [3], TensorProto.INT64)], [("y", [3, 4])], {"table": normal(5, 4)})
+
+
+def loop():
+    """A counted loop, whose counter is a word of the session."""
+    w = normal(1, 32, 8), normal(1, 32, 8)
+    nodes = [helper.make_node("LSTM", ["x", "w", "r"], ["y"], name="lstm", hidden_size=8)]
+    return model(nodes, [("x", [6, 1, 8])], [("y", [6, 1, 1, 8])], {"w": w[0], "r": w[1]})
+
+
+def compiled(proto, **options):
+    return populus.compile(proto, target="host", engine="native", **options)
+
+
+def same(found, expected):
+    assert list(found) == list(expected)
+    for name, e in expected.items():
+        assert found[name].dtype == e.dtype
+        assert found[name].tobytes() == e.tobytes(), name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("built")
+    populus.build(compiled(net()), place, name="net", cpu="x86-64-v2" if os.uname().machine == "x86_64" else "native")
+    return place
+
+
+@pytest.mark.parametrize(("make", "threads"), [(net, 3), (gather, 1), (loop, 2)])
+def test_a_library_has_the_bits_of_the_native_engine(make, threads, tmp_path):
+    program = compiled(make())
+    populus.build(program, tmp_path)
+    loaded = populus.load_program(tmp_path, threads=threads)
+    inputs = program.signature.random()
+    for given in (inputs, program.signature.random(1)):
+        same(loaded.run(given), program.run(given))
+    assert loaded.inputs == {n: (a.shape, a.dtype) for n, a in inputs.items()}
+
+
+def test_weights_inside_give_the_same_and_the_folder_has_no_file_of_them(tmp_path):
+    program = compiled(net())
+    assert populus.build(program, tmp_path, embed=True).weights is None
+    assert not list(tmp_path.glob("*.bin"))
+    inputs = program.signature.random()
+    same(populus.load_program(tmp_path).run(inputs), program.run(inputs))
+
+
+def test_two_builds_are_equal_byte_for_byte(tmp_path):
+    for name in "ab":
+        populus.build(compiled(net()), tmp_path / name, name="net", embed=False)
+    files = [sorted(p.name for p in (tmp_path / name).iterdir()) for name in "ab"]
+    assert files[0] == files[1] == ["Makefile", "example.c", "libnet.so", "net.bin", "populus.h"]
+    for file in files[0]:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_states_stay_from_run_to_run_and_are_read_and_replaced(tmp_path):
+    program = compiled(recurrent())
+    populus.build(program, tmp_path, states={"h": "h_next"})
+    loaded, kept = populus.load_program(tmp_path), program.stateful({"h": "h_next"})
+    assert list(loaded.inputs) == ["x"]
+    assert list(loaded.outputs) == ["y"]
+    assert list(loaded.states) == ["h"]
+    x = {"x": normal(1, 16)}
+    for _ in range(3):
+        same(loaded.run(x), kept.run(x))
+    assert loaded.state("h").tobytes() == kept.get("h").tobytes()
+    for one in (loaded.set_state, kept.set):
+        one("h", np.ones((1, 16), np.float32))
+    same(loaded.run(x), kept.run(x))
+    with pytest.raises(ProgramError, match=r"there is no state 'g'; there are h"):
+        loaded.state("g")
+    with pytest.raises(ProgramError, match=r"state 'h' is float32 \[16\], expected float32 \[1, 16\]"):
+        loaded.set_state("h", np.ones(16, np.float32))
+
+
+def test_load_program_imports_numpy_and_nothing_else(folder):
+    code = (
+        "import sys, populus\n"
+        f"program = populus.load_program({str(folder)!r})\n"
+        "import numpy as np\n"
+        "program.run({n: np.zeros(*t) for n, t in program.inputs.items()})\n"
+        "print([m for m in ('xdsl', 'onnx', 'llvmlite', 'ml_dtypes', 'safetensors', 'rich', 'platformdirs') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_library_needs_only_the_c_library(folder):
+    if shutil.which("ldd") is None:
+        pytest.skip("needs ldd")
+    listed = subprocess.run(["ldd", folder / "libnet.so"], capture_output=True, text=True, check=True).stdout
+    names = {Path(line.split()[0]).name.partition(".so")[0] for line in listed.splitlines()}
+    assert names <= {"linux-vdso", "libc", "libm", "libpthread", "libdl", "ld-linux-x86-64", "ld-linux-aarch64"}, listed
+    if shutil.which("nm") is not None:
+        defined = subprocess.run(["nm", "-D", "--defined-only", folder / "libnet.so"], capture_output=True, text=True, check=True).stdout
+        assert {line.split()[-1] for line in defined.splitlines()} >= {"populus_load", "populus_run"}
+        assert all(len(line.split()[-1]) < 30 for line in defined.splitlines()), "a kernel is visible"
+
+
+def example(folder):
+    subprocess.run(["make", "-s", "-C", folder, "example"], check=True, capture_output=True)
+    return folder / "example"
+
+
+def test_make_builds_the_example_which_runs(folder):
+    if shutil.which("make") is None:
+        pytest.skip("needs make")
+    out = subprocess.run([example(folder)], capture_output=True, text=True, check=True).stdout
+    assert out.startswith("y: type 1, shape 2 10: ")
+
+
+def test_the_examples_in_c_and_cpp_run(tmp_path):
+    if shutil.which("make") is None or shutil.which("c++") is None:
+        pytest.skip("needs make and a C++ compiler")
+    for file in (Path(__file__).parents[3] / "examples" / "library").iterdir():
+        shutil.copy(file, tmp_path)
+    subprocess.run(["make", "-s", "-C", tmp_path, f"PYTHON={sys.executable}"], check=True, capture_output=True)
+    found = [subprocess.run([tmp_path / name], capture_output=True, text=True, check=True).stdout for name in ("counter_c", "counter_cpp")]
+    assert found[0].startswith("run 1: 0 0.258065\n")
+    assert found[0].endswith("run 3: 2 2.25806\n1: input 'x' has size 8 in dimension 1; given is 4\n")
+    assert found[1] == "1\n1.22581\n1.45161\n1.67742\n"
+
+
+def test_valgrind_finds_no_error(folder):
+    if shutil.which("valgrind") is None or shutil.which("make") is None:
+        pytest.skip("needs valgrind and make")
+    words = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", example(folder), folder / "net.bin", "2"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_python_refuses_wrong_inputs_in_one_line(folder):
+    loaded, x = populus.load_program(folder), np.zeros((2, 3, 8, 8), np.float32)
+    for inputs, message in (
+        ({}, r"input 'x' is missing \(float32 \[2, 3, 8, 8\]\)"),
+        ({"x": x, "z": x}, "the program has no input 'z'; it has x"),
+        ({"x": x[0]}, r"input 'x' is float32 \[3, 8, 8\], expected float32 \[2, 3, 8, 8\]"),
+        ({"x": x.astype(np.float64)}, r"input 'x' is float64"),
+    ):
+        with pytest.raises(ProgramError, match=message):
+            loaded.run(inputs)
+    with pytest.raises(ProgramError, match="threads = 0; a program runs on 1 to 250 threads"):
+        populus.load_program(folder, threads=0)
+
+
+class Library:
+    """The C interface of a folder's library, without `BuiltProgram`'s own checks."""
+
+    def __init__(self, folder, threads=1):
+        self.c = built_library._opened(next(folder.glob("lib*.so")).resolve())
+        self.model, self.session = ctypes.c_void_p(), ctypes.c_void_p()
+        assert self.c.populus_load(None, ctypes.byref(self.model)) == 0
+        assert self.c.populus_open(self.model, threads, ctypes.byref(self.session)) == 0
+
+    def run(self, given, taken):
+        status = self.c.populus_run(self.session, _arrays(given), len(given), _arrays(taken), len(taken))
+        return status, self.c.populus_error(self.session).decode()
+
+    def load(self, path):
+        status = self.c.populus_load(os.fsencode(path), ctypes.byref(ctypes.c_void_p()))
+        return status, self.c.populus_error(None).decode()
+
+    def close(self):
+        self.c.populus_close(self.session)
+        self.c.populus_unload(self.model)
+
+
+ARGUMENT, FILE, FORMAT, CPU, VALUE = 1, 2, 3, 5, 6
+
+
+def test_the_c_interface_refuses_wrong_arrays_by_code_and_text(folder):
+    library = Library(folder)
+    x, y = np.zeros((2, 3, 8, 8), np.float32), np.zeros((2, 10), np.float32)
+    assert library.run([x], [y, y.copy()])[0] == 0
+    for given, taken, text in (
+        ([x.astype(np.int32)], [y, y], "input 'x' has type 1; given is 6"),
+        ([x[0]], [y, y], "input 'x' has 4 dimensions; given are 3"),
+        ([x[:, :, :, :7].copy()], [y, y], "input 'x' has size 8 in dimension 3; given is 7"),
+        ([x], [y, y[:1]], "output 'l' has size 2 in dimension 0; given is 1"),
+        ([], [y, y], "the program has 1 inputs and 2 outputs; given are 0 and 2"),
+    ):
+        assert library.run(given, taken) == (ARGUMENT, text)
+    opened = ctypes.c_void_p()
+    assert library.c.populus_open(library.model, 251, ctypes.byref(opened)) == ARGUMENT
+    assert "1 to 250" in library.c.populus_error(None).decode()
+    assert library.c.populus_run(None, None, 0, None, 0) == ARGUMENT
+    assert not library.c.populus_describe(library.model, 0, 1)
+    assert library.c.populus_count(library.model, 7) == 0
+    library.close()
+
+
+def test_an_index_outside_of_its_table_is_an_error_that_names_the_node(tmp_path):
+    populus.build(compiled(gather()), tmp_path)
+    library, y = Library(tmp_path), np.zeros((3, 4), np.float32)
+    status, text = library.run([np.array([0, 5, 1])], [y])
+    assert (status, text) == (VALUE, "'rows': an index outside of its table, for 'multi_slice'")
+    assert library.run([np.array([0, 4, -5])], [y])[0] == 0
+    library.close()
+
+
+def changed(data, tmp_path, change):
+    path = tmp_path / "changed.bin"
+    path.write_bytes(change(data))
+    return path
+
+
+def test_files_that_are_not_its_data_are_refused(folder, tmp_path):
+    library, data = Library(folder), (folder / "net.bin").read_bytes()
+    other = tmp_path / "other"
+    populus.build(compiled(gather()), other)
+
+    def word(number, value):
+        return lambda d: d[: 8 * number] + value.to_bytes(8, "little") + d[8 * number + 8 :]
+
+    for change, code, text in (
+        (lambda d: d[:-64], FORMAT, "it was cut or changed"),
+        (lambda d: d[:100], FORMAT, "is not a program's data"),
+        (lambda d: b"PK" + d[2:], FORMAT, "is not a program's data"),
+        (lambda d: d[: HEAD + 9] + bytes([d[HEAD + 9] ^ 1]) + d[HEAD + 10 :], FORMAT, "is damaged"),
+        (lambda d: (other / "model.bin").read_bytes(), FORMAT, "is the data of another library"),
+        (word(4, 40), CPU, "another kind of CPU"),
+        (word(5, 1 << 60), CPU, "built for a CPU with a feature of a later version, which this one lacks"),
+    ):
+        status, said = library.load(changed(data, tmp_path, change))
+        assert (status, text in said) == (code, True), said
+    assert library.load(tmp_path / "nothing.bin") == (FILE, f"{tmp_path / 'nothing.bin'}: cannot be read")
+    library.close()
+
+
+def test_a_library_for_another_cpu_refuses_to_load(tmp_path):
+    """The runtime's table of features agrees with LLVM's, one by one."""
+    populus.build(compiled(gather()), tmp_path)
+    path, host = tmp_path / "model.bin", machine()
+    data = bytearray(path.read_bytes())
+    judged = dict.fromkeys(f[1:] for f in host.features.split(",") if f[1:] in FEATURES[host.architecture])
+    for name in judged:
+        data[40:48] = (1 << FEATURES[host.architecture].index(name)).to_bytes(8, "little")
+        path.write_bytes(data)
+        if name in host.enabled:
+            populus.load_program(tmp_path)
+        else:
+            with pytest.raises(ProgramError, match=f"was built for a CPU with {name}, which this one lacks"):
+                populus.load_program(tmp_path)
+    assert judged
+
+
+def test_folders_without_a_whole_program_are_refused(folder, tmp_path):
+    with pytest.raises(ProgramError, match="no program that populus build made"):
+        populus.load_program(tmp_path)
+    (tmp_path / "libx.so").write_bytes(b"no library")
+    with pytest.raises(ProgramError, match=r"libx.so: is no library that populus build made for this machine"):
+        populus.load_program(tmp_path)
+    (tmp_path / "libx.so").unlink()
+    shutil.copy(folder / "libnet.so", tmp_path)
+    with pytest.raises(ProgramError, match=r"net.bin: cannot be read"):
+        populus.load_program(tmp_path)
+
+
+def test_the_command_builds_and_refuses_in_one_line(tmp_path, capsys, monkeypatch):
+    populus_command = command(main, capsys)
+    path, out = tmp_path / "net.onnx", tmp_path / "out"
+    onnx.save(net(), path)
+    got = populus_command("build", path, "-o", out, "--cpu", "native")
+    assert got.status == 0, got.err
+    program = compiled(path)
+    inputs = program.signature.random()
+    same(populus.load_program(out).run(inputs), program.run(inputs))
+    for words, text in (
+        (["--cpu", "x86-64-v9"], "no CPU 'x86-64-v9'; did you mean 'x86-64-v"),
+        (["--cc", "no-such-compiler"], "there is no C compiler 'no-such-compiler'"),
+        (["--engine", "numpy"], "a library has native code"),
+        (["--state", "x"], "--state x: expected INPUT=OUTPUT"),
+        (["--name", "a/b"], "name 'a/b'"),
+    ):
+        got = populus_command("build", path, "-o", tmp_path / "no", *words)
+        assert got.status == 1
+        assert text in got.err, got.err
+        assert got.err.count("\n") == 1
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr("populus.runtime.engine.native.frozen.link.find_spec", lambda name: None)
+    got = populus_command("build", path, "-o", tmp_path / "no")
+    assert "building needs a C compiler, and there is no cc, gcc, clang here; install one (Debian: apt install gcc" in got.err
+    assert not (tmp_path / "no").exists()
+
+
+def test_what_needs_python_is_refused_with_its_node(tmp_path):
+    strings = model(
+        [helper.make_node("Identity", ["x"], ["y"])], [("x", [2], TensorProto.STRING)], [("y", [2], TensorProto.STRING)]
+    )
+    with pytest.raises(populus.ProgramError, match="'x' is strings, which need Python"):
+        populus.build(populus.compile(strings), tmp_path / "s")
+    top = model(
+        [helper.make_node("TopK", ["x", "k"], ["v", "i"], name="best")],
+        [("x", [4, 9])],
+        [("v", [4, 2]), ("i", [4, 2], TensorProto.INT64)],
+        {"k": np.array([2])},
+    )
+    program = compiled(top)
+    if "top_k" in program.session.fallbacks:  # until it has machine code
+        with pytest.raises(populus.ProgramError, match="'best': 'top_k' on .* has no machine code yet"):
+            populus.build(program, tmp_path / "t")
+        assert not list(tmp_path.glob("t/*"))
+    assert set(TYPES) >= {"float32", "int64", "bool"}
+
+
+def test_another_architecture_has_the_bits_of_its_kernels(tmp_path):
+    """Under emulation: the plans and sums of NEON, which no engine here runs, agree with this CPU's to a few units in the last place."""
+    emulator, compiler = shutil.which("qemu-aarch64"), shutil.which("aarch64-linux-gnu-gcc")
+    if os.uname().machine != "x86_64" or emulator is None or compiler is None:
+        pytest.skip("needs x86-64, qemu-user and gcc-aarch64-linux-gnu")
+    there, here = tmp_path / "there", tmp_path / "here"
+    populus.build(compiled(net()), there, cpu="aarch64")
+    populus.build(compiled(net()), here)
+    subprocess.run(["make", "-s", "-C", there, "example", f"CC={compiler}"], check=True, capture_output=True)
+    runs = ([emulator, "-L", "/usr/aarch64-linux-gnu", there / "example"], [example(here)])
+    found = [subprocess.run([*words], capture_output=True, text=True, check=True).stdout.splitlines() for words in runs]
+    for lines in zip(*found, strict=True):
+        first, second = ([float(v) for v in line.rpartition(": ")[2].split(",")] for line in lines)
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+    assert len(found[0]) == 2

@@ -1,0 +1,50 @@
+"""build a model as a shared library with a C interface."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+from rich.console import Console
+
+from populus.building import build
+from populus.dialects.support.diagnostics import PopulusError
+from populus.tools.progress import working
+from populus.tools.run import add_compile_arguments, program_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `populus build`."""
+    add_compile_arguments(parser)
+    add = parser.add_argument
+    add("-o", "--output", required=True, metavar="DIR", help="folder for the library, its header, its weights and an example")
+    add("--name", help="the library is libNAME.so (the model's file name)")
+    add("--cpu", default="native", metavar="CPU", help="native (this CPU, default), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
+    add("--embed", action="store_true", help="put the weights inside the library")
+    add("--state", action="append", default=[], metavar="INPUT=OUTPUT", help="keep an input from run to run, replaced by an output")
+    add("--cc", metavar="COMMAND", help="the C compiler (CC, or cc, gcc, clang, ziglang)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    start = perf_counter()
+    args.engine = "native" if args.engine == "auto" else args.engine
+    if args.engine != "native":
+        raise PopulusError(f"--engine {args.engine}: a library has native code")
+    states = dict(_pair(text) for text in args.state)
+    program = program_of(args, "poplar")
+    name = args.name or "".join(c if c.isalnum() and c.isascii() else "_" for c in Path(args.model).stem)
+    with working(f"building {args.output}"):
+        made = build(program, args.output, name=name, cpu=args.cpu, embed=args.embed, states=states, compiler=args.cc)
+    files = [made.library, *([] if made.weights is None else [made.weights])]
+    sizes = ", ".join(f"{path} ({path.stat().st_size / 1e6:.1f} MB)" for path in files)
+    Console(highlight=False, soft_wrap=True).print(f"{sizes}, in {perf_counter() - start:.2f} s", markup=False)
+    return 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, output = text.partition("=")
+    if not equals or not name or not output:
+        raise PopulusError(f"--state {text}: expected INPUT=OUTPUT, such as --state past=present")
+    return name, output
