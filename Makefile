@@ -2,13 +2,14 @@
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
+# check-ops: `check-op` on every built-in op, or on OPS.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest portability bench levels fuzz
+.PHONY: demo test lint lit pytest portability bench levels fuzz check-ops
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -41,6 +42,9 @@ levels: $(READY)
 
 fuzz: $(READY)
 	@$(BIN)/python test/fuzz $(FUZZERS) $(if $(SEED),--start $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(SECONDS),--seconds $(SECONDS))
+
+check-ops: $(READY)
+	@$(BIN)/python test/helpers/built_in_checks.py $(OPS)
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from xdsl.builder import Builder as OpBuilder
 from xdsl.context import Context
@@ -30,9 +29,7 @@ from populus.lowering.onnx.custom_ops import custom_ops
 from populus.options import ENGINES
 from populus.tools.op_examples import EXAMPLES, PARTS, example
 from populus.tools.op_model import OpModel, function_of
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from populus.tools.op_rows import onnx_model
 
 LIBRARIES = ("popops", "poplin", "popnn", "poprand", "gcl")
 
@@ -87,7 +84,7 @@ def _passes(ctx: Context, definition: Definition, model: OpModel, built: ModuleO
     else:
         from populus.lowering.onnx.importer import import_onnx
 
-        module, below = import_onnx(_model(definition, built), customs=custom_ops(ctx)), pipeline
+        module, below = import_onnx(onnx_model(definition, built), customs=custom_ops(ctx)), pipeline
     kinds = (definition.op, CustomOp)
     for p in below.passes:
         before, names = _count(module, kinds), {op.name for op in module.walk()}
@@ -151,25 +148,3 @@ def _engines(module: ModuleOp) -> Iterator[Finding]:
             continue
         left = ", ".join(program.session.fallbacks)
         yield Finding(f"engine {engine}", "passes through" if left else "handled", f"left to NumPy: {left}" if left else "")
-
-
-def _model(definition: Definition, module: ModuleOp) -> ModelProto:
-    """Builds the ONNX model of the op."""
-    from onnx import helper
-
-    from populus.dialects.onnx.types import to_proto
-    from populus.dialects.popart.definition import plain
-
-    assert definition.identity is not None
-    domain, kind, versions = definition.identity
-    op = next(o for o in module.walk() if isinstance(o, definition.op))
-    names = [f"x{i}" for i in range(len(op.operands))]
-    given = {n: plain(v) for n, v in op.properties.items() if n in definition.properties}
-    attributes: dict[str, Any] = {n: int(v) if isinstance(v, bool) else v for n, v in given.items()}
-    results = [f"y{i}" for i in range(len(op.results))]
-    inputs = [helper.make_value_info(n, to_proto(v.type)) for n, v in zip(names, op.operands)]
-    outputs = [helper.make_value_info(n, to_proto(v.type)) for n, v in zip(results, op.results)]
-    node = helper.make_node(kind, names, results, name=definition.name, domain=domain, **attributes)
-    graph = helper.make_graph([node], definition.name, inputs, outputs)
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(domain, max(versions))]
-    return helper.make_model(graph, ir_version=10, opset_imports=opsets)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,17 +20,22 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError
-from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, value_bytes
 from populus.dialects.table import context
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.onnx.op_schema import schemas
+from populus.lowering.popart.inplace import check_priorities
 from populus.op_page import formulas, page
-from populus.tools.kernel_check import kernels_agree
-from populus.tools.op_gradients import Unmet, differences, one_sided
-from populus.tools.op_model import Array, OpModel, difference, off_by, others
+from populus.tools.kernel_check import kernel_agrees
+from populus.tools.op_gradients import Unmet, differences, is_float, one_sided
+from populus.tools.op_limits import TooLong, limit
+from populus.tools.op_model import Array, Example, OpModel, close, difference, off_by, others
+from populus.tools.op_rows import attributes, export, integers, plain_python, second_derivatives, sizes, training
 
 TILES = (1, 4, 16, 1472)
+SECONDS = 120.0  # for each row
+LATER = 10.0  # for a row after one that took too long
 HALVES = {"float16": 2e-2, "bfloat16": 1e-1}  # relative to values above 1
 COLOURS = {"ok": "green", "failed": "red", "none": "yellow"}
 
@@ -45,26 +52,39 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check-op`."""
     parser.add_argument("file", metavar="FILE.py", help="a Python file that defines ops")
+    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"time for each row, 0 for any ({SECONDS:g})")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    extension = read(args.file)
-    definitions = extension.definitions()
+    try:
+        with limit(args.seconds, os.path.abspath(args.file), lambda: "running the file"):
+            extension = read(args.file)
+            definitions = extension.definitions()
+    except TooLong as error:
+        raise PopulusError(f"{args.file}: {error}") from None
     others = [definition_of(op) for op in dict.fromkeys(k.op for k in extension.kernels) if all(op is not d.op for d in definitions)]
     if not definitions and not others:
         raise PopulusError(f"{args.file}: defines no popart op to check")
     console, failed = Console(highlight=False, soft_wrap=True), 0
     for definition in (*definitions, *others):
-        rows = list(check(extension, definition)) if definition in definitions else [kernels(extension, definition)]
+        op = Checked(definition, extension, seconds=args.seconds)
+        rows = list(op.rows() if definition in definitions else op.kernels())
         console.print(table_of(definition, rows))
-        said = dict.fromkeys(row.word for row in rows if row.verdict == "failed")
-        failed += len(said)
-        for row in rows:
-            if row.verdict == "failed" and row.word in said:
-                del said[row.word]  # a cause is one line, although several parts meet it
-                print(f"populus: {args.file}: {definition.op.name}: {row.part}: {row.word}", file=sys.stderr)
+        for line in lines(rows):
+            failed += 1
+            print(f"populus: {args.file}: {definition.op.name}: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """Lists a line for each cause that rows failed for, although several may have met it: `gradient: the gradient of x0 ..`."""
+    found: dict[str, str] = {}
+    for row in rows:
+        if row.verdict == "failed":
+            member = re.search(r"its `\w+` .*?\(\S+:\d+\)", row.word)
+            found.setdefault(member[0] if member else row.word, f"{row.part}: {row.word}")
+    return list(found.values())
 
 
 def table_of(definition: Definition, rows: Sequence[Row]) -> Table:
@@ -77,56 +97,78 @@ def table_of(definition: Definition, rows: Sequence[Row]) -> Table:
     return table
 
 
-def check(extension: Extension, definition: Definition) -> Iterator[Row]:
-    """Checks the contract of one op, part by part. Parts that depend on a failed one are left out."""
-    op = _Op(extension, definition)
-    yield op.row("definition", op.definition_)
-    found = op.row("example", op.example)
-    yield found
-    if found.verdict == "failed":
-        return
-    for part, of in (
-        ("inference", op.inference),
-        ("aliases", op.aliases),
-        ("text", op.text),
-        ("evaluate", op.evaluate),
-        ("levels", op.levels),
-        ("half", op.half),
-        ("gradient", op.gradient),
-        ("ties and zeros", op.ties),
-        ("kernels", lambda: kernels_agree(op, extension)),
-        ("inputs kept", op.inputs_kept),
-        ("hash", op.hash),
-        ("strict", op.strict),
-        ("tiles", op.tiles),
-        ("ONNX schema", op.schema),
-        ("docs", op.docs),
+class Checked(OpModel):
+    """The checks of an op's contract. `seconds`: the time that each row may take, 0 for any."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        extension: Extension | None = None,
+        examples: Sequence[Example] = (),
+        seconds: float = SECONDS,
+        differentiable: bool = True,
     ):
-        yield op.row(part, of)
+        super().__init__(definition, examples, differentiable)
+        self.extension, self.seconds = extension, seconds
 
+    def rows(self) -> Iterator[Row]:
+        """Checks part by part; those that need an example are left out without one."""
+        yield self.row("definition", self.definition_)
+        found = self.row("example", self.example)
+        yield found
+        if found.verdict == "failed":
+            return
+        for part, of in (
+            ("inference", self.inference),
+            ("aliases", self.aliases),
+            ("text", self.text),
+            ("evaluate", self.evaluate),
+            ("levels", self.levels),
+            ("half", self.half),
+            ("integers", lambda: integers(self)),
+            ("gradient", self.gradient),
+            ("attributes", lambda: attributes(self)),
+            ("ties and zeros", self.ties),
+            ("second derivatives", lambda: second_derivatives(self)),
+            ("training", lambda: training(self)),
+            ("plain Python", lambda: plain_python(self)),
+            ("inputs kept", self.inputs_kept),
+            ("hash", self.hash),
+            ("strict", self.strict),
+            ("tiles", self.tiles),
+            ("sizes", lambda: sizes(self, self.extension)),
+            ("ONNX schema", self.schema),
+            ("ONNX model", lambda: export(self, self.extension)),
+            ("docs", self.docs),
+        ):
+            yield self.row(part, of)
+        yield from self.kernels()
 
-def kernels(extension: Extension, definition: Definition) -> Row:
-    """Checks a file's kernels of an op that another file or the built-in dialect defines."""
-    op = _Op(extension, definition)
-    return op.row("kernels", lambda: kernels_agree(op, extension))
-
-
-class _Op(OpModel):
-    """The checks of an op's contract."""
-
-    def __init__(self, extension: Extension, definition: Definition):
-        super().__init__(definition)
-        self.extension = extension
+    def kernels(self) -> Iterator[Row]:
+        """Checks the file's kernels of the op, a row for each."""
+        mine = [] if self.extension is None else [k for k in self.extension.kernels if k.op.name == self.definition.op.name]
+        for kernel in mine:
+            yield self.row("kernels", lambda kernel=kernel: kernel_agrees(self, self.extension, kernel))
+        if not mine:
+            yield Row("kernels", "none", "the file has no kernels of it")
 
     def row(self, part: str, of: Callable[[], tuple[str, str]]) -> Row:
+        """Checks one part. Whatever the author's code does becomes the row's verdict."""
+        file = user_op_errors.file_of(self.definition.op)
+        self.doing = f"checking {part}"
         try:
-            return Row(part, *of())
+            with limit(self.seconds, file, lambda: self.doing):
+                return Row(part, *of())
+        except TooLong as error:
+            self.seconds = min(self.seconds, LATER)
+            return Row(part, "failed", str(error))
         except (Unmet, PopulusError, VerifyException) as error:
             return Row(part, "failed", " ".join(str(error).split()))
         except (Exception, SystemExit) as error:  # the author's code may raise anything
-            return Row(part, "failed", user_op_errors.blamed(error, user_op_errors.file_of(self.definition.op)))
+            return Row(part, "failed", user_op_errors.blamed(error, file))
 
     def name(self) -> str:
+        """Gives the op's name."""
         return self.definition.op.name
 
     # -- parts of the contract
@@ -163,11 +205,12 @@ class _Op(OpModel):
                 if i not in range(len(op.operands)) or j not in range(len(op.results)):
                     has = f"the op has {len(op.operands)} operands and {len(op.results)} results{user_op_errors.at(op, 'aliases')}"
                     raise Unmet(f"its `aliases` gives ({i}, {j}); {has}")
+                if (one := value_bytes(op.operands[i])) != (two := value_bytes(op.results[j])) and not op.is_view:
+                    said = f"operand {i} has {one} bytes, result {j} has {two}, so they share no memory"
+                    raise Unmet(f"its `aliases` gives ({i}, {j}); {said}{user_op_errors.at(op, 'aliases')}")
                 pairs += 1
-            for i, _ in _pairs(op, "inplace_priority", op.inplace_priority(), "operand and priority"):
-                if i not in range(len(op.operands)):
-                    at = user_op_errors.at(op, "inplace_priority")
-                    raise Unmet(f"its `inplace_priority` names operand {i}; the op has {len(op.operands)}{at}")
+            _pairs(op, "inplace_priority", op.inplace_priority(), "operand and priority")
+            check_priorities(op)
         return ("ok", f"{pairs} pairs") if pairs else ("none", "no result shares an operand's memory")
 
     def evaluate(self) -> tuple[str, str]:
@@ -191,7 +234,8 @@ class _Op(OpModel):
 
     def text(self) -> tuple[str, str]:
         ctx = context()
-        self.extension.register(ctx)
+        if self.extension is not None:
+            self.extension.register(ctx)
         for example in self.examples:
             module = self.module(example)
             again = LocatingParser(ctx, str(module)).parse_module()
@@ -227,7 +271,7 @@ class _Op(OpModel):
         return ("ok", " and ".join(tried)) if tried else ("none", "its types have neither float16 nor bfloat16")
 
     def gradient(self) -> tuple[str, str]:
-        if not self.definition.has_gradient:
+        if not self.has_gradient:
             return "none", "not stated"
         worst = 0.0
         for example in self.examples:
@@ -241,13 +285,13 @@ class _Op(OpModel):
         """Checks ties: at 0 and -0.0 and at equal operands the gradient is finite if the op is, and between the slopes of both sides."""
         import numpy as np
 
-        if not self.definition.has_gradient:
+        if not self.has_gradient:
             return "none", "no gradient"
         said: set[str] = set()
         for example in self.examples:
             inputs = self.inputs(example, "float64")
             for value in (0.0, -0.0):
-                tied = {name: np.full_like(a, value) if is_float_array(a) else a for name, a in inputs.items()}
+                tied = {name: np.full_like(a, value) if is_float(a) else a for name, a in inputs.items()}
                 try:
                     said.add(one_sided(self, example, tied))
                 except NoGradient:
@@ -329,20 +373,11 @@ class _Op(OpModel):
                 raise Unmet(f"{what} other values for {name}: {off_by(two[name], a)}")
 
 
-def close(one: Array, two: Array) -> bool:
-    """Compares values of single precision, whose orders of sums may differ."""
-    import numpy as np
-
-    if one.shape != two.shape:
-        return False
-    return bool(np.allclose(one.astype(np.float64), two.astype(np.float64), rtol=1e-5, atol=1e-6, equal_nan=True))
-
-
 def _is_pair(p: Any) -> bool:
-    return isinstance(p, tuple) and len(cast("tuple[Any, ...]", p)) == 2 and isinstance(p[0], int)
+    return isinstance(p, tuple) and len(cast("tuple[Any, ...]", p)) in (2, 3) and isinstance(p[0], int)
 
 
-def _pairs(op: PopartOp, member: str, found: object, of: str) -> list[tuple[int, float]]:
+def _pairs(op: PopartOp, member: str, found: object, of: str) -> list[tuple[int, int]]:
     pairs: list[Any] = list(cast("Sequence[Any]", found)) if isinstance(found, Sequence) else [found]
     if wrong := [p for p in pairs if not _is_pair(p)]:
         raise Unmet(f"its `{member}` gives {wrong[0]!r}; pairs of {of} are expected{user_op_errors.at(op, member)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,16 +17,13 @@ from populus.tools.op_model import SHAPES, Array, Example, OpModel, difference, 
 TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 2e-2}  # relative to values above 1, because orders of sums differ
 
 
-def kernels_agree(model: OpModel, extension: Extension) -> tuple[str, str]:
-    """Compares an op's kernels with it; gives `ok` with a summary, or `none` if it has no kernels.
+def kernel_agrees(model: OpModel, extension: Extension | None, kernel: Kernel) -> tuple[str, str]:
+    """Compares a kernel with its op; gives `ok` with a summary.
 
-    Raises Unmet, naming the kernel, if one gives other values than its op, fails, or supports none of the op's examples.
+    Raises Unmet, naming the kernel, if it gives other values than its op, fails, or supports none of the op's examples.
     """
-    mine = [k for k in extension.kernels if k.op.name == model.definition.op.name]
-    if not mine:
-        return "none", "the file has no kernels of it"
-    compared = sum(_Compared(model, extension, kernel).all() for kernel in mine)
-    return "ok", f"{', '.join(k.name for k in mine)} as the op itself, {compared} times"
+    assert extension is not None
+    return "ok", f"{kernel.name} as the op itself, {_Compared(model, extension, kernel).all()} times"
 
 
 class _Compared:
@@ -40,26 +37,32 @@ class _Compared:
         """Compares every configuration on every example in every type that the kernel supports; gives their number."""
         tried = 0
         for dtype, tolerance in TOLERANCES.items():
-            for example in self._examples():
+            for title, example in self._examples():
                 expected: dict[str, Array] | None = None
                 number = 0
                 while (module := self._in_kernel(example, dtype, number)) is not None:
                     inputs = self.model.inputs(example, dtype)
                     if expected is None:
                         expected = self.model.run(self.model.module(example, dtype), inputs, level="popart")
-                    tried += self._compare(module, inputs, expected, tolerance)
+                    try:
+                        tried += self._compare(module, inputs, expected, tolerance)
+                    except Unmet as error:
+                        raise Unmet(f"{title}{error}") from error
                     number += 1
         if not tried:
             why = f": {'; '.join(self.reasons)}" if self.reasons else ""
             raise Unmet(f"kernel '{self.kernel.name}' supports none of the op's EXAMPLES, so it is untested{why}")
         return tried
 
-    def _examples(self) -> Sequence[Example]:
-        """Gives the examples of the op's class, or one of the kernel's rank."""
+    def _examples(self) -> Iterator[tuple[str, Example]]:
+        """Yields the examples of the op's class, or one of the kernel's rank, then with other attributes; each with its title."""
         rank = self.kernel.rank
-        if self.model.stated or rank is None:
-            return self.model.examples
-        return [([SHAPES[:rank]] * len(shapes), properties) for shapes, properties in self.model.examples]
+        for example in self.model.examples:
+            if not self.model.stated and rank is not None:
+                example = [SHAPES[:rank]] * len(example[0]), example[1]
+            yield "", example
+            for name, value, _, again in self.model.changed(example):
+                yield f"with '{name}' = {value!r} ", again
 
     def _in_kernel(self, example: Example, dtype: str, number: int) -> ModuleOp | None:
         """Builds the model with its op in configuration `number` of the kernel; None if there is none, or the kernel vetoes it."""

@@ -51,15 +51,19 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "group_norm": (IMAGE, "popart.group_norm %x, %scale, %bias {groups = 2 : i64}", "tensor<2x6x3x4xf32>"),
     "if": (
         "%c : tensor<i1>, %x : tensor<3xf32>",
-        ("popart.if %c then {\n  %r = popart.relu %x : tensor<3xf32>\n  popart.yield %r : tensor<3xf32>\n"
-        "} else {\n  popart.yield %x : tensor<3xf32>\n}"),
+        (
+            "popart.if %c then {\n  %r = popart.relu %x : tensor<3xf32>\n  popart.yield %r : tensor<3xf32>\n"
+            "} else {\n  popart.yield %x : tensor<3xf32>\n}"
+        ),
         "tensor<3xf32>",
     ),
     "instance_norm": (IMAGE, "popart.instance_norm %x, %scale, %bias", "tensor<2x6x3x4xf32>"),
     "loop": (
         "%x : tensor<3xf32>",
-        ("popart.loop(%x) {trips = 5 : i64} : (tensor<3xf32>) -> tensor<3xf32> do {\n^bb0(%i: tensor<i32>, %h: tensor<3xf32>):\n"
-        "  %s = popart.sin %h : tensor<3xf32>\n  popart.yield %s : tensor<3xf32>\n}"),
+        (
+            "popart.loop(%x) {trips = 5 : i64} : (tensor<3xf32>) -> tensor<3xf32> do {\n^bb0(%i: tensor<i32>, %h: tensor<3xf32>):\n"
+            "  %s = popart.sin %h : tensor<3xf32>\n  popart.yield %s : tensor<3xf32>\n}"
+        ),
         "tensor<3xf32>",
     ),
     "matmul": ("%a : tensor<3x4xf32>, %b : tensor<4x5xf32>", "popart.matmul %a, %b", "tensor<3x5xf32>"),

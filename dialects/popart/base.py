@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
@@ -29,10 +29,11 @@ from xdsl.irdl import BaseAttr, VarConstraint, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
-from populus.dialects.base.tensor_op import Plain, TensorOp, ints
+from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import constant_value
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import calls
+from populus.dialects.popart.examples import Examples
 from populus.dialects.support import shapes, user_op_errors
 from populus.dialects.support.constraints import flag
 from populus.dialects.support.diagnostics import PopulusError, where
@@ -40,8 +41,6 @@ from populus.dialects.support.element_types import element_type_of, shape_of, te
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-Examples: TypeAlias = "Sequence[tuple[Sequence[tuple[int, ...]], Mapping[str, Plain]]]"
 
 
 NOT_CONSTANT = (

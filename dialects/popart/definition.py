@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import Plain, attribute
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.dialects.popart.examples import problem
 from populus.dialects.support.attribute_values import TypedConstraint
 from populus.dialects.support.constraints import ElementsOf, Numbers, OneOf, Strings, TensorOf, Wholes, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -281,20 +282,8 @@ def _check_members(title: str, found: Definition) -> None:
     if seed is not None and seed not in range(len(names)):
         raise PopulusError(f"{title}: `SEED` is {seed!r}; the number of an operand is expected, of {', '.join(names)}")
     examples = cast("object", found.op.EXAMPLES)
-    if not isinstance(examples, Sequence) or not all(map(_is_example, cast("Sequence[object]", examples))):
+    if problem(examples):
         raise PopulusError(f"{title}: `EXAMPLES` is {examples!r}; pairs of shapes and attributes are expected, such as [([(2, 3)], {{}})]")
-
-
-def _is_example(example: object) -> bool:
-    """Tells whether it is a pair of shapes, of whole numbers, and attributes by name."""
-    if not isinstance(example, tuple) or len(cast("tuple[object, ...]", example)) != 2:
-        return False
-    shapes, attributes = cast("tuple[object, object]", example)
-    return (
-        isinstance(attributes, Mapping)
-        and isinstance(shapes, Sequence)
-        and all(isinstance(s, Sequence) and all(isinstance(n, int) and n >= 0 for n in cast("Any", s)) for s in cast("Any", shapes))
-    )
 
 
 def _identity(title: str, stated: object) -> tuple[str, str, tuple[int, ...]] | None:

@@ -13,6 +13,8 @@ from xdsl.passes import ModulePass
 from populus.dialects.base.tensor_op import HIGH_VALUE, INPLACE, TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.support import user_op_errors
+from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import shape_of
 
 if TYPE_CHECKING:
@@ -56,16 +58,16 @@ def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
     memory = _Memory(block)
     candidates: list[tuple[float, int, int, int, PopartOp]] = []
     for place, op in enumerate(block.ops):
-        if not isinstance(op, PopartOp) or not (stated := op.inplace_priority()):
+        if not isinstance(op, PopartOp) or not (stated := check_priorities(op)):
             continue
         op.attributes.pop(INPLACE, None)
         if op.name in never or op.name.partition(".")[2] in never:
             op.attributes[INPLACE] = IntegerAttr(-1, i64)
             continue
-        for operand, priority, *result in stated:
+        for operand, priority, result in stated:
             produced = PRODUCED if _produced(op.operands[operand]) else 0.0
             if priority > 0:
-                candidates.append((-priority - produced, -place, operand, result[0] if result else 0, op))
+                candidates.append((-priority - produced, -place, operand, result, op))
     for _, _, operand, result, op in sorted(candidates, key=lambda entry: entry[:4]):
         marks = overwritten(op)
         if marks[result] is None and operand not in marks and memory.overwritable(op, operand, result):
@@ -74,6 +76,27 @@ def mark(block: Block, never: frozenset[str] = frozenset()) -> None:
             several = any(n >= 0 for n in numbers[1:])
             op.attributes[INPLACE] = DenseArrayBase.from_list(i64, numbers) if several else IntegerAttr(operand, i64)
             memory.share(op.operands[operand], op.results[result])
+
+
+def check_priorities(op: PopartOp) -> list[tuple[int, float, int]]:
+    """Returns an op's in-place priorities as (operand, priority, result).
+
+    Raises PopulusError if a user's `inplace_priority` fails, gives something else, or names what the op does not have.
+    """
+
+    def title() -> str:
+        return f"{where(op)}: {op.name}"
+
+    found: list[tuple[int, float, int]] = []
+    with user_op_errors.asked(op, "inplace_priority", title):
+        for operand, priority, *rest in op.inplace_priority():
+            found.append((operand, priority, rest[0] if rest else 0))
+    for operand, _, result in found:
+        if operand not in range(len(op.operands)) or result not in range(len(op.results)):
+            has = f"the op has {len(op.operands)} operands and {len(op.results)} results"
+            said = f"its `inplace_priority` names operand {operand} and result {result}; {has}"
+            raise PopulusError(f"{title()}: {said}{user_op_errors.at(op, 'inplace_priority')}")
+    return found
 
 
 def overwritten(op: Operation) -> list[int | None]:

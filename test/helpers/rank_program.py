@@ -1,7 +1,7 @@
 """A program for `mpiexec`: results that N ranks and one process have the same, which rank 0 prints; and ranks that fail.
 
-    mpiexec -n 2 python test/helpers/rank_program.py equal 4 8
-    mpiexec -n 3 python test/helpers/rank_program.py faults 3 killed
+mpiexec -n 2 python test/helpers/rank_program.py equal 4 8
+mpiexec -n 3 python test/helpers/rank_program.py faults 3 killed
 """
 
 from __future__ import annotations

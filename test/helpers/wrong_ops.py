@@ -232,6 +232,62 @@ WRONG = [
         "gradient: the gradient of x0, element",
     ),
     ("gradient without a factor", "(2.0 * self.scale)", "self.scale", "gradient: the gradient of x0, element"),
+    # attributes
+    (
+        "lower without an attribute",
+        "scale=self.scale)]",
+        "scale=1.0)]",
+        "attributes: with 'scale' = 0.5 popops gives other values than popart for y",
+    ),
+    ("gradient without an attribute", "(2.0 * self.scale)", "2.0", "attributes: with 'scale' = 0.5 the gradient of x0, element"),
+    (
+        "lower refuses an attribute",
+        "        return [calls.codelet(",
+        "        assert self.scale == 1.0, 'only 1'\n        return [calls.codelet(",
+        "attributes: 'rows': acme.rows: its `lower` raises AssertionError: only 1 (own.py:44)",
+    ),
+    # gradients of gradients
+    (
+        "gradient through a constant",
+        "self.x, g)]",
+        "calls.op(b, 'detach', self.x), g)]",
+        "second derivatives: the gradient of the gradient, of x0, element",
+    ),
+    # memory
+    (
+        "aliases of unlike sizes",
+        "        return ()",
+        "        return [(0, 0)]",
+        "aliases: its `aliases` gives (0, 0); operand 0 has 120 bytes, result 0 has 24, so they share no memory (own.py:50)",
+    ),
+    (
+        "inplace_priority of no result",
+        "    def aliases(self):",
+        "    def inplace_priority(self):\n        return [(0, 10.0, 2)]\n\n    def aliases(self):",
+        "its `inplace_priority` names operand 0 and result 2; the op has 1 operands and 1 results (own.py:50)",
+    ),
+    # sizes
+    (
+        "positions that are not apart",
+        "    def aliases(self):",
+        "    def independent(self):\n        return [(0, 1, 0, 0)]\n\n    def aliases(self):",
+        "its `independent` gives (0, 1, 0, 0); (operand, its dimension, result, its dimension) of one size is expected (own.py:50)",
+    ),
+    (
+        "independent raises",
+        "    def aliases(self):",
+        "    def independent(self):\n        raise KeyError('w')\n\n    def aliases(self):",
+        "sizes: acme.rows: its `independent` raises KeyError: 'w' (own.py:51)",
+    ),
+]
+
+# The op's `evaluate` or `lower` has no end: the row says where it was.
+ENDLESS = [
+    ("        return [(self.scale", "        while True:\n            pass\n        return [(self.scale", "in its `evaluate` (own.py:4"),
+    ("        return [calls.codelet(", "        while True:\n            pass\n        return [calls.codelet(", "in its `lower` (own.py:4"),
+    ("        g = calls", "        while True:\n            pass\n        g = calls", "in its `gradient` (own.py:4"),
+    ("        return [tensor", "        while True:\n            pass\n        return [tensor", "in its `infer` (own.py:"),
+    ("import numpy as np", "import numpy as np\nwhile True:\n    pass", "in its `<module>` (own.py:"),
 ]
 
 # (name, texts and what replaces them, what the line says)
@@ -245,6 +301,21 @@ WRONG_IN_TWO = [
         "gradient of half a small slope",
         (("number(1.0)", "number(1e-6)"), ("(2.0 * self.scale)", "self.scale")),
         "gradient: the gradient of x0, element",
+    ),
+    (
+        "evaluate of twice a small value",
+        (("number(1.0)", "number(1e-7)"), ("        return [(self.scale", "        return [(2 * self.scale")),
+        "evaluate: its `evaluate` gives other values than its lowering for y: by up to",
+    ),
+    (
+        "positions that depend on those before",
+        (
+            ("    for i in range(len(y)):\n        s = 0.0\n", "    s = 0.0\n    for i in range(len(y)):\n"),
+            (".sum(1)", ".sum(1)[::-1].cumsum()[::-1]"),
+            ("in range(len(y))", "in range(len(y) - 1, -1, -1)"),
+            ("    def aliases(self):", "    def independent(self):\n        return [(0, 0, 0, 0)]\n\n    def aliases(self):"),
+        ),
+        "sizes: result 0 is said to keep dimension 0 apart, but its first 3 positions depend on the others",
     ),
 ]
 

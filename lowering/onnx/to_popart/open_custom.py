@@ -5,8 +5,6 @@ An element-wise op is computed as at the bounds. Any other says in `independent`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.ir import SSAValue
 
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
@@ -28,9 +26,7 @@ def converted(place: Place, op: PopartOp) -> list[SSAValue]:
     if isinstance(op, ElementwiseOp):
         op.operands = aligned(place, list(op.operands))
         return [m.insert(place, op)]
-    with user_op_errors.asked(op, "independent", lambda: op.name):
-        links = [tuple(link) for link in op.independent()]
-    _check(op, links)
+    links = links_of(op)
     groups: dict[tuple[int, int], list[int | None]] = {}
     for operand, d, result, to in links:
         groups.setdefault((result, to), [None] * len(op.operands))[operand] = d
@@ -54,13 +50,23 @@ def converted(place: Place, op: PopartOp) -> list[SSAValue]:
     return [m.safe(place, m.state(r, tuple(a))) for r, a in zip(op.results, axes)]
 
 
-def _check(op: PopartOp, links: Sequence[tuple[int, ...]]) -> None:
-    """Raises PopulusError for links that name no dimension of the op's operands and results, or dimensions of unlike sizes."""
+def links_of(op: PopartOp) -> list[tuple[int, int, int, int]]:
+    """Gives what an op's `independent` says.
+
+    Raises PopulusError if it fails, names no dimension of the op's operands and results, or dimensions of unlike sizes.
+    """
+    with user_op_errors.asked(op, "independent", lambda: op.name):
+        links = [tuple(link) for link in op.independent()]
+    found: list[tuple[int, int, int, int]] = []
     for link in links:
-        fits = len(link) == 4 and link[0] in range(len(op.operands)) and link[2] in range(len(op.results))
-        if fits:
-            operand, result = shape(op.operands[link[0]]), shape(op.results[link[2]])
-            fits = link[1] in range(len(operand)) and link[3] in range(len(result)) and operand[link[1]] == result[link[3]]
-        if not fits:
-            said = "(operand, its dimension, result, its dimension) of one size is expected"
-            raise PopulusError(f"{op.name}: its `independent` gives {link}; {said}{user_op_errors.at(op, 'independent')}")
+        match link:
+            case (operand, d, result, to) if operand in range(len(op.operands)) and result in range(len(op.results)):
+                own, other = shape(op.operands[operand]), shape(op.results[result])
+                if d in range(len(own)) and to in range(len(other)) and own[d] == other[to]:
+                    found.append((operand, d, result, to))
+                    continue
+            case _:
+                pass
+        said = "(operand, its dimension, result, its dimension) of one size is expected"
+        raise PopulusError(f"{op.name}: its `independent` gives {link}; {said}{user_op_errors.at(op, 'independent')}")
+    return found

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.wrong_ops import ROWS, UNREADABLE, WRONG, WRONG_IN_TWO
+from helpers.wrong_ops import ENDLESS, ROWS, UNREADABLE, WRONG, WRONG_IN_TWO
+from helpers.wrong_tables import TABLE, WRONG_TABLES
 
 
-def check(populus, folder, text):
+def check(populus, folder, text, *options):
     file = folder / "own.py"
     file.write_text(text)
-    got = populus("check-op", file)
+    got = populus("check-op", file, *options)
     return got.status, got.err.replace(f"{folder}/", ""), got.out
 
 
-def test_the_right_definition_is_accepted(populus, tmp_path):
-    assert check(populus, tmp_path, ROWS)[:2] == (0, "")
+def replaced(text, parts):
+    for old, new in parts:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    return text
+
+
+@pytest.mark.parametrize("text", [ROWS, TABLE], ids=["rows", "table"])
+def test_the_right_definition_is_accepted(text, populus, tmp_path):
+    assert check(populus, tmp_path, text)[:2] == (0, "")
 
 
 @pytest.mark.parametrize(("old", "new", "line"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
 def test_a_wrong_definition_has_its_line(old, new, line, populus, tmp_path):
-    assert old in ROWS
-    status, said, rows = check(populus, tmp_path, ROWS.replace(old, new, 1))
+    status, said, rows = check(populus, tmp_path, replaced(ROWS, [(old, new)]))
     lines = said.splitlines()
     assert status == 1
     assert [s for s in lines if line in s], said
@@ -32,19 +40,45 @@ def test_a_wrong_definition_has_its_line(old, new, line, populus, tmp_path):
 
 
 @pytest.mark.parametrize(("parts", "line"), [w[1:] for w in WRONG_IN_TWO], ids=[w[0] for w in WRONG_IN_TWO])
-def test_a_wrong_gradient_beside_another_default_has_its_line(parts, line, populus, tmp_path):
-    text = ROWS
-    for old, new in parts:
-        assert old in text
-        text = text.replace(old, new, 1)
-    status, said, _ = check(populus, tmp_path, text)
+def test_a_definition_that_is_wrong_in_several_places_has_its_line(parts, line, populus, tmp_path):
+    status, said, _ = check(populus, tmp_path, replaced(ROWS, parts))
     assert status == 1
     assert line in said
 
 
+@pytest.mark.parametrize(("parts", "found"), [w[1:] for w in WRONG_TABLES], ids=[w[0] for w in WRONG_TABLES])
+def test_a_wrong_table_or_kernel_has_its_lines(parts, found, populus, tmp_path):
+    status, said, _ = check(populus, tmp_path, replaced(TABLE, parts))
+    assert status == 1
+    assert [line for line in found if line not in said] == [], said
+    assert all(s.startswith("populus: own.py: acme.pick: ") for s in said.splitlines())
+
+
+@pytest.mark.parametrize(("old", "new", "line"), ENDLESS, ids=[e[2] for e in ENDLESS])
+def test_what_has_no_end_is_left_after_its_time(old, new, line, populus, tmp_path):
+    status, said, _ = check(populus, tmp_path, replaced(ROWS, [(old, new)]), "--seconds", "0.6")
+    assert status == 1
+    assert [s for s in said.splitlines() if "not done after 0.6 s" in s and line in s], said
+
+
+def test_tile_code_that_is_not_what_python_computes_is_found(populus, tmp_path, monkeypatch):
+    """The machine's code is wrong here, and not the user's."""
+    from populus.runtime.interpreter import popops
+
+    def wrong(code, arrays, scalars):
+        right(code, arrays, scalars)
+        for name in code.outputs:
+            arrays[name] += 1
+
+    right = popops.run_tile_code
+    monkeypatch.setattr(popops, "run_tile_code", wrong)
+    status, said, _ = check(populus, tmp_path, ROWS)
+    assert status == 1
+    assert "plain Python: codelet total as tile code gives other values than as Python for y: by up to" in said
+
+
 @pytest.mark.parametrize(("old", "new", "line"), UNREADABLE, ids=range(len(UNREADABLE)))
 def test_a_file_that_cannot_be_read_is_one_line(old, new, line, populus, tmp_path):
-    assert old in ROWS
-    status, said, _ = check(populus, tmp_path, ROWS.replace(old, new, 1))
+    status, said, _ = check(populus, tmp_path, replaced(ROWS, [(old, new)]))
     assert (status, said.count("\n")) == (1, 1)
     assert line in said

@@ -1,0 +1,53 @@
+"""`check-op` on the built-in ops, with the rows of `op_cases.py` as their examples.
+
+make check-ops               # every op
+make check-ops OPS="softmax conv"
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from helpers.op_cases import cases, is_float
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.definition import definition_of
+from populus.dialects.popart.examples import Input
+from populus.tools.check_op import Checked, lines
+from populus.tools.op_model import Example
+
+
+def examples() -> dict[type[PopartOp], dict[bool, list[Example]]]:
+    """Collects the examples of each op, those at which it has a gradient apart."""
+    found: dict[type[PopartOp], dict[bool, list[Example]]] = {}
+    for case in cases():
+        operands = [None if a is None else Input(dtype=None if is_float(a) else a.dtype.name, values=a) for a in case.arrays]
+        while operands and operands[-1] is None:
+            operands.pop()
+        found.setdefault(case.op, {}).setdefault(case.gradient, []).append((operands, case.properties))
+    return found
+
+
+def failures(op: type[PopartOp], by_gradient: dict[bool, list[Example]], most: int | None = None) -> Iterator[str]:
+    """Checks an op on its examples, `most` of them, and yields a line for each part that does not hold."""
+    for differentiable, found in by_gradient.items():
+        checked = Checked(definition_of(op), None, found[:most], differentiable=differentiable)
+        yield from lines(list(checked.rows()))
+
+
+def main() -> int:
+    """Checks the ops that the command line names, or all."""
+    bad = 0
+    found = {op: e for op, e in examples().items() if len(sys.argv) == 1 or op.name.removeprefix("popart.") in sys.argv[1:]}
+    for op, by_gradient in found.items():
+        said = list(failures(op, by_gradient))
+        bad += bool(said)
+        print(f"{op.name}: {'ok' if not said else ''}", *said, sep="\n    " if said else "", flush=True)
+    print(f"{len(found)} ops, {bad} do not hold")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Wrong definitions of an op that reads rows of a table, and of its kernels, for `populus check-op`."""
+
+# Rows of a table by number.
+TABLE = '''
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, f16, f32, f64, i32, i64
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.examples import Input
+from populus.dialects.popart.kernel import Config, Kernel
+from populus.dialects.popart.layout import PLANAR
+from populus.dialects.support.constraints import elements, flag, tensors
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+
+
+@irdl_op_definition
+class PickOp(PopartOp):
+    """`y[i] = table[number[i]]`. Source: a test."""
+
+    name = "acme.pick"
+    ONNX: ClassVar = ("com.acme", "Pick", 1)
+    EXAMPLES: ClassVar = [([(5, 3), Input((4,), "int64", low=0, high=4)], {})]
+    table = operand_def(tensors("T", f32, f64))
+    number = operand_def(tensors("I", i64))
+    y = result_def(tensors("U", f32, f64))
+    negate: bool = flag()
+
+    def infer(self):
+        return [tensor((*shape_of(self.number.type), shape_of(self.table.type)[1]), element_type_of(self.table.type))]
+
+    def evaluate(self, table, number):
+        return [table[number] * (-1 if self.negate else 1)]
+
+    def lower(self, b):
+        y = calls.op(b, "gather", self.table, self.number, axis=0)
+        return [calls.map(b, -Arg(1), y) if self.negate else y]
+
+    def independent(self):
+        return [(1, 0, 0, 0)]
+
+
+class First(Kernel):
+    op, name = PickOp, "first"
+
+    def configs(self, op):
+        return [Config((PLANAR, PLANAR), (PLANAR,))]
+
+    def lower(self, b, op, operands, config):
+        y = calls.op(b, "gather", *operands, axis=0)
+        return [calls.op(b, "mul", y, calls.fill(b, -1.0 if op.negate else 1.0, calls.element(y)))]
+
+
+class Second(Kernel):
+    op, name = PickOp, "second"
+
+    def configs(self, op):
+        return [Config((PLANAR, PLANAR), (PLANAR,), cost=2.0), Config((PLANAR, PLANAR), (PLANAR,), cost=3.0)]
+
+    def lower(self, b, op, operands, config):
+        y = calls.op(b, "gather", *operands, axis=0)
+        return [calls.map(b, Arg(1) * (-1.0 if op.negate else 1.0), y)]
+'''
+
+# (name, texts and what replaces them, what the lines say)
+WRONG_TABLES = [
+    (
+        "numbers up to 3",
+        (("table[number] *", "table[np.minimum(number, 3)] *"),),
+        ("evaluate: its `evaluate` gives other values than its lowering for y",),
+    ),
+    (
+        "numbers that were seen",
+        (("table[number] *", "table[number if number.sum() == 8 else number * 0] *"),),
+        ("integers: for other integers popops gives other values than popart for y",),
+    ),
+    (
+        "an attribute that evaluate does not read",
+        (("(-1 if self.negate else 1)", "1"),),
+        ("attributes: with 'negate' = True popops gives other values than popart for y",),
+    ),
+    (
+        "two kernels that are wrong in two ways",
+        (("-1.0 if op.negate else 1.0, calls", "2.0, calls"), ("* (-1.0 if", "* unknown * (-1.0 if")),
+        ("kernels: kernel 'first' gives other values", "kernels: kernel 'second' fails at popops: NameError: name 'unknown'"),
+    ),
+    (
+        "a kernel that is wrong in its second configuration",
+        (("* (-1.0 if", "* (config.cost - 1.0) * (-1.0 if"),),
+        ("kernels: kernel 'second' gives other values than acme.pick for y",),
+    ),
+    (
+        "an attribute that a kernel does not read",
+        (("* (-1.0 if op.negate else 1.0)", "* 1.0"),),
+        ("kernels: with 'negate' = True kernel 'second' gives other values than acme.pick for y",),
+    ),
+    (
+        "types that the schema excludes",
+        (('operand_def(tensors("I", i64))', "operand_def(TensorType)"),),
+        ("ONNX model: ONNX's checker refuses a model of it",),
+    ),
+    (
+        "a result of any type that the schema has as floats",
+        (('result_def(tensors("U", f32, f64))', 'result_def(tensors("U", f64))'),),
+        ("example: ",),
+    ),
+    ("numbers outside of the table", (("low=0, high=4", "low=0, high=9"),), ("evaluate: acme.pick: its `evaluate` raises IndexError",)),
+]
