@@ -6,23 +6,26 @@ import argparse
 from pathlib import Path
 from time import perf_counter
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from populus.api import compile
+from populus.nets import model_path, net
 from populus.options import CHOICES
 from populus.tools.command import UsageError, dims_of, values_of
+from populus.tools.output import Json, add_json, say_written, write_json
+from populus.tools.output import console as make_console
 from populus.tools.progress import working
 from populus.tools.run import ENGINE
 
-LIGHT = ("light_squeezenet", "light_resnet50", "light_shufflenet")
+LIGHT = ("squeezenet", "resnet50", "shufflenet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus bench`."""
     add = parser.add_argument
-    add("models", nargs="*", metavar="MODEL", help=f".onnx models; without any, these of the onnx package: {', '.join(LIGHT)}")
+    add("models", nargs="*", type=model_path, metavar="MODEL", help=f"models, or nets of the onnx package; without any, {', '.join(LIGHT)}")
+    add_json(parser)
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
     add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
@@ -37,16 +40,23 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"--repeat {args.repeat}: expected at least 1")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model", overflow="fold")
-    for column in ("compile s", "run s", "poplar ops", "cycles", "KiB of fullest tile"):
+    for column in ("compile s", "run s", "poplar ops", "cycles", "bytes of fullest tile"):
         table.add_column(column, justify="right")
-    for model in args.models or [_light(name) for name in LIGHT]:
+    found: list[dict[str, Json]] = []
+    for model in args.models or [net(name) for name in LIGHT]:
         with working(f"measuring {model}"):
-            table.add_row(*_measured(Path(model), args))
-    Console(highlight=False).print(table)
+            found.append(_measured(Path(model), args))
+        row = found[-1].values()
+        table.add_row(*(escape(str(v)) if isinstance(v, str) else f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in row))
+    to = make_console(args, soft_wrap=False)
+    to.print(table)
+    write_json(args, found)
+    say_written(to, args.json)
     return 0
 
 
-def _measured(model: Path, args: argparse.Namespace) -> list[str]:
+def _measured(model: Path, args: argparse.Namespace) -> dict[str, Json]:
+    """Measures a model; the keys are in the order of the table."""
     start = perf_counter()
     program = compile(model, target=args.target, tiles=args.tiles, dims=dims_of(args.dim), values=values_of(args.value), engine=args.engine)
     compiled = perf_counter() - start
@@ -57,11 +67,11 @@ def _measured(model: Path, args: argparse.Namespace) -> list[str]:
         program.run(inputs)
         seconds.append(perf_counter() - start)
     summary = program.profile().summary
-    numbers = (f"{compiled:.2f}", f"{min(seconds):.3f}", f"{summary['poplar_ops']:,}", f"{int(summary['cycles']):,}")
-    return [escape(model.stem), *numbers, f"{int(summary['peak_tile_bytes']) / 1024:,.0f}"]
-
-
-def _light(name: str) -> Path:
-    import onnx.backend.test
-
-    return Path(onnx.backend.test.__file__).parent / "data" / "light" / f"{name}.onnx"
+    return {
+        "model": model.stem,
+        "compile_seconds": compiled,
+        "run_seconds": min(seconds),
+        "poplar_ops": int(summary["poplar_ops"]),
+        "cycles": int(summary["cycles"]),
+        "peak_tile_bytes": int(summary["peak_tile_bytes"]),
+    }

@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -18,7 +17,9 @@ from populus.lowering.driver import extensions
 from populus.lowering.driver.inventory import Row
 from populus.lowering.driver.plausible_sizes import Plausible, inventory_at_plausible_sizes
 from populus.lowering.onnx.custom_ops import custom_ops
-from populus.tools.command import dims_of, values_of
+from populus.tools.command import add_model, dims_of, values_of
+from populus.tools.output import Json, add_json, say_written, write_json
+from populus.tools.output import console as make_console
 
 COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 
@@ -26,7 +27,8 @@ COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check`."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="a .onnx model")
+    add_model(parser, "a .onnx model, or a net of the onnx package by name")
+    add_json(parser)
     add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range (tried)")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
@@ -48,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
         rows = [
             replace(row, status="missing", reason=f"only the host can do it: {row.reason}") if row.status == "host" else row for row in rows
         ]
-    console = Console(highlight=False)
+    console = make_console(args, soft_wrap=False)
     console.print(table_of(rows, each=args.nodes))
     missing = [row for row in rows if row.status == "missing"]
     for reason, nodes in _by_reason([row for row in rows if row.status == "host"]).items():
@@ -60,6 +62,14 @@ def execute(args: argparse.Namespace) -> int:
     counts = Counter(row.status for row in rows)
     said = ", ".join(f"{counts[status]} {status}" for status in COLOURS if counts[status])
     console.print(f"{len(rows)} nodes: {said or 'none needs anything'}")
+    result: dict[str, Json] = {
+        "model": args.model,
+        "nodes": [asdict(row) for row in rows],
+        "counts": {status: counts[status] for status in COLOURS},
+        "sizes": dict(found.sizes),
+    }
+    write_json(args, result)
+    say_written(console, args.json)
     if missing:
         print(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled", file=sys.stderr)
     return 1 if missing else 0

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean, printable
 from populus.lowering.driver.files import parse_message
+from populus.nets import NETS, model_path, net
 from populus.runtime import ranks
 
 
@@ -38,6 +39,31 @@ class ArgumentParser(argparse.ArgumentParser):
             what = "command" if where == "COMMAND" else f"{where} choice"
             message = f"no {what} '{wrong}'{did_you_mean(wrong, choices)}"
         raise UsageError(f"{message} (--help lists the {'commands' if message.startswith('no command') else 'options'})")
+
+
+def add_model(parser: argparse.ArgumentParser, help: str) -> None:
+    """Adds the argument MODEL; `--example NAME` is another spelling of it, for nets of the onnx package."""
+    parser.add_argument("model", nargs="?", action=_Model, metavar="MODEL", help=help)
+    parser.add_argument("--example", choices=NETS, metavar="NAME", help=f"a net of the onnx package as the MODEL: {', '.join(NETS)}")
+    checks = parser.get_default("checks") or ()
+    parser.set_defaults(checks=(*checks, _require_model))
+
+
+class _Model(argparse.Action):
+    """Stores the path that MODEL stands for: a file, or a net by name."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        namespace.model = values if values is None else model_path(values)
+
+
+def _require_model(args: argparse.Namespace) -> None:
+    """Raises UsageError unless there is either MODEL or --example."""
+    if args.model is not None and args.example is not None:
+        raise UsageError("MODEL and --example are both given; state one of them")
+    if args.model is None and args.example is None:
+        raise UsageError("the following arguments are required: MODEL (--help lists the options)")
+    if args.example is not None:
+        args.model = str(net(args.example))
 
 
 def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:

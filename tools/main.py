@@ -1,10 +1,12 @@
-"""`populus`: compile and run models, check what a model needs, see the demo."""
+"""`populus`: the command, and the table of its commands."""
 
 from __future__ import annotations
 
+import argparse
+import platform
 import sys
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Collection, Sequence
+from importlib import import_module, metadata
 
 from populus.tools.command import ArgumentParser, reporting
 
@@ -33,17 +35,61 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
-    parser = ArgumentParser(prog="populus", description=__doc__)
+    parser = parser_of([next((a for a in args if not a.startswith("-")), "")])
+    parsed = parser.parse_args(args)
+    for check in getattr(parsed, "checks", ()):
+        check(parsed)
+    return parsed.execute(parsed)
+
+
+def parser_of(commands: Collection[str]) -> ArgumentParser:
+    """Makes the parser of the command line, with the arguments of these commands only: each is imported for them."""
+    parser = ArgumentParser(prog="populus", description="Compile and run ONNX models; check what a model needs; see its levels and costs.")
+    parser.add_argument("--version", action=VersionAction, help="print the versions of Populus and of what it builds on, and exit")
+    add = parser.add_argument
+    add("--print-completion", action=CompletionAction, metavar="SHELL", help="print completion for bash, zsh, tcsh or fish, and exit")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=ArgumentParser)
     for name, summary in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary)
-        if name == next((a for a in args if not a.startswith("-")), None):
+        if name in commands:
             command = import_module(f"populus.tools.{name.replace('-', '_')}")
             command.add_arguments(subparser)
             subparser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
             subparser.set_defaults(execute=command.execute)
-    parsed = parser.parse_args(args)
-    return parsed.execute(parsed)
+    return parser
+
+
+class VersionAction(argparse.Action):
+    """Prints the versions, and exits."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None):
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None) -> None:
+        print(versions())
+        parser.exit()
+
+
+def versions() -> str:
+    """Gives the versions of Populus and of the packages that it builds on."""
+    found: list[str] = []
+    for package in ("populus-tiles", "xdsl", "onnx", "numpy", "llvmlite"):
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{package} not installed")
+    first, *others = found
+    return f"{first.replace('populus-tiles', 'populus')} ({', '.join(others)}, Python {platform.python_version()})"
+
+
+class CompletionAction(argparse.Action):
+    """Prints the completion of a shell, of all commands and options, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None) -> None:
+        from populus.tools.completion import completion
+
+        print(completion(parser_of(COMMANDS), str(values)))
+        parser.exit()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from populus.lowering.driver.legality import verify_legal
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import PHASES
 from populus.lowering.driver.pipeline import Pipeline, Timing
+from populus.nets import model_path
 from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, reporting
 from populus.tools.formats import TARGETS, WRITERS
 from populus.tools.mlir_opt import Expected, check_expected, dump, expected_errors, flat_pipeline, source_line
@@ -69,8 +70,8 @@ class PopulusOpt(xDSLOptMain):
         parser = ArgumentParser(prog="populus-opt", description=__doc__)
         self.register_all_arguments(parser)
         self.args = parser.parse_args(args)
-        if self.args.input_file == "-":
-            self.args.input_file = None
+        if self.args.input_file is not None:
+            self.args.input_file = None if self.args.input_file == "-" else model_path(self.args.input_file)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
         for extension in (*extensions.installed(), *map(extensions.read, self.args.load)):
             extension.register(self.ctx)

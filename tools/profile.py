@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,8 @@ from rich.table import Table
 
 from populus.dialects.poplar.target import KIB, Spec
 from populus.lowering.driver.files import replacing
+from populus.tools.output import console as make_console
+from populus.tools.output import say_written
 from populus.tools.progress import working
 from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of
@@ -25,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus profile`."""
     add_compile_arguments(parser)
     add = parser.add_argument
-    add("--json", metavar="FILE", help="write the profile as JSON to this file (see docs/profile.md)")
+    add("--json", metavar="FILE", help="write the profile as JSON to this file (see docs/profile.md), or to standard output for -")
     add("--html", metavar="FILE", help="write the profile as one HTML page that needs no network")
     add("--before", metavar="FILE", help="a profile.json to compare with")
     add("--what-if", action="store_true", help="find the smallest machine on which the model fits, and the largest consumers of memory")
@@ -33,29 +36,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console(args)
     before = None if args.before is None else read(args.before)
     if args.what_if:
         return _what_if(args, console)
     data = read(args.model) if Path(args.model).suffix == ".json" else record(program_of(args, "poplar"), Path(args.model).name)
     for path, text in ((args.json, lambda: text_of(data)), (args.html, lambda: html(data, before))):
-        if path is not None:
+        if path == "-":
+            sys.stdout.write(text())
+        elif path is not None:
             with replacing(path) as partial:
                 partial.write_text(text(), encoding="utf-8")
     console.print(totals(data, before))
     console.print()
     console.print(hottest(data))
+    say_written(console, args.json, args.html)
     return 0
 
 
 def totals(data: Record, before: Record | None) -> Table:
     """Makes a table of the totals, with those of another profile and their changes."""
     table = _table(data["title"], *(["before", "now", ""] if before is not None else [""]))
+    table.add_column("")
     for name, value in data["summary"].items():
         old = None if before is None else before["summary"].get(name)
         cells = [_number(value)] if before is None else [_number(old), _number(value), _change(old, value)]
-        table.add_row(name, *cells)
+        table.add_row(name, *cells, unit_of(name))
     return table
+
+
+def unit_of(name: str) -> str:
+    """Gives the unit of a total: its last word if that is one."""
+    last = name.rpartition("_")[2]
+    units = {"cycles": "cycles", "bytes": "bytes", "bound": "bytes", "ops": "ops", "sets": "compute sets", "flops": "operations"}
+    more = {"seconds": "s", "used": "tiles", "fields": "fields", "utilisation": "of the peak of the matrix units"}
+    return (units | more).get(last, "")
 
 
 def hottest(data: Record) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +16,7 @@ from rich.table import Table
 
 from populus.api import compile
 from populus.buckets import BUCKETS
-from populus.levels import compare_levels
+from populus.levels import Comparison, compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
 from populus.options import CHOICES
@@ -23,7 +24,9 @@ from populus.padding import UnequalSizesError
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import UsageError, bounds_of, buckets_of, dims_of, values_of
+from populus.tools.command import UsageError, add_model, bounds_of, buckets_of, dims_of, values_of
+from populus.tools.output import Json, add_json, described, say_written, write_json
+from populus.tools.output import console as make_console
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ ENGINE = "native (machine code), numpy, strict (checks every vertex), or auto (d
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that control compiling."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="a .onnx model, or a .mlir module of any level")
+    add_model(parser, "a .onnx model, a .mlir module of any level, or a net of the onnx package by name, such as squeezenet")
     add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow; 'gc200, tile_bytes=300000' replaces fields")
     add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
@@ -58,6 +61,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus run`."""
     add_compile_arguments(parser)
+    add_json(parser)
     add = parser.add_argument
     add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order (random inputs)")
     served = parser.add_mutually_exclusive_group()
@@ -103,7 +107,7 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.profile is not None and args.level != "poplar":
         raise UsageError(f"--profile needs the poplar level, and --level {args.level} does not go there")
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console(args)
     start = perf_counter()
     program = program_of(args, args.level, BUCKETS if args.buckets is None else buckets_of(args.buckets))
     if isinstance(program, OpenProgram) and args.inputs:
@@ -143,13 +147,29 @@ def execute(args: argparse.Namespace) -> int:
         with replacing(args.profile) as partial:
             partial.write_text(html(record(program, Path(args.model).name)), encoding="utf-8")
     failed: list[str] = []
+    agreements: list[Agreement] = []
+    levels: list[Comparison] = []
     if args.expect:
         expected = read_arrays(args.expect, list(signature.outputs))
         agreements = compare(outputs, expected, args.rtol, args.atol)
         console.print(agreement_table([("", a) for a in agreements], "expected"))
         failed += [a.problem for a in agreements if a.problem]
     if args.check_levels:
-        failed += check_levels(program, inputs, args.rtol, console)
+        levels = check_levels(program, inputs, args.rtol, console)
+        failed += [str(c) for c in levels if c.first is not None]
+    result: dict[str, Json] = {
+        "model": args.model,
+        "level": args.level,
+        "engine": program.session.engine if args.level == "poplar" else None,
+        "compile_seconds": compiled - start,
+        "run_seconds": ran - compiled,
+        "outputs": [described(name, array) for name, array in outputs.items()],
+        "comparisons": [asdict(a) for a in agreements],
+        "levels": [asdict(c) for c in levels],
+        "failed": failed,
+    }
+    write_json(args, result)
+    say_written(console, args.outputs, args.profile, args.json)
     for line in failed:
         print(f"populus: {args.model}: {line}", file=sys.stderr)
     return 1 if failed else 0
@@ -168,15 +188,14 @@ def sized(program: OpenProgram, inputs: Arrays, *, exact: bool) -> Program:
     return found
 
 
-def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console) -> list[str]:
-    """Runs every level of the model and compares each with the one above, op by op; gives the failures."""
-    failed: list[str] = []
+def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console) -> list[Comparison]:
+    """Runs every level of the model and compares each with the one above, op by op; prints and gives the comparisons."""
+    found: list[Comparison] = []
     for comparison in compare_levels(program, inputs, rtol):
+        found.append(comparison)
         style = "red" if comparison.first else "dim" if comparison.skipped else "green"
         console.print(f"[{style}]levels[/]  {escape(str(comparison))}")
-        if comparison.first is not None:
-            failed.append(str(comparison))
-    return failed
+    return found
 
 
 def outputs_table(outputs: Arrays) -> Table:

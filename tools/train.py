@@ -16,6 +16,7 @@ from populus.epochs import Progress, train
 from populus.lowering.driver.files import replacing
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS
+from populus.nets import model_path
 from populus.options import CHOICES
 from populus.runtime.ranks import world
 from populus.tools.arrays import read_arrays
@@ -33,7 +34,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {  # factor of the learning rat
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus train`."""
     add = parser.add_argument
-    add("model", metavar="MODEL.onnx", help="the model, with its initial weights")
+    add("model", type=model_path, metavar="MODEL.onnx", help="the model, with its initial weights")
     add("--data", required=True, metavar="FILE.npz", help="arrays by the names of the inputs, and one called labels")
     add("--validate", metavar="FILE.npz", help="evaluate on these samples after each epoch")
     add("--labels", metavar="NAME", help="the name of the labels' array (labels)")

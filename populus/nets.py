@@ -1,0 +1,39 @@
+"""The nine nets that the onnx package ships, by name: models that are there without a download.
+
+Their weights are constants, so their outputs are of no use; their graphs are those of the trained nets.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+
+NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512")
+
+
+def net(name: str) -> Path:
+    """Finds the model of a net: `net("squeezenet")`. Raises PopulusError for another name, and if the package lacks its test data."""
+    import onnx
+
+    if name not in NETS:
+        raise PopulusError(f"no net '{name}'{did_you_mean(name, NETS)}")
+    path = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
+    if not path.is_file():
+        raise PopulusError(f"the installed onnx package has no {path.name}; its wheel has")
+    return path
+
+
+def model_path(text: str) -> str:
+    """Gives the path that the argument MODEL stands for: a file, or a net by name if there is no such file.
+
+    Raises PopulusError for what is neither but nearly the name of a net.
+    """
+    if Path(text).suffix or "/" in text or "\0" in text or Path(text).exists():
+        return text
+    if text in NETS:
+        return str(net(text))
+    if near := get_close_matches(text, NETS, 1):
+        raise PopulusError(f"{text}: no such file, and no net of the onnx package; did you mean '{near[0]}'?")
+    return text

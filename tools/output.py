@@ -1,0 +1,71 @@
+"""Results of commands as data: `--json FILE`, and the lines that say where files were written."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rich.console import Console
+
+from populus.lowering.driver.files import replacing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Adds `--json`."""
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON to this file, or to standard output for -")
+
+
+def console(args: argparse.Namespace, *, soft_wrap: bool = True) -> Console:
+    """Makes the console of a command: standard error if the JSON goes to standard output."""
+    return Console(highlight=False, soft_wrap=soft_wrap, stderr=args.json == "-")
+
+
+def write_json(args: argparse.Namespace, data: Json) -> None:
+    """Writes the result where `--json` says. NaN and infinities, which JSON lacks, become null. Raises PopulusError."""
+    if args.json is None:
+        return
+    text = json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if args.json == "-":
+        sys.stdout.write(text)
+        return
+    with replacing(args.json) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def say_written(to: Console, *paths: str | None) -> None:
+    """Prints the paths of files that were written; None and - are none."""
+    for path in paths:
+        if path is not None and path != "-":
+            to.print(f"wrote {path}", style="dim", markup=False, soft_wrap=True)
+
+
+def described(name: str, array: NDArray[Any]) -> dict[str, Json]:
+    """Describes an array: its type and the range of its values."""
+    import numpy as np
+
+    found: dict[str, Json] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size and array.dtype.kind in "fiubV":
+        values = array.astype(np.float64)
+        found |= {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
+    return found
+
+
+def _finite(data: Json) -> Json:
+    match data:
+        case float() if not math.isfinite(data):
+            return None
+        case str() | int() | float() | None:
+            return data
+        case Mapping():
+            return {str(key): _finite(value) for key, value in data.items()}
+        case _:
+            return [_finite(value) for value in data]
