@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from populus.buckets import BUCKETS, check_buckets
-from populus.dialects.poplar.target import Spec
+from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
@@ -38,6 +38,12 @@ Dims: TypeAlias = Mapping[str, int | tuple[int, int]]
 """The size of each dimension, or its least and its greatest size, both inclusive."""
 
 
+def check_partials(partials: str | None) -> None:
+    """Raises PopulusError for a type that halves are not summed in."""
+    if partials not in (None, *PARTIALS):
+        raise PopulusError(f"partials = {partials}; halves are summed in {' or '.join(PARTIALS)}{did_you_mean(partials, PARTIALS)}")
+
+
 def check_size(name: str, entry: object) -> None:
     """Raises PopulusError for an entry of `dims` that is neither a size nor a pair of sizes."""
     entries: Sequence[object] = cast("Sequence[object]", entry) if isinstance(entry, tuple | list) else (entry,)
@@ -59,6 +65,7 @@ class MachineOptions:
     `auto` chooses native, but numpy for small programs.
     `level`: the level to run (`popart`, `popops`, `poplar`). `load`: Python files that define ops.
     `threads`: number of threads of the native engine; default: POPULUS_THREADS, or the number of CPUs of this process.
+    `partials`: the type that products of halves are summed in, `f32` (default) or `f16`, as docs/machine-model.md says.
     """
 
     target: str = "host"
@@ -68,6 +75,7 @@ class MachineOptions:
     level: str = "poplar"
     load: Sequence[str | os.PathLike[str]] = ()
     threads: int | None = None
+    partials: str | None = None
 
     def extensions(self) -> tuple[extensions.Extension, ...]:
         """Loads the files of `load`; gives them after the extensions that the process already has. Raises PopulusError."""
@@ -87,6 +95,7 @@ class MachineOptions:
             raise PopulusError(
                 f"threads = {self.threads} with engine {self.engine}; the native engine runs on 1 thread or more, the others on one"
             )
+        check_partials(self.partials)
         Spec.of(self.target, self.tiles)
 
     def compiling(self, pipeline: Pipeline, dims: Dims | None) -> CompileOptions:
@@ -99,6 +108,7 @@ class MachineOptions:
             level=self.level,
             load=self.load,
             threads=self.threads,
+            partials=self.partials,
             pipeline=pipeline,
         )
 
@@ -158,7 +168,7 @@ class CompileOptions(MachineOptions):
         if self.force_kernels:
             chosen = chosen.replace("popart-select-kernels", PopartSelectKernelsPass(force=tuple(self.force_kernels)))
         chosen.check()
-        return chosen.with_defaults(target=self.target, tiles=self.tiles)
+        return chosen.with_defaults(target=self.target, tiles=self.tiles, partials=self.partials)
 
     def program_cache(self) -> ProgramCache | None:
         """Opens the cache on disk, if `cache` is set."""

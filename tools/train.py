@@ -7,10 +7,12 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 
 from populus.curves import svg
+from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.epochs import Progress, train
 from populus.lowering.driver.files import replacing
@@ -69,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--threads", type=int, metavar="N", help="number of threads of the native engine (all CPUs)")
+    add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension; open first dimensions are the batch")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
 
@@ -127,12 +130,7 @@ def execute(args: argparse.Namespace) -> int:
         parameters=args.parameter or None,
         output=args.output,
         axis=args.axis,
-        target=args.target,
-        tiles=args.tiles,
-        dims=dims_of(args.dim),
-        engine=args.engine,
-        threads=args.threads,
-        load=args.load,
+        **_machine(args),
     )
     if first:
         _sum_up(session, args, lines)
@@ -143,6 +141,12 @@ def execute(args: argparse.Namespace) -> int:
         session.export(args.export)
         console.print(f"wrote {args.export}", style="dim", markup=False)
     return 0
+
+
+def _machine(args: argparse.Namespace) -> dict[str, Any]:
+    """Gives the keywords of the machine and the engine."""
+    names = ("target", "tiles", "engine", "threads", "load", "partials")
+    return {name: getattr(args, name) for name in names} | {"dims": dims_of(args.dim)}
 
 
 def _sum_up(session: TrainingSession, args: argparse.Namespace, lines: _Lines) -> None:

@@ -100,6 +100,9 @@ class Target:
         return self.matrix_peak_of(f16 if f16 in self.types else f32)
 
 
+PARTIALS = ("f32", "f16")  # types that halves are summed in
+
+
 def sum_type(element: Attribute, partials: str = "") -> Attribute:
     """Returns the type in which products of `element` are summed: floats for halves, unless `partials` is "f16".
 

@@ -15,7 +15,7 @@ from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ViewOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
-from populus.dialects.poplar.target import sum_type
+from populus.dialects.poplar.target import PARTIALS, sum_type
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import MapOp
@@ -222,13 +222,14 @@ class PoplinToPoplarPass(ToPoplarPass):
     agree: bool = True
     traffic: float = 0.25
     serial: bool = True
-    partials: str = "f32"
+    partials: str | None = None
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         if not 0 <= self.resident <= 1:
             raise PopulusError(f"resident = {self.resident}; it is a share of a tile's memory, from 0 to 1")
-        if self.partials not in ("f16", "f32"):
-            raise PopulusError(f"partials = {self.partials}; halves are summed in f32 or f16{did_you_mean(self.partials, ('f16', 'f32'))}")
+        if self.partials not in (None, *PARTIALS):
+            near = did_you_mean(self.partials, PARTIALS)
+            raise PopulusError(f"partials = {self.partials}; halves are summed in {' or '.join(PARTIALS)}{near}")
         if self.serial:
             split_serially(graph, self._half_sums)
         how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic, self._half_sums)

@@ -36,7 +36,7 @@ def split_serially(graph: GraphOp, partials: str = "") -> None:
             for steps in (2**i for i in range(1, MOST.bit_length())):
                 fitting = [s for s in _smaller(op, shape, steps) if options(s[1], element, graph.machine)[0].fits]
                 if fitting:
-                    _replace(op, fitting[0][0], steps)
+                    replace_by_steps(op, fitting[0][0], steps)
                     break
 
 
@@ -52,7 +52,8 @@ def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, steps: int) -> li
     return smaller
 
 
-def _replace(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
+def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
+    """Replaces a contraction by `steps` of them, over output channels (`cut` is "channels") or rows."""
     x, w = op.operands
     y_dim = (2 if isinstance(op, MatMulOp) else 1) if cut == "channels" else (1 if isinstance(op, MatMulOp) else 0)
     w_dim = 2 if isinstance(op, MatMulOp) else 0

@@ -50,3 +50,11 @@ def test_engines_agree_on_rounded_sums(groups, channels):
         first, *others = (run(model, x, engine, "f16", tiles).astype(np.float64) for engine in ENGINES)
         assert all(np.abs(o - first).max() <= 2e-3 * np.abs(wide).max() for o in others)
         assert 0 < np.abs(first - wide).max() < 1e-2 * np.abs(wide).max()
+
+
+def test_partials_is_an_option_of_compile():
+    w, x = np.repeat(np.array([128, 1 / 32, 1 / 32], np.float16), 16)[:, None], np.ones((1, 48), np.float16)
+    model = model_of(helper.make_node("MatMul", ["x", "w"], ["y"]), w, x.shape)
+    assert populus.compile(model, target="bow", tiles=1, partials="f16").run({"x": x})["y"].tolist() == [[2048]]
+    with pytest.raises(populus.PopulusError, match="partials = f61; halves are summed in f32 or f16; did you mean 'f16'"):
+        populus.compile(model, target="bow", partials="f61")

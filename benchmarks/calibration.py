@@ -1,0 +1,306 @@
+"""The machine model beside public measurements: the tables of docs/machine-model.md.
+
+    python -m benchmarks.calibration             products, vertices, convolutions
+    python -m benchmarks.calibration --networks  and whole networks, which takes minutes
+
+A product is predicted with the plan in its row, which the planner chose when the model was corrected: a better plan
+is thus never mistaken for a truer model. Nothing is run. Sources have short names; docs/machine-model.md lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f16, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from populus.dialects.data import constant
+from populus.dialects.poplar import GraphOp
+from populus.dialects.poplar.target import PRESETS
+from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.dialects.table import context
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.poplar.from_poplin import Planning, PoplinToPoplarPass, matmul
+from populus.lowering.poplar.graph import Rule
+from populus.lowering.poplar.plan.contraction import Contraction, Near, Plan, grains_of
+from populus.lowering.poplar.plan.residency import Residency
+from populus.lowering.poplar.plan.serial import replace_by_steps
+from populus.lowering.poplar.tile_builder import TileBuilder
+from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, contraction, elementwise
+from populus.runtime.profile import Profile, profile
+
+TYPES: dict[str, tuple[Attribute, Any]] = {"f16": (f16, np.float16), "f32": (f32, np.float32)}
+AFTER = "popnn-to-poplar,poprand-to-poplar,popops-to-poplar,poplar-map,poplar-merge,poplar-allocate"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measurement beside its prediction, in cycles. `used`: "fit" if a constant was taken from it, else "judge"."""
+
+    kind: str
+    workload: str
+    machine: str
+    measured: float
+    predicted: float
+    source: str
+    used: str = "judge"
+
+    @property
+    def ratio(self) -> float:
+        """The predicted cycles, relative to the measured ones."""
+        return self.predicted / self.measured
+
+
+# -- products
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of [n, k] and a constant [k, k] on a Bow: kilocycles measured, and the parts of (k, rows, columns) and steps.
+
+    `resident`: each tile has a copy of the weights that it reads.
+    """
+
+    element: str
+    k: int
+    n: int
+    kilocycles: float
+    plan: tuple[int, int, int, int]
+    resident: bool
+
+
+# Source: SB, the figure `dense_ipu_gpu` of its notebook, digitised (1.5 % for each point), at 1.85 GHz.
+PRODUCTS = (
+    Product("f16", 1024, 4, 2.6, (64, 1, 22, 1), False),
+    Product("f16", 1024, 16, 3.0, (64, 1, 22, 1), False),
+    Product("f16", 1024, 256, 11.1, (16, 4, 22, 1), True),
+    Product("f16", 1024, 1024, 33.1, (16, 11, 8, 1), True),
+    Product("f16", 1024, 4096, 88.2, (8, 23, 8, 1), True),
+    Product("f16", 1024, 8192, 154.4, (8, 46, 4, 1), True),
+    Product("f16", 1024, 16384, 285.0, (4, 92, 4, 1), True),
+    Product("f16", 1024, 32768, 569.7, (4, 184, 2, 2), True),
+    Product("f16", 2048, 4, 4.8, (43, 1, 32, 1), False),
+    Product("f16", 2048, 16, 5.6, (43, 1, 32, 1), False),
+    Product("f16", 2048, 256, 29.7, (32, 2, 22, 1), True),
+    Product("f16", 2048, 1024, 95.8, (13, 7, 16, 1), True),
+    Product("f16", 2048, 4096, 298.4, (8, 23, 8, 1), True),
+    Product("f16", 2048, 8192, 554.7, (8, 46, 4, 2), True),
+    Product("f16", 4096, 4, 13.6, (43, 1, 32, 1), False),
+    Product("f16", 4096, 16, 16.2, (43, 1, 32, 1), False),
+    Product("f16", 4096, 256, 90.8, (32, 2, 22, 1), True),
+    Product("f16", 8192, 4, 46.2, (64, 1, 23, 1), False),
+    Product("f16", 8192, 16, 55.2, (64, 1, 23, 1), False),
+    Product("f16", 8192, 256, 285.1, (43, 1, 32, 1), False),
+    Product("f32", 1024, 4, 4.2, (43, 1, 32, 1), False),
+    Product("f32", 1024, 8, 4.7, (22, 1, 64, 1), False),
+    Product("f32", 1024, 16, 5.6, (43, 1, 32, 1), False),
+    Product("f32", 1024, 32, 7.6, (43, 1, 32, 1), False),
+    Product("f32", 1024, 128, 17.0, (22, 2, 32, 1), True),
+    Product("f32", 1024, 256, 28.9, (16, 4, 22, 1), True),
+    Product("f32", 1024, 512, 54.9, (13, 7, 16, 1), True),
+    Product("f32", 1024, 1024, 91.0, (10, 9, 16, 1), True),
+    Product("f32", 1024, 4096, 286.1, (8, 23, 8, 1), True),
+    Product("f32", 1024, 8192, 556.9, (8, 46, 4, 2), True),
+    Product("f32", 1024, 16384, 1083.1, (8, 92, 2, 4), True),
+    Product("f32", 1024, 32768, 2168.4, (8, 184, 1, 8), False),
+    Product("f32", 2048, 4, 10.9, (22, 1, 64, 1), False),
+    Product("f32", 2048, 8, 12.0, (43, 1, 32, 1), False),
+    Product("f32", 2048, 16, 13.8, (43, 1, 32, 1), False),
+    Product("f32", 2048, 32, 18.9, (43, 1, 32, 1), False),
+    Product("f32", 2048, 128, 50.6, (22, 2, 32, 1), True),
+    Product("f32", 2048, 256, 88.6, (22, 2, 32, 1), True),
+    Product("f32", 2048, 512, 159.2, (16, 4, 22, 1), True),
+    Product("f32", 2048, 1024, 301.0, (13, 7, 16, 1), True),
+    Product("f32", 2048, 4096, 1084.4, (16, 23, 4, 4), True),
+    Product("f32", 2048, 8192, 2112.5, (16, 46, 2, 8), False),
+    Product("f32", 4096, 4, 35.0, (23, 1, 64, 1), False),
+    Product("f32", 4096, 8, 39.9, (23, 1, 64, 1), False),
+    Product("f32", 4096, 16, 44.3, (23, 1, 64, 1), False),
+    Product("f32", 4096, 32, 62.6, (23, 1, 64, 1), False),
+    Product("f32", 4096, 128, 163.5, (23, 1, 64, 1), False),
+    Product("f32", 4096, 256, 301.7, (23, 2, 32, 1), True),
+    Product("f32", 4096, 512, 587.7, (23, 4, 16, 2), True),
+    Product("f32", 4096, 1024, 1142.6, (26, 7, 8, 4), False),
+    Product("f32", 4096, 4096, 4335.2, (32, 23, 2, 16), False),
+    Product("f32", 8192, 4, 129.2, (23, 1, 64, 1), False),
+    Product("f32", 8192, 8, 143.4, (23, 1, 64, 1), False),
+    Product("f32", 8192, 16, 159.9, (23, 1, 64, 1), False),
+    Product("f32", 8192, 32, 219.8, (23, 1, 64, 1), False),
+    Product("f32", 8192, 128, 636.8, (45, 1, 32, 2), False),
+    Product("f32", 8192, 256, 1144.3, (45, 1, 32, 4), False),
+    Product("f32", 8192, 1024, 4699.0, (61, 6, 4, 16), False),
+)
+
+
+@dataclass(frozen=True)
+class _Recorded(Planning):
+    """Planning that gives the plan of a row."""
+
+    row: Product | None = None
+
+    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
+        assert self.row is not None
+        k, rows, columns, _ = self.row.plan
+        return Plan(1, 1, columns, k, (rows,), 1, *grains_of(shape, element, t.target)), self.row.resident
+
+
+@dataclass(frozen=True)
+class _AsRecorded(PoplinToPoplarPass):
+    """The lowering of one product by the plan of its row."""
+
+    row: Product | None = None
+
+    def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
+        assert self.row is not None
+        for op in [op for op in graph.walk() if isinstance(op, MatMulOp)]:
+            if self.row.plan[3] > 1:
+                replace_by_steps(op, "channels", self.row.plan[3])
+        how = _Recorded(Residency(), True, 0.0, "f16" if self.partials == "f16" else "", self.row)
+        return {MatMulOp: partial(matmul, how=how)}
+
+
+def program(element: str, x: Sequence[int], w: Sequence[int], make: Callable[[SSAValue, SSAValue], Operation]) -> ModuleOp:
+    """Builds a module of one op on an input of shape `x` and constant weights of shape `w`."""
+    type, dtype = TYPES[element]
+    block = Block(arg_types=[TensorType(type, list(x))])
+    weights = constant(np.broadcast_to(np.array(2, dtype), tuple(w)))
+    op = make(block.args[0], weights.result)
+    block.add_ops([weights, op, ReturnOp(op.results[0])])
+    return ModuleOp([FuncOp("main", FunctionType.from_lists([block.args[0].type], [op.results[0].type]), Region(block))])
+
+
+def profile_of(module: ModuleOp, lowering: PoplinToPoplarPass) -> Profile:
+    """Lowers a module to tiles and profiles it."""
+    pipeline = Pipeline((lowering, *Pipeline.from_text(AFTER).passes))
+    pipeline.run(context(), module)
+    return profile(next(op for op in module.walk() if isinstance(op, GraphOp)))
+
+
+def product(row: Product, planned: bool = True) -> Row:
+    """Predicts a product with the plan of its row, or else with the planner's own."""
+    module = program(row.element, (1, row.n, row.k), (1, row.k, row.k), MatMulOp)
+    partials = "f16" if row.element == "f16" else None
+    lowering = _AsRecorded("bow", partials=partials, row=row) if planned else PoplinToPoplarPass("bow", partials=partials)
+    cycles = float(profile_of(module, lowering).summary["cycles"])
+    return Row("product", f"[{row.n}, {row.k}] x [{row.k}, {row.k}] {row.element}", "bow", 1e3 * row.kilocycles, cycles, "SB")
+
+
+# -- vertices
+
+# positions of a product [N, 16] x [16, 16] in halves on each tile: cycles by the tile's counter. Source: TES.
+AMP = {
+    16: 402, 32: 461, 48: 524, 64: 584, 96: 716, 128: 845, 192: 1100, 256: 1352, 384: 1868, 512: 2381, 768: 3404, 1024: 4424, 1536: 6476,
+    2048: 8525,
+}  # fmt: skip
+AMP_FIT = 2048  # from which AMP_LAUNCH is
+ADD = {10: 285, 1024: 1815}  # elements of an f32 addition on each tile. Source: TES, less the 45 cycles of the counter
+ADD_FIT = 1024  # from which LAUNCH is
+
+
+def vertices() -> list[Row]:
+    """Predicts single vertices."""
+    bow = PRESETS["bow"]
+    rows: list[Row] = []
+    for n, cycles in AMP.items():
+        found = float(contraction(1, n, 1, 16, 16, 1, f16, bow, partials="f16")) + AMP_LAUNCH
+        rows.append(Row("vertex", f"[{n}, 16] x [16, 16] f16", "bow", cycles, found, "TES", "fit" if n == AMP_FIT else "judge"))
+    for n, cycles in ADD.items():
+        found = float(elementwise.binary(n, "add", f32, bow)) + LAUNCH
+        rows.append(Row("vertex", f"add of {n:,} f32", "bow", cycles, found, "TES", "fit" if n == ADD_FIT else "judge"))
+    return rows
+
+
+# -- convolutions
+
+# 3x3 blur of 4 channels, padded by 1, with a copy of the result back: image, type, cycles. Source: LBM, at 1.6 GHz.
+BLURS = (((302, 499), "f16", 4848), ((302, 499), "f32", 13399), ((1122, 2200), "f16", 35774))
+
+
+def convolution(size: tuple[int, int], element: str, cycles: float) -> Row:
+    """Predicts a convolution on a GC2, and the copy, which stays on each tile."""
+    gc2 = PRESETS["gc2"]
+
+    def make(x: SSAValue, w: SSAValue) -> Operation:
+        return ConvolutionOp(x, w, strides=[1, 1], pads=[1] * 4, dilations=[1, 1], groups=1)
+
+    lowering = PoplinToPoplarPass("gc2", partials="f16" if element == "f16" else None)
+    summary = profile_of(program(element, (1, 4, *size), (4, 4, 3, 3), make), lowering).summary
+    bytes = 4 * math.prod(size) * TYPES[element][1]().itemsize
+    copy = gc2.sync_cycles + 20 - (-bytes // gc2.tiles // gc2.copy_bytes)
+    name = f"4 -> 4 channels, 3x3, {size[0]} x {size[1]} {element}"
+    return Row("convolution", name, "gc2", cycles, float(summary["cycles"]) + copy, "LBM")
+
+
+# -- networks
+
+
+def networks() -> list[Row]:
+    """Predicts training of whole networks, in halves that are summed as halves. Takes minutes."""
+    from benchmarks.models import LIGHT, half, randomised, transformer
+    from populus.training import TrainingSession
+
+    def cycles(model: Any, loss: str, items: int, **more: Any) -> float:
+        session = TrainingSession(model, loss=loss, optimizer="sgd", target="bow", partials="f16", **more)
+        return float(session.program.profile().summary["cycles"]) / items
+
+    resnet = cycles(half(randomised(LIGHT / "light_resnet50.onnx"), batch=16), "cross_entropy", 16, batch_statistics=True)
+    bert = cycles(half(transformer(layers=12, batch=8)), "mean_squared_error", 8)
+    return [
+        Row("network", "ResNet-50 training, 16 images, one image of them", "bow", 685e3, resnet, "ML2"),
+        Row("network", "BERT-base training, 8 sequences of 128, one of them", "bow", BERT_CYCLES, bert, "GP"),
+    ]
+
+
+BERT_CYCLES = 1.85e9 / (16391 / 16)  # 16,391 sequences a second on 16 chips, SDK 3.1
+
+
+# -- tables
+
+
+def rows() -> list[Row]:
+    """Predicts all products, vertices and convolutions."""
+    return [*map(product, PRODUCTS), *vertices(), *(convolution(*blur) for blur in BLURS)]
+
+
+def mean(found: Sequence[Row]) -> float:
+    """Computes the geometric mean of the ratios."""
+    return math.exp(sum(math.log(r.ratio) for r in found) / len(found))
+
+
+def summary(found: Sequence[Row]) -> str:
+    """Formats the table of errors by kind."""
+    lines = ["| rows | number | predicted / measured: mean | least | most |", "|---|---|---|---|---|"]
+    kinds: dict[str, list[Row]] = {}
+    for row in found:
+        name = f"products, {row.workload[-3:]}" if row.kind == "product" else {"vertex": "vertices"}.get(row.kind, f"{row.kind}s")
+        kinds.setdefault(name, []).append(row)
+    for kind, own in kinds.items():
+        ratios = [row.ratio for row in own]
+        lines.append(f"| {kind} | {len(own)} | {mean(own):.3f} | {min(ratios):.2f} | {max(ratios):.2f} |")
+    return "\n".join(lines)
+
+
+def table(found: Sequence[Row]) -> str:
+    """Formats the table of all rows."""
+    lines = ["| workload | machine | measured | predicted | ratio | source | used |", "|---|---|---|---|---|---|---|"]
+    for r in found:
+        lines.append(f"| {r.workload} | {r.machine} | {r.measured:,.0f} | {r.predicted:,.0f} | {r.ratio:.2f} | {r.source} | {r.used} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.calibration")
+    parser.add_argument("--networks", action="store_true", help="whole networks too, which takes minutes")
+    found = rows() + (networks() if parser.parse_args().networks else [])
+    print(f"{summary(found)}\n\n{table(found)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The machine model is as near to public measurements as docs/machine-model.md says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import calibration
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[calibration.Row]:
+    return calibration.rows()
+
+
+@pytest.mark.parametrize(
+    ("kind", "each"),
+    [("product", 0.15), ("vertex", 0.035), ("convolution", 0.25)],
+)
+def test_each_row_is_predicted(rows: list[calibration.Row], kind: str, each: float):
+    found = [r for r in rows if r.kind == kind]
+    assert found
+    assert [(r.workload, r.ratio) for r in found if abs(r.ratio - 1) > each] == []
+
+
+@pytest.mark.parametrize("element", ["f16", "f32"])
+def test_products_are_predicted_on_the_mean(rows: list[calibration.Row], element: str):
+    assert calibration.mean([r for r in rows if r.kind == "product" and r.workload.endswith(element)]) == pytest.approx(1, abs=0.05)
+
+
+def test_constants_are_taken_from_two_rows_and_judged_by_the_others(rows: list[calibration.Row]):
+    assert [r.workload for r in rows if r.used == "fit"] == ["[2048, 16] x [16, 16] f16", "add of 1,024 f32"]
+
+
+def test_the_page_has_the_rows_that_are_printed(rows: list[calibration.Row]):
+    page = (ROOT / "docs/machine-model.md").read_text()
+    for line in (*calibration.table(rows).splitlines(), *calibration.summary(rows).splitlines()):
+        assert line in page
