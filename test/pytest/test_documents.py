@@ -113,6 +113,21 @@ def test_the_walk_through_the_levels_shows_what_is_printed(tmp_path, monkeypatch
         assert_shows(block, LOCATION.sub("", (tmp_path / "steps" / f"{name}.mlir").read_text()))
 
 
+def test_the_ten_passes_print_what_the_course_shows(tmp_path, monkeypatch, capsys, populus, populus_opt):
+    text = text_of(Path("docs/ten-passes.md"))
+    monkeypatch.chdir(tmp_path)
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], {})
+    typed = [shlex.split(line) for line in re.findall(r"^(populus.*)$", text, re.MULTILINE)]
+    assert len(typed) == 13
+    for tool, *arguments in typed:
+        outcome = (populus_opt if tool == "populus-opt" else populus)(*arguments)
+        assert outcome.status == 0, outcome.err
+    blocks = shown(text)
+    assert list(blocks) == [str(n) for n in range(1, 11)]
+    for name, block in blocks.items():
+        assert_shows(block, LOCATION.sub("", (tmp_path / f"{name}.mlir").read_text()))
+
+
 def commands(text: str) -> list[tuple[list[str], str]]:
     """Gives the commands of blocks `console`, each with the lines after it."""
     blocks = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
