@@ -3,13 +3,14 @@
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
+# docs: the documentation site, build/site/index.html, every link checked.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo test lint lit pytest portability bench levels fuzz check-ops
+.PHONY: demo docs test lint lit pytest portability bench levels fuzz check-ops
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -45,6 +46,16 @@ fuzz: $(READY)
 
 check-ops: $(READY)
 	@$(BIN)/python test/helpers/built_in_checks.py $(OPS)
+
+docs: $(READY) build/docs-venv/.ready
+	@$(BIN)/python docs/site/stage.py build/pages
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	@echo "build/site/index.html"
+
+build/docs-venv/.ready: docs/site/requirements.txt
+	@$(PYTHON) -m venv build/docs-venv
+	@build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/site/requirements.txt
+	@touch $@
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

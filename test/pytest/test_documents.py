@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -133,6 +135,24 @@ def commands(text: str) -> list[tuple[list[str], str]]:
     blocks = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     typed = [part.splitlines() for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
     return [(shlex.split(command), "\n".join(lines)) for command, *lines in typed]
+
+
+def test_the_tutorial_runs_as_it_is_written(tmp_path, monkeypatch, populus, populus_opt):
+    text = text_of(Path("docs/tutorial.md"))
+    subprocess.run([sys.executable, ROOT / "examples/digits/make.py", tmp_path], check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```(python|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) > 10
+    for kind, block in blocks:
+        if block.startswith("# "):
+            Path(block.split()[1]).write_text(block)
+        elif kind == "python":
+            exec(block, {})
+        else:
+            for (tool, *arguments), lines in commands(f"```console\n{block}```"):
+                outcome = populus(*arguments) if tool == "populus" else populus_opt(*arguments)
+                assert outcome.status == 0, f"{arguments}: {outcome.out} {outcome.err}"
+                assert_shows("\n".join(line for line in lines.splitlines() if line != "..."), outcome.out + "\n" + outcome.err)
 
 
 def test_the_page_of_debugging_shows_what_its_commands_print(tmp_path, monkeypatch, capsys, populus, populus_opt):
