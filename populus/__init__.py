@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from populus.epochs import train
     from populus.lowering.driver.content_hash import content_hash
     from populus.lowering.driver.extensions import add_extension, load
+    from populus.nets import net
     from populus.program import Program
     from populus.runtime.built.library import BuiltProgram, load_program
     from populus.training import TrainingSession
@@ -41,6 +42,7 @@ __all__ = [
     "function_of",
     "load",
     "load_program",
+    "net",
     "train",
     "vjp",
 ]
@@ -60,12 +62,18 @@ _HOMES = {
     "function_of": "builder:function_of",
     "load": "lowering.driver.extensions:load",
     "load_program": "runtime.built.library:load_program",
+    "net": "nets:net",
     "train": "epochs:train",
     "vjp": "derivatives:vjp",
 }
 
 guard.install()
 moved.install()
+
+
+def __dir__() -> list[str]:
+    """Lists the public names, whether they were imported yet or not."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> object:

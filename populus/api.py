@@ -10,6 +10,7 @@ from populus.dialects.support.budget import timed
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.lowering.poplar.allocate import TooLargeError
+from populus.models import as_model
 from populus.open_program import OpenProgram, open_dimensions
 from populus.options import WITH_OPTIONS, CompileOptions
 from populus.program import Program
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 
 @WITH_OPTIONS.after_one
-def compile(model: Model, options: CompileOptions) -> Program:
+def compile(model: Model | bytes | object, options: CompileOptions) -> Program:
     """Compiles a model.
 
-    `model`: a path (`.onnx`, or `.mlir` at any level), an `onnx.ModelProto`, or a module. A module is not modified.
+    `model`: a path (`.onnx`, or `.mlir` at any level), the bytes of a model, an `onnx.ModelProto`, a module, or a function of
+    onnxscript. With torch installed, also a program of `torch.export`, and with `example_inputs` an `nn.Module`. None is modified.
     The keywords are the fields of `populus.options.CompileOptions`, which documents them.
     A dimension that neither the model nor `dims` fixes stays open. Such a model is compiled once for each bucket of sizes that
     arrives (`populus.buckets`); with a range in `dims`, once for all sizes in it.
@@ -34,13 +36,13 @@ def compile(model: Model, options: CompileOptions) -> Program:
     return compiled(model, options)
 
 
-def compiled(model: Model, options: CompileOptions) -> Program:
+def compiled(model: object, options: CompileOptions) -> Program:
     """Compiles as `compile` does, for callers that have an options object. Raises PopulusError."""
     if (watching := watch()) is not None:
         options = replace(options, **watching.changes())
     loaded = options.extensions()
     options.check()
-    source = Source(model, dict(options.dims or {}), loaded, bounds=dict(options.bounds or {}))
+    source = Source(as_model(model, options.example_inputs), dict(options.dims or {}), loaded, bounds=dict(options.bounds or {}))
     pipeline, cache = options.passes(loaded), options.program_cache()
 
     def specialised(sized: Source) -> Program:

@@ -218,6 +218,9 @@ class OpenProgram(Program):
         """Gives the costs of the program that ran last, or of that of exactly these sizes. Raises PopulusError as `module` does."""
         return self._chosen(sizes).profile()
 
+    def page(self, title: str = "") -> str:
+        return self._chosen({}).page(title)
+
     def _chosen(self, sizes: Mapping[str, int]) -> Program:
         return self.sized(**sizes) if sizes else self._last or self._unbound()
 

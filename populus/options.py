@@ -128,6 +128,7 @@ class CompileOptions(MachineOptions):
     A cached program keeps the node names of the model that it was compiled from.
     `buckets`: for open dimensions, the greatest sizes of the ranges that each have a program; default: 1, 2, 4, 8, 12, 16, ..
     `exact`: a program for each size that arrives, instead of for each range of sizes.
+    `example_inputs`: the arguments with which torch exports an `nn.Module`.
     `progress`: called with the number and name of each pass before it runs.
     """
 
@@ -141,6 +142,7 @@ class CompileOptions(MachineOptions):
     cache: bool | str | os.PathLike[str] = False
     buckets: Sequence[int] = BUCKETS
     exact: bool = False
+    example_inputs: Sequence[object] | None = None
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from html import escape
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +23,7 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean, whe
 from populus.dialects.support.element_types import element_of, tensor
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import in_file
+from populus.lowering.driver.files import in_file, replacing
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
@@ -54,6 +56,44 @@ class Program:
         self._top = options.level
         self._session: Session | None = None
         self._making = Guard()  # one thread at a time makes a level, the signature or the session
+
+    def __repr__(self) -> str:
+        try:
+            signature = str(self.signature)
+        except PopulusError:
+            signature = "no signature"
+        at = f"{self.options.target}" + (f", {self.options.tiles} tiles" if self.options.tiles else "")
+        return f"<{type(self).__name__} {signature} on {at}, engine {self.engine}, level {self.level}>"
+
+    def _repr_html_(self) -> str:
+        """Gives the HTML that a notebook shows: the signature, and the costs at the poplar level."""
+        parts = [f"<p><code>{escape(str(self.signature))}</code></p>"]
+        if self.level == "poplar" and not self.signature.dimensions:
+            parts.append(self.profile().summary_html())
+        return "".join(parts)
+
+    def page(self, title: str = "") -> str:
+        """Renders the page of `populus profile` as HTML. `title`: its heading. Raises PopulusError above the poplar level."""
+        report = import_module("populus.tools.report.page")  # of a higher layer, for this call only
+        record = import_module("populus.tools.report.record").record
+        model = self.source.model
+        name = os.path.basename(model) if isinstance(model, str | os.PathLike) else "program"
+        return str(report.html(record(self, title or name)))
+
+    def show(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Writes the page of its profile to a file, by default a new one in the folder for temporary files, and opens it in a browser.
+
+        Returns the path. Raises PopulusError above the poplar level, and if the file cannot be written.
+        """
+        import tempfile
+        import webbrowser
+
+        text = self.page()
+        to = os.fspath(path) if path is not None else os.path.join(tempfile.mkdtemp(prefix="populus-"), "profile.html")
+        with replacing(to) as partial:
+            partial.write_text(text, encoding="utf-8")
+        webbrowser.open(f"file://{os.path.abspath(to)}")
+        return to
 
     def replica(self) -> Program:
         """Gives the same program with memory of its own."""
@@ -209,7 +249,9 @@ class Program:
 
     def profile(self) -> Profile:
         """Estimates tiles, bytes and cycles by the machine's cost model. Raises PopulusError above the poplar level."""
-        return self.session.profile()
+        found = self.session.profile()
+        found.page = self.page
+        return found
 
     @property
     def signature(self) -> Signature:

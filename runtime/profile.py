@@ -16,9 +16,11 @@ copy is local to each tile if the layouts are equal. Host transfers take no tile
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -47,7 +49,7 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import storage_of, type_of, view_of
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.call_places import places_of, renamed
-from populus.dialects.support.diagnostics import place, where
+from populus.dialects.support.diagnostics import PopulusError, place, where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, Vertex
@@ -93,7 +95,7 @@ class ProfiledStep:
         return self.compute + self.exchange + self.sync
 
 
-@dataclass
+@dataclass(repr=False)
 class Profile:
     """The predicted cost of a program. `summary` has the totals; `steps` has the steps in program order."""
 
@@ -106,6 +108,41 @@ class Profile:
     peak_tile_bytes: int
     branches: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(place, cycles) of each branch that `cycles` leaves out, because a more expensive one counts."""
+    page: Callable[[], str] | None = field(default=None, compare=False)
+    """Renders the page of the program that was profiled."""
+
+    def __repr__(self) -> str:
+        s = self.summary
+        most = f"{s['peak_tile_bytes']:,} bytes on the fullest of {self.target.tiles:,} tiles"
+        return f"<Profile on {self.target.name}: {s['cycles']:,} cycles, {most}, {len(self.steps):,} steps>"
+
+    def summary_html(self) -> str:
+        """Renders a bar of the cycles by phase, and the totals: for notebooks."""
+        cycles, parts, x = max(int(self.summary["cycles"]), 1), list[str](), 0.0
+        for name, colour in (("compute", "#2a8f6d"), ("exchange", "#e29a2d"), ("sync", "#98a0b3")):
+            width = 400 * int(self.summary[f"{name}_cycles"]) / cycles
+            title = f"<title>{name} {width / 400:.1%}</title>"
+            parts.append(f'<rect x="{x:.1f}" width="{width:.1f}" height="14" fill="{colour}">{title}</rect>')
+            x += width
+        rows = "".join(f"<tr><td>{name}</td><td>{value:,}</td></tr>" for name, value in self.summary.items())
+        label = "cycles: compute, exchange, sync"
+        return f'<svg width="400" height="14" role="img" aria-label="{label}">{"".join(parts)}</svg><table>{rows}</table>'
+
+    def _repr_html_(self) -> str:
+        return self.summary_html()
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page of `populus profile` to a file.
+
+        Raises PopulusError for a profile that was not made by a program, and if the file cannot be written.
+        """
+        if self.page is None:
+            raise PopulusError("the profile is of a graph alone; program.profile() gives one that has a page")
+        text = self.page()
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PopulusError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
 
     @cached_property
     def summary(self) -> dict[str, int | float | bool]:

@@ -90,6 +90,10 @@ class Session:
         """The number of families, by codelet, that the native engine runs on NumPy's kernel; empty on other engines."""
         return dict(self._program.fallbacks)
 
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(f"{n}: {t}{list(s)}" for n, (s, t) in side.items()) for side in (self.inputs, self.outputs))
+        return f"<Session ({inputs}) -> ({outputs}), engine {self.engine}>"
+
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
         """Runs the program and returns the outputs by name, as new arrays unless the session gives views.
 

@@ -1,0 +1,120 @@
+"""The first things that somebody does in Python: what is there, what a model may be, what a program and a profile look like."""
+
+from __future__ import annotations
+
+import webbrowser
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save
+
+import populus
+from populus import PopulusError
+from populus.runtime.session import Session
+
+INFO = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy"]
+GRAPH = helper.make_graph([helper.make_node("Exp", ["x"], ["y"], "<b>exp</b>")], "g", INFO[:1], INFO[1:])
+MODEL = helper.make_model(GRAPH, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+SIZES = {"n": 2}
+
+
+def compiled(model=MODEL, **options):
+    return populus.compile(model, **{"dims": SIZES, "tiles": 2, **options})
+
+
+def test_public_names_are_listed_before_they_are_imported():
+    assert set(populus.__all__) <= set(dir(populus))
+    assert all(getattr(populus, name) is not None for name in populus.__all__)
+
+
+def models(folder):
+    """Every kind of model that needs no torch."""
+    save(MODEL, folder / "m.onnx")
+    yield from (folder / "m.onnx", str(folder / "m.onnx"), MODEL, MODEL.SerializeToString(), bytearray(MODEL.SerializeToString()))
+    yield SimpleNamespace(to_model_proto=lambda: MODEL)  # as onnxscript's functions have it
+    yield SimpleNamespace(model_proto=MODEL)  # as what torch.onnx.export returns
+
+
+def test_a_model_may_be_a_path_bytes_a_proto_or_a_function(tmp_path):
+    for model in models(tmp_path):
+        np.testing.assert_allclose(compiled(model).run({"x": X})["y"], np.exp(X), rtol=1e-6)
+    module = compiled().module("popart")
+    np.testing.assert_allclose(populus.compile(module, tiles=2).run({"x": X})["y"], np.exp(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (3, "`model` is a builtins.int; expected a path, bytes, a ModelProto"),
+        (None, "`model` is a builtins.NoneType"),
+        (type(MODEL), "expected a path"),
+        ([MODEL], "`model` is a builtins.list"),
+        (b"", "`model` is 0 bytes, which are no ONNX model"),
+        (b"\xff\xff\xff", "`model` is 3 bytes, which are no ONNX model"),
+        ("none.onnx", "none.onnx: no such file"),
+        (".", ".: neither .onnx nor .mlir"),
+    ],
+)
+def test_what_is_no_model_is_refused(model, message):
+    with pytest.raises(PopulusError) as refused:
+        populus.compile(model)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_example_inputs_are_for_torch_alone():
+    with pytest.raises(PopulusError, match="example_inputs are given, and `model` is a .*ModelProto; only torch's modules"):
+        populus.compile(MODEL, example_inputs=(X,))
+
+
+def test_a_module_of_torch_is_exported():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh())
+    example = (torch.from_numpy(X),)
+    expected = module(*example).detach().numpy()
+    for model, options in ((module, {"example_inputs": example}), (torch.export.export(module, example), {})):
+        program = populus.compile(model, tiles=2, **options)
+        (name,) = program.signature.inputs
+        (found,) = program.run({name: X}).values()
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(PopulusError, match="state example_inputs"):
+        populus.compile(module)
+
+
+def test_objects_say_what_they_are():
+    program = compiled(target="gc200")
+    assert repr(program) == "<Program (x: f32[2, 4]) -> (y: f32[2, 4]) on gc200, 2 tiles, engine auto, level poplar>"
+    assert repr(populus.compile(MODEL)).startswith("<OpenProgram of n: buckets")
+    profile = program.profile()
+    assert repr(profile).startswith(f"<Profile on gc200: {profile.summary['cycles']:,} cycles, ")
+    assert repr(Session(program.module("poplar"), "numpy")) == "<Session (x: float32[2, 4]) -> (y: float32[2, 4]), engine numpy>"
+
+
+def test_a_notebook_shows_signature_and_costs():
+    program = compiled()
+    shown = program._repr_html_()
+    assert "x: f32[2, 4]" in shown
+    assert "<svg" in shown
+    assert f"{program.profile().summary['cycles']:,}" in shown
+    assert "<svg" not in populus.compile(MODEL)._repr_html_()
+    assert "<svg" not in compiled(level="popops")._repr_html_()
+
+
+def test_a_program_shows_its_page(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    program = compiled()
+    path = program.show(tmp_path / "p.html")
+    assert opened == [f"file://{tmp_path / 'p.html'}"]
+    text = (tmp_path / "p.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert "<b>exp" not in text, "a name is text"
+    program.profile().to_html(tmp_path / "q.html")
+    assert (tmp_path / "q.html").read_text() == text
+    assert path == str(tmp_path / "p.html")
+    for fail in (lambda: program.show(tmp_path / "no" / "p.html"), lambda: program.profile().to_html(tmp_path / "no" / "p.html")):
+        with pytest.raises(PopulusError, match="cannot be written"):
+            fail()
