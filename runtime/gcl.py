@@ -211,14 +211,18 @@ class Collective:
 
 
 def cost(kind: str, bytes: int, size: int, link_bytes: int, link_cycles: int) -> int:
-    """Predicts the cycles of a collective on a ring: `bytes` of a member's operand, over links of `link_bytes` a cycle.
+    """Predicts the cycles of a collective of `size` chips in a ring: `bytes` of a member's operand, over links of `link_bytes` a cycle.
 
-    An all-reduce is a reduce-scatter and an all-gather. Source: the usual model of ring collectives.
+    The lesser of two ways. A ring takes `size - 1` steps, each of a part of the whole. A tree takes `log2(size)` steps between chips that
+    are 1, 2, 4, .. apart, whose parts share the links between: each step moves half of the whole through every link. An all-reduce
+    is a reduce-scatter and an all-gather. Source: the usual model of collectives on a ring.
     """
     if kind == "replica_index" or size == 1:
         return 0
+    steps = math.ceil(math.log2(size))
     if kind == "barrier":
-        return (size - 1) * link_cycles
-    share = bytes if kind == "all_gather" else math.ceil(bytes / size)
-    steps = (size - 1) * (2 if kind == "all_reduce" else 1)
-    return steps * (link_cycles + math.ceil(share / link_bytes))
+        return steps * link_cycles
+    whole = bytes * size if kind == "all_gather" else bytes
+    ring = (size - 1) * (link_cycles + math.ceil(math.ceil(whole / size) / link_bytes))
+    tree = steps * (link_cycles + math.ceil(math.ceil(whole / 2) / link_bytes))
+    return min(ring, tree) * (2 if kind == "all_reduce" else 1)

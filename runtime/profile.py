@@ -56,6 +56,7 @@ from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, Vertex
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.gcl import Collective, cost
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
+from populus.runtime.overlap import waits
 
 Cycles: TypeAlias = NDArray[np.int64]
 
@@ -88,6 +89,7 @@ class ProfiledStep:
     bounds: int = 0
     location: LocationAttr = field(default_factory=UnknownLoc, repr=False)
     call: str = ""
+    waits: int = 0  # of a collective: cycles that no step before the first reader of its result can hide
 
     @property
     def cycles(self) -> int:
@@ -148,6 +150,8 @@ class Profile:
     def summary(self) -> dict[str, int | float | bool]:
         """The totals by name.
 
+        `collective_cycles`: those of `cycles` in which replicas meet, one after the other with all else; `collective_waits`:
+        those that would remain if links worked while tiles compute.
         `peak_tile_bytes`: bytes up to the highest address, if the graph is allocated. `liveness_bound`: the most
         bytes live at once on a tile, a lower bound for it. `utilisation`: floating point operations, relative to
         those that the matrix units could do in the same cycles.
@@ -175,6 +179,8 @@ class Profile:
             "host_bytes": total("host_bytes"),
             "seconds": cycles / self.target.clock_hz,
             "bounded_fields": sum(step.bounds for step in self.steps),
+            "collective_cycles": sum(step.cycles * step.count for step in self.steps if step.kind == "collective"),
+            "collective_waits": total("waits"),
         }
 
 
@@ -182,6 +188,8 @@ def profile(graph: GraphOp) -> Profile:
     """Predicts the cost of a graph. Raises PopulusError for a variable without layout."""
     walk = ProfileWalk(graph.machine)
     walk.block(graph.body.block, 1)
+    if any(step.kind == "collective" for step in walk.steps):
+        walk.overlap()
     inside = [op for op in graph.walk() if op is not graph]
     compute_sets = sum(isinstance(op, ExecuteOp) for op in inside)
     used = int(np.count_nonzero(walk.used))
@@ -207,6 +215,16 @@ class ProfileWalk:
         self.left_out: list[tuple[str, int]] = []
         self.names: dict[str, str] = {}  # the names of the call that is costed, in place of its function's
         self.function = ""
+        self.spans: list[tuple[Operation, int, int]] = []  # the steps of each op of the program itself
+
+    def overlap(self) -> None:
+        """States what collectives of the program itself wait for. Those in functions and loops wait for all of their cycles."""
+        cycles = [(op, sum(s.cycles * s.count for s in self.steps[begin:end])) for op, begin, end in self.spans]
+        found = waits(cycles)
+        self.steps = [
+            replace(s, waits=found.get(s.op, s.cycles) if isinstance(s.op, CollectiveOp) else 0) if s.kind == "collective" else s
+            for s in self.steps
+        ]
 
     def add(self, step: ProfiledStep) -> None:
         """Adds a step under the names of the call that it is in."""
@@ -230,6 +248,7 @@ class ProfileWalk:
     def block(self, block: Block, count: int) -> None:
         """Adds the steps of a block that runs `count` times."""
         for op in block.ops:
+            begin = len(self.steps)
             match op:
                 case ExecuteOp():
                     if op not in self.executes:
@@ -259,6 +278,8 @@ class ProfileWalk:
                     self.branches(op, [region.block for region in op.programs], count)
                 case _:
                     pass  # definitions of variables, views and functions cost nothing
+            if isinstance(block.parent_op(), GraphOp | SequenceOp) and not isinstance(op, SequenceOp) and not self.function:
+                self.spans.append((op, begin, len(self.steps)))
 
     def branches(self, op: Operation, blocks: Iterable[Block], count: int) -> None:
         """Adds the steps of the most expensive branch."""
@@ -384,10 +405,13 @@ class ProfileWalk:
         return ProfiledStep(op, label_of(op), where(op), kind, count, sync=self.target.sync_cycles, host_bytes=bytes)
 
     def collective(self, op: CollectiveOp, count: int) -> ProfiledStep:
-        """Costs a collective of replicas, each a chip of a ring."""
+        """Costs a collective of replicas, each a chip of a ring. Raises PopulusError for a group of more than the machine's chips."""
         given = [bytes_of(type_of(v).shape, type_of(v).element) for v in op.views[: op.inputs.value.data]]
         machine = self.target
-        cycles = cost(op.function.data, sum(given), Collective.of(op).group.size, machine.link_bytes, machine.link_cycles)
+        size = Collective.of(op).group.size
+        if 1 < machine.chips < size:
+            raise PopulusError(f"{where(op)}: {size} replicas meet, and {machine.name} has {machine.chips} chips")
+        cycles = cost(op.function.data, sum(given), size, machine.link_bytes, machine.link_cycles)
         return ProfiledStep(op, label_of(op), where(op), "collective", count, exchange=cycles, sync=machine.sync_cycles)
 
 

@@ -42,6 +42,7 @@ class Target:
     sync_cycles: int = 150
     copy_bytes: int = 8  # memcpy on a tile
     outside_bytes: int = 15  # between all tiles and memory outside of them
+    chips: int = 1  # of which each runs a replica; 1 stands for as many as there are replicas
     link_bytes: int = 120  # to the next chip, and from the one before at once
     link_cycles: int = 500  # to start a step between chips
     vector_bytes: int = 8  # the data path: 2 floats, 4 halves

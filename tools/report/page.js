@@ -117,12 +117,19 @@ function summaryView() {
       card("exchanged", bytes(s.exchange_bytes), `${count(s.compute_sets)} compute sets`),
       card("tiles", `${count(s.tiles_used)} of ${count(t.tiles)}`, "that run a vertex at some time"),
       card("program", `${count(s.poplar_ops)} ops`, "at the poplar level"),
-      card("host", bytes(s.host_bytes), "in and out of the machine in one run")),
+      card("host", bytes(s.host_bytes), "in and out of the machine in one run"),
+      ...(s.collective_cycles ? [card("replicas meet", `${count(s.collective_cycles)} cycles`, `${count(s.collective_waits)} of them wait, if links work while tiles compute`)] : [])),
+    ...meetings(),
     el("h2", {}, "Where the cycles go"), el("div", { class: "wide" }, bar(shares, s.cycles)),
     el("div", { class: "legend" }, ...shares.map(([name, v]) => el("span", {}, el("i", { style: `background:var(--${name})` }), `${name} ${percent(v / Math.max(s.cycles, 1))}`))),
     el("h2", {}, "The dearest ops"), opsTable(DATA.ops.slice(0, 12)),
     el("p", { class: "note" }, "Cycles are estimates of the machine model; nothing was measured. Keys: 1 to 9 choose a view, / goes to its filter, arrows move in tabs and charts."),
   ];
+}
+function meetings() {
+  const found = DATA.steps.filter(s => s.kind === "collective" && s.cycles);
+  if (!found.length) return [];
+  return [el("h2", {}, "Where replicas meet"), table([["collective", s => s.label], ["op of the model", s => s.place], ["cycles", s => s.cycles, s => count(s.cycles), true], ["can overlap", s => s.cycles - s.waits, s => count(s.cycles - s.waits), true], ["waits", s => s.waits, s => count(s.waits), true]], found)];
 }
 function opsTable(rows) {
   const most = Math.max(...DATA.ops.map(o => o.cycles), 1), all = Math.max(DATA.summary.cycles, 1);

@@ -189,6 +189,8 @@ def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequ
     for step in steps:
         entry: dict[str, Any] = {name: getattr(step, name) for name in ("label", "place", "kind", "count", "call", *SUMS)}
         entry["codelets"] = list(step.codelets)
+        if step.kind == "collective":
+            entry["waits"] = step.waits
         places = at.get(step.op)
         entry["live"] = places.popleft() if places else None
         entry["tile_bytes"] = curve[entry["live"]]["fullest"] if entry["live"] is not None else None

@@ -49,6 +49,7 @@ class Step(Costs):
     codelets: list[str]
     live: Annotated[int | None, "the step's entry in memory.curve"]
     tile_bytes: Annotated[int | None, "bytes of the fullest tile meanwhile"]
+    waits: NotRequired[Annotated[int, "cycles of a collective that no step before the first reader of its result can hide"]]
 
 
 class Named(TypedDict):

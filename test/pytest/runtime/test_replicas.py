@@ -193,12 +193,34 @@ def test_groups_are_blocks_of_strides():
     assert [Group(2, 2).position(k) for k in range(4)] == [0, 0, 1, 1]
 
 
-def test_the_cost_is_that_of_a_ring():
+def test_the_cost_is_that_of_a_ring_or_of_a_tree_whichever_is_less():
     found = program(("all_reduce", {"size": 4}), ("replica_index", {"size": 4})).profile()
     steps = {s.label: s for s in found.steps if s.kind == "collective"}
-    assert steps["all_reduce"].exchange == 6 * (500 + 1) == cost("all_reduce", 48, 4, 120, 500)
+    assert steps["all_reduce"].exchange == 2 * 2 * (500 + 1) == cost("all_reduce", 48, 4, 120, 500)
     assert steps["replica_index"].exchange == 0
-    assert cost("all_gather", 1200, 4, 120, 500) == 3 * (500 + 10)
+    assert cost("all_gather", 12000, 4, 120, 50) == 3 * (50 + 100)  # three parts, one after the other
+    assert cost("all_gather", 1200, 4, 120, 500) == 2 * (500 + 20)  # twice half of the whole
+
+
+@pytest.mark.parametrize("link_cycles", [500, 5000])
+def test_a_collective_waits_for_what_no_step_before_its_reader_hides(link_cycles):
+    b = Builder()
+    x, w = b.input("x", (8, 32)), b.input("w", (32, 32))
+    met = b.op("all_reduce", x, size=4)[0]
+    b.output("y", b.op("add", met, b.op("matmul", b.op("matmul", x, w)[0], w)[0])[0])
+    found = populus.compile(b.module(), target=f"gc200, link_cycles={link_cycles}", tiles=16).profile()
+    (step,) = (s for s in found.steps if s.kind == "collective")
+    before = sum(s.cycles for s in [s for s in found.steps if s.kind == "execute"][:-1])  # the last one adds
+    assert before > 0 and step.waits == max(step.cycles - before, 0) and (step.waits > 0) == (link_cycles > 500)
+    assert found.summary["collective_cycles"] == step.cycles and found.summary["collective_waits"] == step.waits
+
+
+def test_a_group_of_more_than_the_chips_is_refused():
+    b = Builder()
+    b.output("y", b.op("all_reduce", b.input("x", (4,)), size=8)[0])
+    assert populus.compile(b.module(), target="gc200, chips=8", tiles=2).profile().target.chips == 8
+    with pytest.raises(PopulusError, match="8 replicas meet, and gc200 has 4 chips"):
+        populus.compile(b.module(), target="gc200, chips=4", tiles=2).profile()
 
 
 def test_collectives_are_no_calls_of_the_host():
