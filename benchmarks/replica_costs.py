@@ -58,11 +58,11 @@ def main() -> None:
 
         each = chips * BATCH * clock / (own.cycles + meet)
         low, high = rate(own.cycles + own.unsure), rate(own.cycles - own.unsure)
-        limit = f"links: {meet / (own.cycles + meet):.0%} of a step, {meet / (own.cycles * steps + meet):.2%} of an update" if chips > 1 else ""
+        of_step, of_update = meet / (own.cycles + meet), meet / (own.cycles * steps + meet)
+        limit = f"links: {of_step:.0%} of a step, {of_update:.2%} of an update" if chips > 1 else ""
         share = each / (chips * BATCH * clock / own.cycles)
-        print(
-            f"| {chips} | {each:,.0f} | {share:.0%} | {1e3 * meet / clock:.2f} ms | {rate(own.cycles):,.0f} | {low:,.0f} .. {high:,.0f} | {limit} |"
-        )
+        milliseconds = f"{1e3 * meet / clock:.2f} ms"
+        print(f"| {chips} | {each:,.0f} | {share:.0%} | {milliseconds} | {rate(own.cycles):,.0f} | {low:,.0f} .. {high:,.0f} | {limit} |")
     print(f"\npublished, 16 chips: {PUBLISHED:,} sequences/s")
 
 

@@ -27,8 +27,8 @@ from populus.dialects.support.diagnostics import PopulusError
 def command(folder: Path, name: str, ranks: int, epochs: int, *more: str) -> list[str]:
     """Gives the command that trains into a folder of checkpoints, by ranks."""
     train = [sys.executable, "-m", "populus.tools.main", "train", str(folder / "net.onnx"), "--data", str(folder / "data.npz")]
-    rest = ["--batch", "24", "--epochs", str(epochs), "--every", "1", "--tiles", "2", "--engine", "numpy", "--checkpoint", str(folder / name)]
-    return [MPIEXEC, "-n", str(ranks), *train, *rest, *more]
+    rest = ["--batch", "24", "--epochs", str(epochs), "--every", "1", "--tiles", "2", "--engine", "numpy"]
+    return [MPIEXEC, "-n", str(ranks), *train, *rest, "--checkpoint", str(folder / name), *more]
 
 
 def children(pid: int) -> list[int]:
@@ -60,7 +60,7 @@ def ranks_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 def moment(folder: Path, name: str, ranks: int, epochs: int, rng: random.Random, shard: list[str]) -> tuple[float, int, int, list[str]]:
-    """Kills a random rank after a random number of checkpoints and a random while; gives seconds, rank, step, and lines."""
+    """Ends a random rank, after a random number of checkpoints and a random while; gives seconds, rank, step, and lines."""
     process = subprocess.Popen(
         command(folder, name, ranks, epochs, *shard), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -113,7 +113,8 @@ def main() -> None:
             if (again == args.ranks and far) or far > 1e-6:
                 faults.append(f"resumed by {again}: {far:g} away")
             wrong += bool(faults)
-            print(f"rank {victim} after step {written}: the others ended in {seconds:.1f} s; resumed by {again}: {far:g}", *faults, flush=True)
+            ended = f"rank {victim} after step {written}: the others ended in {seconds:.1f} s"
+            print(f"{ended}; resumed by {again}: {far:g}", *faults, flush=True)
         print(f"{args.moments - wrong} of {args.moments} moments as promised")
     sys.exit(wrong > 0)
 

@@ -55,7 +55,8 @@ class Net:
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
         out = helper.make_tensor_value_info("y", TensorProto.FLOAT, classes)
         self.nodes.append(helper.make_node("Identity", [y], ["y"]))
-        return helper.make_model(helper.make_graph(self.nodes, "net", [x], [out], self.weights), opset_imports=[helper.make_opsetid("", 17)])
+        graph = helper.make_graph(self.nodes, "net", [x], [out], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
 
 def mlp(features: int, hidden: int, classes: int) -> ModelProto:
@@ -106,7 +107,7 @@ NETS: dict[str, tuple[Callable[[], ModelProto], tuple[int, ...], int, int]] = { 
 
 
 def rank(name: str, steps: int) -> None:
-    """Trains on this rank: a few steps to warm up, then one line of JSON from rank 0 for each line of the standard input's rounds."""
+    """Runs training steps on this rank, after two to warm up; rank 0 prints their times as JSON."""
     import populus
     from populus.runtime import ranks
 

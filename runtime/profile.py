@@ -179,9 +179,13 @@ class Profile:
             "host_bytes": total("host_bytes"),
             "seconds": cycles / self.target.clock_hz,
             "bounded_fields": sum(step.bounds for step in self.steps),
-            "collective_cycles": sum(step.cycles * step.count for step in self.steps if step.kind == "collective"),
-            "collective_waits": total("waits"),
+            **self._meetings(),
         }
+
+    def _meetings(self) -> dict[str, int]:
+        found = [step for step in self.steps if step.kind == "collective"]
+        total = {name: sum(getattr(step, name) * step.count for step in found) for name in ("cycles", "waits")}
+        return {f"collective_{name}": value for name, value in total.items()} if found else {}
 
 
 def profile(graph: GraphOp) -> Profile:
