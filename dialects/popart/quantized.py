@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, f32, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
-from populus.dialects.base.tensor_op import HIGH_VALUE, ints
+from populus.dialects.base.tensor_op import HIGH_VALUE, LOW_VALUE, ints
 from populus.dialects.expr import Expr
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.conv import convolution
 from populus.dialects.popart.matmul import product
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
-from populus.dialects.support.element_types import element_type_of, is_byte, is_float, is_integer, shape_of, tensor
+from populus.dialects.support.element_types import element_type_of, is_byte, is_float, is_integer, shape_of, tensor, ui8
 from populus.dialects.support.shapes import ShapeError
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class IntegerConvOp(PopartOp):
     Source: ONNX ConvInteger-10.
     """
 
-    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
+    # A function's parameters are in their own order, and a convolution's channels are last: at each call they would be copied.
+    OUTLINE_VALUE: ClassVar[float] = LOW_VALUE
 
     name = "popart.integer_conv"
     x = operand_def(TensorType)
@@ -121,3 +122,27 @@ class DequantizeOp(ElementwiseOp):
 
     def forward(self, x: Expr, scale: Expr, zero: Expr) -> Expr:
         return expr.cast(expr.cast(x, i32) - expr.cast(zero, i32), element_type_of(self.scale.type)) * scale
+
+
+@irdl_op_definition
+class QuantizeOp(ElementwiseOp):
+    """`y = clamp(round(x / scale) + zero)`: to the nearest even, in f32, within the range of the zero point's type, which is y's.
+
+    Operands broadcast. Source: ONNX QuantizeLinear-25.
+    """
+
+    name = "popart.quantize"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    zero = operand_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        _bytes(self.zero)
+        if not is_float(element_type_of(self.x.type)) or element_type_of(self.x.type) != element_type_of(self.scale.type):
+            raise VerifyException(f"x is {self.x.type}, the scale {self.scale.type}; floats of one type are expected")
+        return super().infer()
+
+    def forward(self, x: Expr, scale: Expr, zero: Expr) -> Expr:
+        low, high = (0, 255) if element_type_of(self.zero.type) == ui8 else (-128, 127)
+        moved = expr.nearbyint(expr.cast(x / scale, f32)) + expr.cast(zero, f32)
+        return expr.cast(expr.minimum(expr.maximum(moved, float(low)), float(high)), element_type_of(self.zero.type))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
@@ -18,7 +18,7 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import is_static
 from populus.dialects.support.budget import elements
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import is_known, shape_of, value_bytes
+from populus.dialects.support.element_types import element_type_of, is_byte, is_known, shape_of, value_bytes
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.onnx.inference import Inference, erase_unused, placed
 from populus.lowering.onnx.structure import is_control
@@ -82,9 +82,15 @@ def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
         return None
     if (arrays := inference.arrays(op)) is not None:
         return arrays
-    if not op.operands or not all(map(is_loaded, op.operands)):
+    if not op.operands or not all(map(is_loaded, op.operands)) or _is_weight(op):
         return None
     return inference.evaluation.values(op)
+
+
+def _is_weight(op: OnnxOp) -> bool:
+    """Tells whether an op dequantizes weights, which products take as integers (`popart-fuse`)."""
+    x = op.operands[0].type
+    return op.OP_TYPE == "DequantizeLinear" and len(shape_of(x)) > 0 and (is_byte(element_type_of(x)) or element_type_of(x) == i32)
 
 
 def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:

@@ -357,6 +357,7 @@ def _quantized(g: Generator) -> Iterator[Case]:
     yield Case("integer_conv", popart.IntegerConvOp, [x, w], window)
     scale, zero = g.uniform(0.1, 2, (5, 1)).astype(F), g.integers(-9, 9, (5, 1), np.int8)
     yield Case("dequantize", popart.DequantizeOp, [x, scale, zero])
+    yield Case("quantize", popart.QuantizeOp, [20 * _floats(g, 2, 5, 3), scale, zero], gradient=False)
 
 
 def _windows(g: Generator) -> Iterator[Case]:

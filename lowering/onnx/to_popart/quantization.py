@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from xdsl.dialects.builtin import f32, i8, i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.data import constant_value
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, is_float, is_integer, ui8
+from populus.dialects.support.element_types import dtype_of, is_byte, is_float, is_integer, ui8
 from populus.lowering.onnx.to_popart.cast import converted
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.nn import padding, spatial
+from populus.lowering.popart import byte_products
 
 
 def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
@@ -51,6 +49,9 @@ def dequantize(c: Conversion) -> Output:
     target = element_numbered(c.get("output_dtype")) if c.get("output_dtype") else element(scale)
     assert target is not None, c.get("output_dtype")
     wide = element(scale)
+    if is_byte(element(x)) or element(x) == i32:
+        zero = c.input(2) if c.has(2) else c.scalar(0, x)
+        return c.cast(c.insert(popart.DequantizeOp(x, spread(c, scale, x), spread(c, zero, x))), target)
     if c.has(2) and is_integer(element(x)):
         difference = c.insert(popart.SubOp(c.cast(x, i32), c.cast(spread(c, c.input(2), x), i32)))
         value = c.cast(difference, wide)
@@ -71,6 +72,9 @@ def quantize(c: Conversion) -> Output:
         raise PopulusError("precision is not supported")
     if is_float(target):
         return converted(c, c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), target)
+    if is_byte(target):
+        zero = c.input(2) if c.has(2) else c.constant(np.zeros((), dtype_of(target)))
+        return c.insert(popart.QuantizeOp(c.cast(x, element(scale)), spread(c, scale, x), spread(c, zero, x)))
     ratio = c.cast(c.insert(popart.DivOp(c.cast(x, element(scale)), spread(c, scale, x))), f32)
     zero = c.cast(spread(c, c.input(2), x), f32) if c.has(2) else None
     return saturated(c, ratio, zero, target)
@@ -105,74 +109,16 @@ def dynamic_quantize(c: Conversion) -> list[Output]:
     return [saturated(c, ratio, rounded.value, ui8), scale.value, c.cast(rounded.value, ui8)]
 
 
-def given(c: Conversion, zero: SSAValue | None, ranks: tuple[int, ...]) -> SSAValue | None:
-    """Gives a zero point in i32; None for one that is absent or known to be 0. `ranks`: its shape for rows or channels."""
-    if zero is None:
-        return None
-    to, known = () if shape(zero) in ((), (1,)) else ranks, constant_value(zero)
-    if known is None:
-        return c.reshape(c.cast(zero, i32), to)
-    return c.constant(known.astype(np.int32).reshape(to)) if known.any() else None
-
-
-def signed(c: Conversion, b: SSAValue, zero: SSAValue | None) -> tuple[SSAValue, SSAValue | None]:
-    """Moves unsigned weights `b` and their zero point (i32) down by 128, for machines multiply ui8 by i8."""
-    if element(b) != ui8:
-        return b, zero
-    moved = c.cast(c.insert(popart.SubOp(c.cast(b, i32), number(c, 128))), i8)
-    known = None if zero is None else constant_value(zero)
-    if known is not None:
-        return moved, c.constant(known - np.int32(128)) if (known != 128).any() else None
-    return moved, number(c, -128) if zero is None else c.insert(popart.SubOp(zero, number(c, 128)))
-
-
 def centred(c: Conversion, x: SSAValue, zero: SSAValue | None) -> SSAValue:
     """Subtracts a zero point (i32) from `x`: i32."""
     return c.cast(x, i32) if zero is None else c.insert(popart.SubOp(c.cast(x, i32), zero))
 
 
-def number(c: Conversion, n: int) -> SSAValue:
-    """Inserts an i32 scalar."""
-    return c.constant(np.array(n, np.int32))
-
-
-def ones(c: Conversion, *sizes: int) -> SSAValue:
-    """Inserts ones, products with which are sums."""
-    return c.constant(np.broadcast_to(np.array(1, np.int8), sizes))
-
-
-def times(c: Conversion, a: SSAValue, b: SSAValue) -> SSAValue:
-    """Multiplies."""
-    return c.insert(popart.MulOp(a, b))
-
-
-def minus(c: Conversion, a: SSAValue | None, b: SSAValue) -> SSAValue:
-    """Subtracts; `a` is 0 if it is None."""
-    return c.insert(popart.NegOp(b)) if a is None else c.insert(popart.SubOp(a, b))
-
-
 def integer_product(c: Conversion, a: SSAValue, b: SSAValue, a_zero: SSAValue | None, b_zero: SSAValue | None) -> SSAValue:
-    """Computes `(a - a_zero) (b - b_zero)` in i32 from the product of the 8-bit integers, to which all of this is equal:
-
-    `a b - a_zero (sums of columns of b) - b_zero (sums of rows of a) + k a_zero b_zero`
-
-    Zero points are i32 and broadcast to [.., m, 1] and [.., 1, n]; None: 0. Everything wraps around, so it is exact.
-    """
-    of_a, of_b = shape(a), shape(b)
+    """Computes `(a - a_zero) (b - b_zero)` in i32; zero points are i32 and broadcast."""
     if c.masks is not None:  # what lies beyond the valid part of a bounded dimension counts as 0 only once it is centred
         return c.insert(popart.MatMulOp(centred(c, a, a_zero), centred(c, b, b_zero)))
-    a = c.reshape(a, (1, *of_a)) if len(of_a) == 1 else a
-    b = c.reshape(b, (*of_b, 1)) if len(of_b) == 1 else b
-    b, b_zero = signed(c, b, b_zero)
-    y = c.insert(popart.IntegerMatMulOp(a, b))
-    k = shape(b)[-2]
-    if a_zero is not None:
-        y = minus(c, y, times(c, a_zero, c.insert(popart.IntegerMatMulOp(ones(c, 1, k), b))))
-    if b_zero is not None:
-        y = minus(c, y, times(c, b_zero, c.insert(popart.IntegerMatMulOp(a, ones(c, k, 1)))))
-    if a_zero is not None and b_zero is not None:
-        y = minus(c, y, times(c, times(c, a_zero, b_zero), number(c, -k)))
-    return c.reshape(y, (*shape(y)[:-2], *([] if len(of_a) == 1 else [shape(y)[-2]]), *([] if len(of_b) == 1 else [shape(y)[-1]])))
+    return byte_products.product(c, a, b, a_zero, b_zero)
 
 
 def rows(value: SSAValue, x: SSAValue) -> tuple[int, ...]:
@@ -191,8 +137,8 @@ def matmul_integer(c: Conversion) -> Output:
     The i32 product of 8-bit integers less their zero points. Source: ONNX MatMulInteger-10.
     """
     a, b, a_zero, b_zero = c.input(0), c.input(1), c.optional(2), c.optional(3)
-    left = given(c, a_zero, rows(a_zero, a) if a_zero is not None else ())
-    return integer_product(c, a, b, left, given(c, b_zero, columns(b_zero) if b_zero is not None else ()))
+    left = byte_products.given(c, a_zero, rows(a_zero, a) if a_zero is not None else ())
+    return integer_product(c, a, b, left, byte_products.given(c, b_zero, columns(b_zero) if b_zero is not None else ()))
 
 
 def scales(c: Conversion, *positions: int) -> SSAValue:
@@ -216,8 +162,8 @@ def qlinear_matmul(c: Conversion) -> Output:
 
     if any(along(i, False) for i in (6, 7)):
         raise PopulusError("scales and zero points of the result's rows are not supported; one for all of it is")
-    left = given(c, c.input(2), along(2, True))
-    product = integer_product(c, a, b, left, given(c, c.input(5), columns(c.input(5))))
+    left = byte_products.given(c, c.input(2), along(2, True))
+    product = integer_product(c, a, b, left, byte_products.given(c, c.input(5), columns(c.input(5))))
     of_a, of_b = (c.reshape(c.input(i), along(i, rows)) for i, rows in ((1, True), (4, False)))
     factor = c.insert(popart.DivOp(c.insert(popart.MulOp(c.cast(of_a, f32), c.cast(of_b, f32))), c.reshape(c.cast(c.input(6), f32), ())))
     zero = c.reshape(c.cast(c.input(7), f32), ())
@@ -227,49 +173,22 @@ def qlinear_matmul(c: Conversion) -> Output:
 def convolved(
     c: Conversion, x: SSAValue, w: SSAValue, x_zero: SSAValue | None, w_zero: SSAValue | None, bias: SSAValue | None = None
 ) -> SSAValue:
-    """Convolves `x - x_zero` with `w - w_zero` in i32 by the node's attributes, and adds a bias (i32, [channels]).
-
-    Padding counts as the zero point. As in `integer_product`, the zero points become terms beside the product of 8-bit integers.
-    """
+    """Convolves `x - x_zero` with `w - w_zero` in i32 by the node's attributes, and adds a bias (i32, [channels])."""
     kernel, group = shape(w)[2:], c.get("group")
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
-    own, other = given(c, x_zero, ()), given(c, w_zero, channels(w_zero, w, True) if w_zero is not None else ())
-    per_channel = (1, shape(w)[0], *(1,) * len(kernel))
-    term = None if bias is None else c.reshape(bias, per_channel)
-    if c.masks is not None:
-        y = popart.ConvOp(
-            centred(c, x, own), centred(c, w, other), None, strides=strides, pads=tuple(pads), dilations=dilations, group=group
-        )
-        return c.insert(y) if term is None else c.insert(popart.AddOp(c.insert(y), term))
-    if own is not None and any(pads):
-        assert x_zero is not None
-        spread = (*pads[: len(kernel)],), (*pads[len(kernel) :],)
-        x = c.insert(popart.PadOp(x, c.reshape(x_zero, ()), lower=(0, 0, *spread[0]), upper=(0, 0, *spread[1])))
-        pads = [0] * len(pads)
-    w, other = signed(c, w, other)
-
-    def of(x: SSAValue, w: SSAValue, group: int) -> SSAValue:
-        return c.insert(popart.IntegerConvOp(x, w, strides=strides, pads=tuple(pads), dilations=dilations, group=group))
-
-    y = of(x, w, group)
-    depth = math.prod(shape(w)[1:])
-    if own is not None:  # the sum of a channel's weights, as a product with ones
-        flat = c.reshape(w, (shape(w)[0], depth))
-        term = minus(c, term, times(c, own, c.reshape(c.insert(popart.IntegerMatMulOp(flat, ones(c, depth, 1))), per_channel)))
-    if other is not None:
-        other = c.reshape(other, () if shape(other) == () else per_channel)
-        sums = of(x, ones(c, shape(w)[0], *shape(w)[1:]), group)
-        y = minus(c, y, times(c, other, sums))
-        if own is not None:
-            term = minus(c, term, times(c, times(c, own, other), number(c, -depth)))
-    return y if term is None else c.insert(popart.AddOp(y, term))
+    if c.masks is None:
+        return byte_products.convolution(c, x, w, x_zero, w_zero, bias, strides, pads, dilations, group)
+    own = byte_products.given(c, x_zero, ())
+    other = byte_products.given(c, w_zero, (shape(w)[0], *(1,) * (len(kernel) + 1)))
+    whole = {"strides": tuple(strides), "pads": tuple(pads), "dilations": tuple(dilations), "group": group}
+    y = c.insert(popart.ConvOp(centred(c, x, own), centred(c, w, other), None, **whole))
+    return y if bias is None else c.insert(popart.AddOp(y, c.reshape(bias, channels(bias, y))))
 
 
-def channels(value: SSAValue, x: SSAValue, first: bool) -> tuple[int, ...]:
-    """Gives the shape of one value for each channel: the `first` dimension of weights, the second of activations."""
-    rest = len(shape(x)) - 1
-    return (*shape(value), *(1,) * rest) if first else (1, *shape(value), *(1,) * (rest - 1))
+def channels(value: SSAValue, y: SSAValue) -> tuple[int, ...]:
+    """Gives the shape of one value for each channel of y."""
+    return (1, *shape(value), *(1,) * (len(shape(y)) - 2))
 
 
 def conv_integer(c: Conversion) -> Output:
@@ -284,7 +203,7 @@ def qlinear_conv(c: Conversion) -> Output:
     """
     y = convolved(c, c.input(0), c.input(3), c.input(2), c.input(5), c.optional(8))
     factor = scales(c, 1, 4, 6)
-    factor = c.reshape(factor, () if shape(factor) in ((), (1,)) else channels(factor, y, False))
+    factor = c.reshape(factor, () if shape(factor) in ((), (1,)) else channels(factor, y))
     zero = c.reshape(c.cast(c.input(7), f32), ())
     return saturated(c, c.insert(popart.MulOp(c.cast(y, f32), factor)), zero, element(c.input(7)))
 

@@ -31,6 +31,12 @@ PATTERNS: dict[str, Callable[[], type[Pattern[Any]]]] = {
     "RmsNorm": lazily("populus.lowering.popart.patterns.rows:RmsNorm"),
     "Activation": lazily("populus.lowering.popart.patterns.activations:Activation"),
     "Attention": lazily("populus.lowering.popart.patterns.attention:Attention"),
+    # integers with a scale
+    "DequantizedProduct": lazily("populus.lowering.popart.patterns.quantized:DequantizedProduct"),
+    "DequantizeLater": lazily("populus.lowering.popart.patterns.quantized:DequantizeLater"),
+    "QuantizedAgain": lazily("populus.lowering.popart.patterns.quantized:QuantizedAgain"),
+    "QuantizeSooner": lazily("populus.lowering.popart.patterns.quantized:QuantizeSooner"),
+    "FoldDequantized": lazily("populus.lowering.popart.patterns.quantized:FoldDequantized"),
     # products
     "PadIntoConv": lazily("populus.lowering.popart.patterns.convolution:PadIntoConv"),
     "BatchNormIntoConv": lazily("populus.lowering.popart.patterns.convolution:BatchNormIntoConv"),

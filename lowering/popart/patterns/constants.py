@@ -34,6 +34,11 @@ class FoldConstants(Pattern[TensorOp]):
     EXACT = False
 
     def rewrite(self, op: TensorOp, r: Rewriting) -> Sequence[SSAValue] | None:
+        # Products take dequantized weights as integers: `FoldDequantized` folds what they leave.
+        return None if isinstance(op, popart.DequantizeOp) else self.folded(op, r, LARGEST)
+
+    def folded(self, op: TensorOp, r: Rewriting, largest: int) -> Sequence[SSAValue] | None:
+        """Replaces an op of constants whose result has at most `largest` bytes, or no more than they have."""
         if not op.operands or op.regions or isinstance(op, popart.RandomOp) or not op.has_trait(Pure):
             return None
         if not all(map(is_loaded, op.operands)):
@@ -46,7 +51,7 @@ class FoldConstants(Pattern[TensorOp]):
                 arrays = evaluate_op(op, operands)
         except PopulusError:
             return None  # the op may never run; if it does, it reports the error
-        if sum(_bytes(a) for a in arrays) > max(LARGEST, sum(_bytes(a) for a in operands)):
+        if sum(_bytes(a) for a in arrays) > max(largest, sum(_bytes(a) for a in operands)):
             return None
         return [r.constant(np.asarray(a)) for a in arrays]
 

@@ -54,7 +54,7 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     item = target.itemsize
     if source.dtype != target.dtype or item not in (1, 2, 4, 8) or np.may_share_memory(source, target):
         return None
-    shape, (steps, leaps) = coalesced([source, target])
+    shape, (steps, leaps) = coalesced(in_memory_order([source, target]))
     if len(shape) > RANK:
         return None
     side = next((d for d in range(len(shape) - 1) if steps[d] == item), -1)
@@ -78,6 +78,13 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     ]
     kernel = Kernel(f"copy {item} {pattern}", partial(_copy, item, pattern))
     return [Launch(library, kernel, [source, target, *args], args[0], target.nbytes // (10 if pattern == "both" else 4))]
+
+
+def in_memory_order(arrays: list[Array]) -> list[Array]:
+    """Permutes the dimensions of arrays of one shape to those that the last array, an output, has in memory."""
+    last = arrays[-1]
+    order = sorted(range(last.ndim), key=lambda d: -abs(last.strides[d]) if last.shape[d] > 1 else 0)
+    return arrays if order == sorted(order) else [a.transpose(order) for a in arrays]
 
 
 def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:

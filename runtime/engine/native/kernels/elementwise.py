@@ -17,7 +17,7 @@ from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
-from populus.runtime.engine.native.kernels.copies import SQUARE
+from populus.runtime.engine.native.kernels.copies import SQUARE, in_memory_order
 from populus.runtime.engine.native.kernels.copies import copy as copies
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
@@ -76,7 +76,7 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
     if any(i not in same and np.may_share_memory(a, out) for i, a in enumerate(inputs)):
         return None
-    shape, strides = coalesced([*inputs, out])
+    shape, strides = coalesced(in_memory_order([*inputs, out]))
     if any(s % a.itemsize for a, steps in zip((*inputs, out), strides) for s in steps):
         return None
     elements = [[s // a.itemsize for s in steps] for a, steps in zip((*inputs, out), strides)]

@@ -262,8 +262,10 @@ class Formula:
             zero = self.constant(0, x.type)
             return self.compare(x, zero, "une") if source.kind == "f" else self.op(arith.CmpiOp(x, zero, "ne"))
         if source.kind == "f" and to.kind in "iu":  # within the range of the integers, as `native_support.fits` has it
-            number = self.select(self.compare(x, x, "ord"), x, self.constant(0.0, x.type))
-            return self.op(arith.TruncIOp(self.op(arith.FPToSIOp(number, i32)), IntegerType(8 * to.itemsize)))
+            number = self.op(math.TruncOp(self.select(self.compare(x, x, "ord"), x, self.constant(0.0, x.type))))
+            # 1.5 2^23 and a small integer have the integer's bits at their end. LLVM converts vectors that saturate one by one.
+            moved = self.op(arith.BitcastOp(self.add(number, self.constant(12582912.0, x.type)), i32))
+            return self.op(arith.TruncIOp(moved, IntegerType(8 * to.itemsize)))
         if source.kind == "f":
             if source.itemsize == to.itemsize:
                 return x

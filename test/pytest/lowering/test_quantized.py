@@ -1,0 +1,128 @@
+"""Models of QuantizeLinear and DequantizeLinear: what computes on integers, and its bits beside onnxruntime's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import populus
+from helpers.quantized_models import on_engines, unoptimised
+from populus.dialects import popart
+
+
+class Net:
+    """A graph of one chain of nodes, whose values are quantized by `scale`."""
+
+    def __init__(self, scale, shape):
+        self.scale, self.shape, self.nodes, self.constants = scale, shape, [], []
+        self.rng = np.random.default_rng(3)
+
+    def constant(self, value, dtype):
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), f"k{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def op(self, kind, *inputs, **attributes):
+        self.nodes.append(helper.make_node(kind, list(inputs), [f"t{len(self.nodes)}"], name=f"n{len(self.nodes)}", **attributes))
+        return self.nodes[-1].output[0]
+
+    def quantized(self, x, zero=3, scale=None):
+        """Quantizes and dequantizes, as quantisers write it."""
+        points = self.constant(scale or self.scale, np.float32), self.constant(zero, np.uint8)
+        return self.op("DequantizeLinear", self.op("QuantizeLinear", x, *points), *points)
+
+    def weights(self, *shape, axis=0):
+        """Gives dequantized weights with a scale for each index of an axis, and these scales."""
+        scales = self.scale * 2.0 ** -self.rng.integers(1, 4, shape[axis])
+        points = self.constant(scales, np.float32), self.constant(np.zeros(shape[axis]), np.int8)
+        integers = self.constant(self.rng.integers(-128, 128, shape), np.int8)
+        return self.op("DequantizeLinear", integers, *points, axis=axis), scales
+
+    def bias(self, scales, by):
+        integers = self.constant(self.rng.integers(-999, 999, len(scales)), np.int32)
+        return self.op("DequantizeLinear", integers, self.constant(scales * by, np.float32), axis=0)
+
+    def model(self, y):
+        self.nodes.append(helper.make_node("Identity", [y], ["y"], name="y"))
+        info = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            self.nodes, "net", [info("x", TensorProto.FLOAT, self.shape)], [info("y", TensorProto.FLOAT, None)], self.constants
+        )
+        return onnx.helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def net(scale):
+    """Two convolutions, one of them with a window's maximum and one in groups, joined, then a product."""
+    g = Net(scale, [1, 8, 6, 6])
+    x = g.quantized("x", 128)
+    w, scales = g.weights(12, 8, 3, 3)
+    left = g.quantized(g.op("Relu", g.op("Conv", x, w, g.bias(scales, g.scale), pads=[1] * 4)), scale=16 * scale)
+    left = g.quantized(g.op("MaxPool", left, kernel_shape=[2, 2], strides=[2, 2]), scale=16 * scale)
+    w, scales = g.weights(4, 4, 1, 1)
+    right = g.quantized(g.op("Conv", x, w, strides=[2, 2], group=2), 100, scale=16 * scale)
+    both = g.quantized(g.op("Concat", left, right, axis=1), 90, scale=32 * scale)
+    w, scales = g.weights(5, 16 * 9)
+    y = g.op("Gemm", g.op("Flatten", both), w, g.bias(scales, 32 * g.scale), transB=1)
+    return g.model(g.quantized(y, 7, scale=256 * scale))
+
+
+def inputs(model):
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    return {"x": np.random.default_rng(1).uniform(-8, 8, shape).astype(np.float32)}
+
+
+def ops(model, kind, **options):
+    module = populus.compile(model, **options).module("popart")
+    return [op for op in module.walk() if isinstance(op, kind)]
+
+
+def test_all_products_and_windows_compute_on_integers():
+    model = net(0.07)
+    assert len(ops(model, popart.IntegerConvOp)) == 2
+    assert len(ops(model, popart.IntegerMatMulOp)) == 1
+    assert not ops(model, popart.ConvOp | popart.GemmOp | popart.MatMulOp)
+    # Before the product and after it alone are there floats; the pool and the concatenation have none.
+    assert all(str(op.operands[0].type).endswith("ui8>") for op in ops(model, popart.MaxPoolOp | popart.ConcatOp))
+
+
+def test_scales_that_are_powers_of_two_give_onnxruntimes_bits():
+    pytest.importorskip("onnxruntime")
+    model = net(2.0**-4)
+    expected = unoptimised(model, inputs(model))
+    assert len(np.unique(expected)) > 2
+    for engine, y in on_engines(model, inputs(model)).items():
+        np.testing.assert_array_equal(y, expected, err_msg=engine)
+
+
+def test_other_scales_differ_by_one_step_at_most():
+    pytest.importorskip("onnxruntime")
+    model = net(0.07)
+    expected, found = unoptimised(model, inputs(model)), on_engines(model, inputs(model))
+    for engine, y in found.items():
+        np.testing.assert_array_equal(y, found["numpy"], err_msg=engine)
+        assert np.abs(y - expected).max() <= 256 * 0.07 * 1.001
+
+
+def test_a_product_of_activations_has_both_zero_points():
+    pytest.importorskip("onnxruntime")
+    g = Net(2.0**-4, [2, 5, 5])
+    y = g.op("MatMul", g.quantized("x", 120), g.op("Transpose", g.quantized("x", 77), perm=[0, 2, 1]))
+    model = g.model(g.quantized(y, 10, scale=8.0))
+    assert len(ops(model, popart.MatMulOp)) == 0
+    for engine, found in on_engines(model, inputs(model)).items():
+        np.testing.assert_array_equal(found, unoptimised(model, inputs(model)), err_msg=engine)
+
+
+def test_sums_that_could_wrap_around_stay_floats():
+    g = Net(0.5, [1, 40_000])
+    w, _ = g.weights(40_000, 1, axis=1)
+    assert ops(g.model(g.op("MatMul", g.quantized("x"), w)), popart.MatMulOp)
+
+
+def test_weights_that_no_product_takes_are_constants():
+    g = Net(0.5, [4, 8])
+    w, _ = g.weights(8, 3, axis=1)
+    model = g.model(g.op("MatMul", "x", w))
+    assert not ops(model, popart.DequantizeOp)
+    assert len(ops(model, popart.MatMulOp)) == 1
