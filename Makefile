@@ -4,13 +4,14 @@
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked.
+# validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench levels fuzz check-ops
+.PHONY: demo docs test lint lit pytest portability bench levels fuzz check-ops validate
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -56,6 +57,9 @@ build/docs-venv/.ready: docs/site/requirements.txt
 	@$(PYTHON) -m venv build/docs-venv
 	@build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/site/requirements.txt
 	@touch $@
+
+validate: $(READY)
+	@$(BIN)/python -m benchmarks.validation
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

@@ -136,6 +136,11 @@ def _output(name: str) -> Key:
     return f"output {name}", 0
 
 
+def first_difference(found: Trace, expected: Trace, rtol: float) -> str | None:
+    """Gives the first place whose value differs between two traces, in the order of `expected`; None if none does."""
+    return _compared("", found, "", expected, rtol).first
+
+
 def _compared(level: str, found: Trace, above: str, expected: Trace, rtol: float) -> Comparison:
     count = 0
     for (place, times), arrays in expected.items():

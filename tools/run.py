@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -29,6 +30,7 @@ from populus.tools.command import UsageError, add_model, bounds_of, buckets_of, 
 from populus.tools.output import Json, add_json, described, say_written, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import stages, working
+from populus.validation import validating
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--atol", type=float, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
     add("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
+    add("--verify-each", choices=["run"], help="run: run the program before and after each pass, and fail at one that changes a result")
     add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program to this file")
     add("--shuffle-orders", type=int, metavar="N", help="print the differences between N other orders of the sums")
     add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
@@ -106,13 +109,22 @@ def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BU
         )
 
 
+def verified(args: argparse.Namespace, console: Console) -> Program:
+    """Compiles the program. With --verify-each=run, runs it before and after each pass, and prints the passes that were compared."""
+    with validating() if args.verify_each else nullcontext() as passes:
+        program = program_of(args, args.level, BUCKETS if args.buckets is None else buckets_of(args.buckets))
+    for name, kinds in () if passes is None else passes.compared:
+        console.print(f"{name} keeps the results on {kinds} kinds of inputs", style="dim")
+    return program
+
+
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.profile is not None and args.level != "poplar":
         raise UsageError(f"--profile needs the poplar level, and --level {args.level} does not go there")
     console = make_console(args)
     start = perf_counter()
-    program = program_of(args, args.level, BUCKETS if args.buckets is None else buckets_of(args.buckets))
+    program = verified(args, console)
     if isinstance(program, OpenProgram) and args.inputs:
         program = sized(program, read_arrays(args.inputs, list(program.names)), exact=args.exact or args.check_levels)
     compiled = perf_counter()

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.data import ConstantOp
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, named
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, named, where
 
 
 def expose(function: FuncOp, names: Sequence[str]) -> None:
@@ -78,7 +78,11 @@ def state_names(function: FuncOp, *, inputs: Iterable[str] | None = None, output
 def _stated(function: FuncOp, attribute: str) -> list[str]:
     found = function.attributes.get(attribute)
     entries = cast("ArrayAttr[Attribute]", found) if isinstance(found, ArrayAttr) else ()
-    return [name.data for name in entries if isinstance(name, StringAttr)]
+    names = [name.data for name in entries if isinstance(name, StringAttr)]
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise PopulusError(f"{where(function)}: {attribute} of @{function.sym_name.data} has '{twice}' twice")
+    return names
 
 
 def return_of(function: FuncOp) -> ReturnOp:

@@ -9,10 +9,11 @@ import json
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import perf_counter
-from typing import get_type_hints
+from typing import Protocol, get_type_hints
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -31,6 +32,20 @@ from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import LEVELS, PHASES, check_order, depths, phases_of
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
+
+class Watcher(Protocol):
+    """An observer of the module before the first pass and after each."""
+
+    def begin(self, module: ModuleOp) -> None:
+        """Reads the module before the first pass."""
+        ...
+
+    def after(self, p: ModulePass, ctx: Context, module: ModuleOp) -> None:
+        """Reads the module after a pass. An exception ends the pipeline."""
+        ...
+
+
+WATCHING: ContextVar[Watcher | None] = ContextVar("watcher of passes", default=None)
 
 FOLDER = Path(__file__).with_name("pipelines")
 
@@ -227,6 +242,9 @@ class Pipeline:
         dumper = _Dumper(Path(dump)) if dump is not None else None
         if dumper is not None:
             dumper.write("input", module)
+        watcher = WATCHING.get()
+        if watcher is not None:
+            watcher.begin(module)
         with no_garbage_collection(), timed():
             ops = _count(module)
             for i, p in enumerate(self.passes):
@@ -242,6 +260,8 @@ class Pipeline:
                     check_growth(ops_before, ops)
                     if verify_each:
                         verify(module)
+                if watcher is not None:
+                    watcher.after(p, ctx, module)
                 if timings is not None:
                     changed = content_hash(module) != hash_before if statistics else None
                     timings.append(Timing(p.name, seconds, ops_before, ops, changed))

@@ -28,7 +28,7 @@ class PopartAccumulatePass(ModulePass):
 
     The old `Accl___w` is a new input. The caller starts with zeros; after `steps` runs, each result is the
     gradient of the mean loss over their batches. 16-bit gradients are summed in f32. Raises PopulusError if
-    `steps` is below 1, and if no result is a gradient.
+    `steps` is below 1, and if no result is a gradient. Bit for bit.
     """
 
     name = "popart-accumulate"

@@ -21,7 +21,7 @@ class PopartCsePass(ModulePass):
     """Erases an op that repeats an earlier one of its block, with equal operands, attributes and types.
 
     Ops with effects or regions stay. Constants are equal if their bits are. Random ops of one seed and one stream
-    draw the same numbers, so they merge too. Source: PopART's `MergeDuplicateOps`.
+    draw the same numbers, so they merge too. Source: PopART's `MergeDuplicateOps`. Bit for bit.
     """
 
     name = "popart-cse"

@@ -20,7 +20,7 @@ class PopartFusePass(ModulePass):
 
     `patterns`: the names of the only patterns to apply; empty: all. `without`: names of patterns not to apply.
     `exact`: only patterns that keep results bit for bit. `prune`: also erase ops that were unread before. Raises
-    PopulusError for an unknown name. Source: PopART's `Patterns`; patterns that PopART has too keep its names.
+    PopulusError for an unknown name. Source: PopART's `Patterns`; patterns that PopART has too keep its names. To rounding.
     """
 
     name = "popart-fuse"

@@ -40,7 +40,7 @@ class PopartInplacePass(ModulePass):
     A mark is a property: values and results stay the same. The lowering to tiles overwrites the marked operand if
     its variable allows it; `TileBuilder.overwritable` decides. Without a mark, it may overwrite any operand that
     allows it. `never`: names of ops that must not overwrite; they are marked -1. Source: PopART's inplacing
-    patterns.
+    patterns. Bit for bit.
     """
 
     name = "popart-inplace"

@@ -45,7 +45,7 @@ class PopartLossPass(ModulePass):
     the same, without the logarithm of a rounded probability.
 
     Raises PopulusError for an unknown loss or output, and for an output that is not of floats or lacks dimension
-    `axis`.
+    `axis`. Bit for bit.
     """
 
     name = "popart-loss"

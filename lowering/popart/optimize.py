@@ -107,7 +107,7 @@ class PopartOptimizePass(ModulePass):
     these rows and their states change.
 
     Raises PopulusError for an unknown optimizer, and if no result is a gradient. Also raises it if weights differ
-    in type, or if the optimizer needs whole weights but a gradient has rows.
+    in type, or if the optimizer needs whole weights but a gradient has rows. Bit for bit.
     """
 
     name = "popart-optimize"

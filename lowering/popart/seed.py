@@ -22,7 +22,7 @@ class PopartSeedPass(ModulePass):
     """Combines the input `Seed`, two words, with the seed of each random op; without such ops nothing changes.
 
     Two runs with the same seed draw the same numbers. An op whose `stream` is -1 gets a stream of its own, so
-    that no two draw alike. Source: PopART's RandomSetup.
+    that no two draw alike. Source: PopART's RandomSetup. Bit for bit.
     """
 
     name = "popart-seed"

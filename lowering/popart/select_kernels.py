@@ -33,7 +33,7 @@ class PopartSelectKernelsPass(ModulePass):
     It is exact unless the choices of more than 12 ops meet at once. If a kernel vetoes its choice, the next best
     is taken. Each op records the reason for its kernel. `force`: `op:kernel`, a kernel to take at any cost.
     Raises PopulusError with each kernel's reason if no kernel is left, and for a forced kernel that is unknown or
-    refuses.
+    refuses. To rounding.
     """
 
     name = "popart-select-kernels"

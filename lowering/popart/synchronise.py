@@ -22,6 +22,7 @@ class PopartSynchronisePass(ModulePass):
 
     The mean is reduced first, so that each replica's variance is about the mean of all. The gradients follow from
     those of `popart.all_reduce`, so the pass comes before `popart-autodiff`. `replicas` and `stride` name the group.
+    A single replica computes as before. Bit for bit.
     """
 
     name = "popart-synchronise"

@@ -28,7 +28,7 @@ class PopartToPopopsPass(ModulePass):
 
     An op may lower to other ops of this level, which are lowered in turn. Unread constants are dropped. `target`:
     the machine, for messages. Raises PopulusError for an op without a lowering, and for one whose lowering
-    returns other types than its results have.
+    returns other types than its results have. To rounding.
     """
 
     name = "popart-to-popops"

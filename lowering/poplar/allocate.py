@@ -31,7 +31,7 @@ class PoplarAllocatePass(ModulePass):
     replicated on several tiles are spread, the largest first.
 
     The highest address in use, including a step's temporaries, is the graph's attribute `peak_tile_bytes`. Raises
-    PopulusError for a variable without layout, and for a model that does not fit.
+    PopulusError for a variable without layout, and for a model that does not fit. Bit for bit.
     """
 
     name = "poplar-allocate"

@@ -25,7 +25,7 @@ class PoplarEmitPass(ModulePass):
 
     Its arguments are the vectors of one vertex. Families with the same code share a function, whose `families`
     counts them. Codelets of the machine's library (products, pools, ..) have no code here. `codelet-to-llvm`
-    lowers the functions further.
+    lowers the functions further. Bit for bit.
     """
 
     name = "poplar-emit"

@@ -26,7 +26,7 @@ def collective(op: gcl.Collective, t: TileBuilder) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class GclToPoplarPass(ToPoplarPass):
-    """Lowers collectives of replicas to steps of the program."""
+    """Lowers collectives of replicas to steps of the program. To rounding."""
 
     name = "gcl-to-poplar"
     RULES: ClassVar = dict.fromkeys(gcl.OPS, collective)

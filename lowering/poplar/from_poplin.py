@@ -214,7 +214,7 @@ class PoplinToPoplarPass(ToPoplarPass):
     a multicast byte costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
     in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
     the rate, and which rounds each running sum after every call of the matrix unit. Raises PopulusError if `resident`
-    is not from 0 to 1, or for another type.
+    is not from 0 to 1, or for another type. To rounding.
     """
 
     name = "poplin-to-poplar"

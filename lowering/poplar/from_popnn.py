@@ -121,7 +121,7 @@ def _over_rows(t: TileBuilder, x: SSAValue, op: str) -> SSAValue:
 
 @dataclass(frozen=True)
 class PopnnToPoplarPass(ToPoplarPass):
-    """Lowers pooling, softmax and whitening to families; very long rows become maps and reductions of `popops`."""
+    """Lowers pooling, softmax and whitening to families; very long rows become maps and reductions of `popops`. To rounding."""
 
     name = "popnn-to-poplar"
     RULES = {PoolOp: pool, SoftmaxOp: softmax, WhitenOp: whiten}

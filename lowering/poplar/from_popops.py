@@ -34,6 +34,7 @@ from populus.dialects.popops import (
 )
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.shapes import axes
 from populus.lowering.poplar.control_flow import branch, end_of_region, loop
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.channels import follow, has_channels_last, variable
@@ -103,7 +104,7 @@ def _followed(t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int]
 
 def reduce(op: ReduceOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Lowers to a planned reduction."""
-    return [plan_reduce(t, t.view(op.x), ints(op.dims), op.op.data)]
+    return [plan_reduce(t, t.view(op.x), axes(ints(op.dims), len(shape_of(op.x.type))), op.op.data)]
 
 
 def reshape(op: ReshapeOp, t: TileBuilder) -> Sequence[SSAValue]:
@@ -277,7 +278,7 @@ def iota(op: IotaOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class PopopsToPoplarPass(ToPoplarPass):
-    """Lowers maps, reductions, gathers and rearrangements to families, views and copies."""
+    """Lowers maps, reductions, gathers and rearrangements to families, views and copies. To rounding."""
 
     name = "popops-to-poplar"
     RULES = {

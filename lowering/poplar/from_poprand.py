@@ -33,7 +33,7 @@ def random(op: RandomOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class PoprandToPoplarPass(ToPoplarPass):
-    """Lowers random numbers to families."""
+    """Lowers random numbers to families. To rounding."""
 
     name = "poprand-to-poplar"
     RULES = {RandomOp: random}

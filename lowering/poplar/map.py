@@ -24,7 +24,7 @@ class PoplarMapPass(ModulePass):
 
     The grid is the cut of the family that works most on the variable, if that family's tiles have disjoint parts;
     the family then moves none of it. Otherwise the next family decides, and at last the variable is spread over
-    the tiles.
+    the tiles. Bit for bit.
     """
 
     name = "poplar-map"

@@ -31,7 +31,7 @@ class PoplarMergePass(ModulePass):
     element-wise step after a product or a sum. `independent`: into the earliest of the preceding steps without a
     dependence. The data that both receive from other tiles must be less than a tenth of a tile.
 
-    The pass runs after `poplar-map`, since it needs every layout.
+    The pass runs after `poplar-map`, since it needs every layout. Bit for bit.
     """
 
     name = "poplar-merge"

@@ -45,7 +45,7 @@ class PoplarOffloadPass(ModulePass):
     Replicated constants are spread first. `tile_bytes`: bytes of each tile, instead of the target's.
 
     A program that still does not fit is left to `poplar-allocate`, which reports it. Raises PopulusError if
-    `tile_bytes` is below 1.
+    `tile_bytes` is below 1. Bit for bit.
     """
 
     name = "poplar-offload"

@@ -29,7 +29,7 @@ class PopopsFusePass(ModulePass):
     """Substitutes each `popops.map` whose only user is a map of the same shape into that user.
 
     Results stay bit for bit the same, because each function of an expression rounds as its original map did.
-    `literals`: constants of equal elements become literals of the expression.
+    `literals`: constants of equal elements become literals of the expression. To rounding.
     """
 
     name = "popops-fuse"

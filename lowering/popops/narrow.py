@@ -33,7 +33,7 @@ class PopopsNarrowPass(ModulePass):
     Streams keep the model's types. The host's data is converted on the way, and a value that overflows is an
     error then. A constant that overflows is an error now. `target`: the target that must hold the types; None:
     the host. Raises PopulusError for a constant that overflows, and for an expression on the bits of a narrowed
-    type.
+    type. To rounding.
     """
 
     name = "popops-narrow"

@@ -61,7 +61,7 @@ class PopartAutodiffPass(ModulePass):
 
     Raises PopulusError for an unknown name, a tensor that is not of floats, and a loss of several elements. Also
     raises it for an op on the way without a gradient, with the path to it. Source: PopART's `Autodiff`, whose
-    registries of expected gradients a walk in reverse order makes unnecessary.
+    registries of expected gradients a walk in reverse order makes unnecessary. Bit for bit.
     """
 
     name = "popart-autodiff"

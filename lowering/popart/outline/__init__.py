@@ -35,7 +35,7 @@ class PopartOutlinePass(ModulePass):
     of arguments and results, against each op's value times the square root of the bytes that it reads.
 
     `calls`: the least number of calls of a function. `statistics`: print a line for each function. Source:
-    PopART's `SubgraphOutline`, without nesting.
+    PopART's `SubgraphOutline`, without nesting. Bit for bit.
     """
 
     name = "popart-outline"

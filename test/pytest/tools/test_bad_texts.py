@@ -19,6 +19,13 @@ from populus.tools.arrays import read_arrays
 
 MAIN = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {"
 TEXTS = {
+    "two outputs of one name": (
+        (
+            'func.func @main(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) attributes {output_names = ["y", "y"]} '
+            "{ %y = popart.neg %x : tensor<3xf32> func.return %x, %y : tensor<3xf32>, tensor<3xf32> }"
+        ),
+        "output_names of @main has 'y' twice",
+    ),
     "a mark of no operand": (
         f"{MAIN} %y = popops.map <neg(_1)>(%x) {{inplace = 7 : i64}} : (tensor<3xf32>) -> tensor<3xf32> func.return %y : tensor<3xf32> }}",
         "inplace is 7; there are 1 operands",
@@ -106,6 +113,15 @@ def test_the_place_of_a_line_is_not_that_of_the_named_op_which_it_took_in():
 def npy(header: str, data: bytes = b"") -> bytes:
     text = header.encode().ljust(118) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+def test_a_dimension_from_the_end_is_reduced_in_stages():
+    text = (
+        "func.func @main(%x: tensor<10001xf32>) -> tensor<f32> "
+        '{ %y = popops.reduce %x {op = "add", dims = array<i64: -1>} : (tensor<10001xf32>) -> tensor<f32> func.return %y : tensor<f32> }'
+    )
+    program = populus.compile(parse_text(context(), text, "t.mlir"), tiles=16, engine="numpy")
+    assert program.run({"x": np.ones(10001, np.float32)})["output_0"] == 10001
 
 
 F4 = "{'descr': '<f4', 'fortran_order': False, 'shape': "

@@ -1,0 +1,64 @@
+"""make validate: every pass of the nine nets, of a transformer layer and of training steps, with results before and after it.
+
+    python -m benchmarks.validation             # all
+    python -m benchmarks.validation resnet50 mlp
+
+A line for each: how many passes were compared on how many kinds of inputs, or the alarm. The status is 1 after an alarm.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+import populus
+from benchmarks.models import LIGHT, NETS, conv_net, mlp, randomised, transformer
+from populus.dialects.support.diagnostics import PopulusError
+from populus.training import TrainingSession
+from populus.validation import validating
+
+
+def net(name: str) -> Callable[[], None]:
+    """Makes the compilation of a net."""
+    return lambda: _compile(populus.compile, randomised(LIGHT / f"light_{name}.onnx"))
+
+
+def _compile(compile: Callable[..., object], model: object) -> None:
+    compile(model, tiles=16, engine="numpy")
+
+
+CASES: dict[str, Callable[[], None]] = {
+    **{name: net(name) for name in NETS},
+    "bert layer": lambda: _compile(populus.compile, transformer(batch=1, sequence=32)),
+    "training step of mlp": lambda: _train(mlp()),
+    "training step of conv_net": lambda: _train(conv_net()),
+}
+
+
+def _train(model: object) -> None:
+    session = TrainingSession(model, loss="cross_entropy", optimizer="sgd", tiles=16, engine="numpy")  # pyright: ignore[reportArgumentType]
+    assert session is not None
+
+
+def main(names: Sequence[str]) -> int:
+    """Prints a line for each case. Gives 0 if there is no alarm."""
+    alarms = 0
+    for name in names or CASES:
+        begun = time.perf_counter()
+        with validating() as passes, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                CASES[name]()
+                kinds = sorted({kinds for _, kinds in passes.compared})
+                said = f"{len(passes.compared)} passes keep their results, on {kinds} kinds of inputs"
+            except PopulusError as error:
+                alarms += 1
+                said = f"alarm: {error}"
+        print(f"{name}: {said} ({time.perf_counter() - begun:.0f} s)", flush=True)
+    return int(alarms > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
