@@ -1,7 +1,9 @@
-"""CPU seconds of a process that imports, compiles, loads and runs a model once: with an empty object cache, then with a filled one.
+"""Time of a process from its start to its first result, over onnxruntime's: compiled afresh, kept, built, and as a program in C.
 
-python -m benchmarks.start             resnet50, the best of 5 of each
+python -m benchmarks.start             resnet50, the best of 5 of each, interleaved
 python -m benchmarks.start squeezenet --rounds 20
+
+`wall` is the whole process; `cpu` its user and system seconds, of all threads, which a busy machine changes less.
 """
 
 # pyright: basic
@@ -9,49 +11,103 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import onnx
 
+import populus
 from benchmarks.models import MODELS
 
-ONCE = """
-import os, sys
+COMPILED = """
+import sys
 import numpy as np
 import populus
 program = populus.compile(sys.argv[1], target="host")
-compiled = os.times()
 program.run({n: np.zeros(t.get_shape(), np.float32) for n, t in program.signature.inputs.items()})
-print(*(t.user + t.system for t in (compiled, os.times())))
+"""
+KEPT = """
+import sys
+import numpy as np
+import populus
+shape = tuple(map(int, sys.argv[3].split(",")))
+populus.compile(sys.argv[1], target="host", cache=True).run({sys.argv[2]: np.zeros(shape, np.float32)})
+"""
+BUILT = """
+import sys
+import numpy as np
+import populus
+program = populus.load_program(sys.argv[1])
+program.run({n: np.zeros(*t) for n, t in program.inputs.items()})
+"""
+PEER = """
+import sys
+import numpy as np
+import onnxruntime
+peer = onnxruntime.InferenceSession(sys.argv[1])
+peer.run(None, {i.name: np.zeros(i.shape, np.float32) for i in peer.get_inputs()})
 """
 
 
-def once(path: Path, cache: str) -> tuple[float, float]:
-    """Measures CPU seconds until the model is compiled, and until it has run, in a new process."""
+def once(words: Sequence[str], cache: str) -> tuple[float, float]:
+    """Measures the wall and CPU seconds of a process."""
     environment = {**os.environ, "POPULUS_CACHE": cache}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # like an installed package, which has its bytecode
-    done = subprocess.run([sys.executable, "-c", ONCE, str(path)], env=environment, capture_output=True, text=True, check=True)
-    compiled, ended = map(float, done.stdout.split())
-    return compiled, ended
+    began = time.perf_counter()
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, (words, status)
+    process.returncode = 0
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime
+
+
+def prepared(path: Path, folder: Path) -> dict[str, Callable[[int], tuple[list[str], str]]]:
+    """Gives the ways to a first result: from the number of the round, the command and its cache."""
+    program = populus.compile(path, target="host", engine="native")
+    ((name, type),) = program.signature.inputs.items()
+    shape = ",".join(map(str, type.get_shape()))
+    warm, python = str(folder / "warm"), [sys.executable, "-c"]
+    ways: dict[str, Callable[[int], tuple[list[str], str]]] = {
+        "onnxruntime": lambda i: ([*python, PEER, str(path)], warm),
+        "compiled, empty cache of objects": lambda i: ([*python, COMPILED, str(path)], str(folder / str(i))),
+        "compiled, filled cache of objects": lambda i: ([*python, COMPILED, str(path)], warm),
+    }
+    if shutil.which("cc") is not None:
+        populus.build(program, folder / "built")
+        subprocess.run(["make", "-s", "-C", folder / "built"], check=True)
+        ways["`compile(cache=True)`, kept"] = lambda i: ([*python, KEPT, str(path), name, shape], warm)
+        ways["`load_program`"] = lambda i: ([*python, BUILT, str(folder / "built")], warm)
+        ways["`populus build`, in C"] = lambda i: ([str(folder / "built" / "example")], warm)
+    time.sleep(1.1)  # a file that was just written is not kept
+    for _ in range(2):  # fills the caches, and writes bytecode
+        for way in ways.values():
+            once(*way(-1))
+    return ways
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="CPU seconds of the first run of a model, in a new process.")
+    parser = argparse.ArgumentParser(description="Seconds to the first result of a model, in a new process.")
     parser.add_argument("model", nargs="?", default="resnet50", choices=list(MODELS))
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(MODELS[options.model](), path)
-        warm = str(Path(folder) / "warm")
-        once(path, warm)  # fills the cache, and writes bytecode
-        print("| object cache | imports and passes | whole process |\n|---|---|---|")
-        for name, caches in (("empty", [str(Path(folder) / str(i)) for i in range(options.rounds)]), ("filled", [warm] * options.rounds)):
-            compiled, ended = min((once(path, cache) for cache in caches), key=lambda seconds: seconds[1])
-            print(f"| {name} | {compiled:.2f} | {ended:.2f} |")
+        ways = prepared(path, Path(folder))
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        for i in range(options.rounds):
+            for name, way in ways.items():
+                found[name].append(once(*way(i)))
+        best = {name: (min(w for w, _ in times), min(c for _, c in times)) for name, times in found.items()}
+        peer = best["onnxruntime"]
+        print(f"| {options.model} | wall | of onnxruntime's | cpu | of onnxruntime's |\n|---|---|---|---|---|")
+        for name, (wall, cpu) in best.items():
+            print(f"| {name} | {wall:.2f} s | {wall / peer[0]:.2f} | {cpu:.2f} s | {cpu / peer[1]:.2f} |")
 
 
 if __name__ == "__main__":

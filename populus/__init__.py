@@ -57,7 +57,7 @@ _HOMES = {
     "Vjp": "derivatives:Vjp",
     "add_extension": "lowering.driver.extensions:add_extension",
     "build": "building:build",
-    "compile": "api:compile",
+    "compile": "front:compile",
     "content_hash": "lowering.driver.content_hash:content_hash",
     "function_of": "builder:function_of",
     "load": "lowering.driver.extensions:load",

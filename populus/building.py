@@ -6,16 +6,17 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.ir import Attribute
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.lowering.driver.extensions import known
 from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.open_program import OpenProgram
 from populus.program import Program
@@ -23,6 +24,9 @@ from populus.runtime.engine.states import check_states
 from populus.signature import Signature
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from populus.ready import Place
     from populus.runtime.engine.native.frozen.freeze import Frozen
 
 Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
@@ -102,6 +106,56 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
     check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
     return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states)
+
+
+def keep(program: Program, place: Place, begun: int) -> bool:
+    """Keeps a compiled model among the programs that are ready. `begun`: the time in ns before it was read.
+
+    Returns False for a program that is not for the native engine or that cannot be built, and without a C compiler.
+    """
+    from populus.runtime.engine.choice import is_small
+    from populus.runtime.engine.native.codegen.cpu import NATIVE, described
+    from populus.runtime.engine.native.frozen.link import compiler, link
+    from populus.runtime.session import graph_of
+
+    options, opened = program.options, program.source.once().opened
+    if options.engine not in ("auto", "native") or options.sample or program.level != "poplar" or opened is None or known():
+        return False
+    if isinstance(program, OpenProgram) or not _takes_arrays(program.signature):
+        return False
+    if options.engine == "auto" and is_small(graph_of(program.module("poplar"))):
+        return False
+    try:
+        command = compiler(described(NATIVE).architecture)
+        frozen = frozen_program(program, NATIVE, {})
+
+        def write(folder: Path, name: str) -> None:
+            identity = frozen.form.identity(kernel.key.encode() for kernel in frozen.kernels)
+            frozen.form.write(folder / f"{name}.bin", identity)
+            link(frozen, folder, name, identity, command, embed=False)
+
+        files = {place.model, *(place.model.parent / name for name in _locations(opened.proto))}
+        return place.keep(sorted(files), begun, write)
+    except (PopulusError, ImportError):
+        return False
+
+
+def _takes_arrays(signature: Signature) -> bool:
+    try:
+        refuse_python(signature)
+    except PopulusError:
+        return False
+    return True
+
+
+def _locations(message: Message) -> Iterator[str]:
+    """Finds the names of the files that a model's tensors are in."""
+    for field, value in message.ListFields():
+        if field.name == "external_data":
+            yield from (entry.value for entry in value if entry.key == "location")
+        elif field.message_type is not None:
+            for inner in cast("Sequence[Message]", value if isinstance(value, Sequence) else [value]):
+                yield from _locations(inner)
 
 
 def _open(program: OpenProgram) -> str:

@@ -28,6 +28,7 @@ from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 
+from populus.dialects.support.errors import PopulusWarning as PopulusWarning  # noqa: PLC0414, as others import it from here
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.lexer import Lexer
 
@@ -37,10 +38,6 @@ TENSORS = ("onnx", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "hos
 
 class PopulusError(DiagnosticException, ProgramError):
     """A user's mistake, in one line: where, what was found, what was expected, what to do."""
-
-
-class PopulusWarning(UserWarning):
-    """A condition that a user should know about but that stops nothing, in one line."""
 
 
 def named(name: str) -> NameLoc:

@@ -16,9 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import mkstemp
 
-from platformdirs import user_cache_path
-
-from populus.dialects.support.diagnostics import PopulusWarning
+from populus.dialects.support.errors import PopulusWarning
 
 VARIABLE = "POPULUS_CACHE"  # environment variable: the folder of all caches; empty: no caches by default
 _WRITERS = stat.S_IWGRP | stat.S_IWOTH
@@ -29,7 +27,11 @@ def default_folder(name: str) -> Path | None:
     named = os.environ.get(VARIABLE)
     if named == "":
         return None
-    return (Path(named) if named else user_cache_path()) / name
+    if named:
+        return Path(named) / name
+    from platformdirs import user_cache_path
+
+    return user_cache_path() / name
 
 
 @dataclass(frozen=True)

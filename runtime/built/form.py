@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray  # 5 ms
+
+Array: TypeAlias = "NDArray[Any]"
 
 MAGIC, VERSION = int.from_bytes(b"populus\0", "little"), 1
 HEAD, PAGE, ALIGNMENT = 256, 4096, 64  # bytes

@@ -7,15 +7,17 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from populus.dialects.support.errors import ProgramError
 from populus.runtime.built.form import TYPES
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 Type = tuple[tuple[int, ...], "np.dtype[Any]"]
 
 _NAMES = {number: name for name, number in TYPES.items()}
@@ -113,14 +115,25 @@ def load_program(folder: str | os.PathLike[str], threads: int | None = None) -> 
     for one that was built for another CPU.
     """
     place = Path(folder)
+    count = threads_of(threads)
     found = sorted(place.glob("lib*.so"))
     if len(found) != 1:
         raise ProgramError(f"{place}: {'no' if not found else 'more than one'} program that populus build made (lib*.so) is here")
-    named = os.environ.get("POPULUS_THREADS", "")
-    count = threads if threads is not None else int(named) if named.isdecimal() else 0
-    if threads is not None and not 1 <= threads <= 250:
-        raise ProgramError(f"threads = {threads}; a program runs on 1 to 250 threads")
     return BuiltProgram(found[0].resolve(), count)
+
+
+def threads_of(count: int | None) -> int:
+    """Gives the number of threads that is asked for, by an argument or POPULUS_THREADS; 0: one for each CPU of this process.
+
+    Raises ProgramError for a number below 1 or above 250.
+    """
+    named = os.environ.get("POPULUS_THREADS", "")
+    if count is None and not named:
+        return 0
+    asked = named if count is None else str(count)
+    if not asked.isdecimal() or not 1 <= int(asked) <= 250:
+        raise ProgramError(f"threads = {asked}; a program runs on 1 to 250 threads")
+    return int(asked)
 
 
 def _opened(path: Path) -> ctypes.CDLL:

@@ -1,0 +1,40 @@
+"""`compile` as users call it: what is ready is loaded before the compiler is imported."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import time_ns
+from typing import TYPE_CHECKING, Any, cast
+
+from populus import ready
+
+if TYPE_CHECKING:
+    from populus.program import Program
+    from populus.source import Model
+
+
+def compile(model: Model, **options: Any) -> Program:
+    """Compiles a model: `populus.api.compile`, whose keywords these are.
+
+    With `cache`, the program of an `.onnx` file is also kept as a library where a C compiler builds one. Another process loads that
+    without importing the compiler, as long as the files, the options, this package and the CPU are the same.
+    """
+    place = ready.Place.of(model, options)
+    full = partial(_compiled, model, options)
+    if place is None:
+        return full()
+    if (found := place.find(full)) is not None:
+        return cast("Program", found)
+    begun = time_ns()
+    program = full()
+    from populus.building import keep
+
+    if keep(program, place, begun) and (found := place.find(lambda: program)) is not None:
+        return cast("Program", found)
+    return program
+
+
+def _compiled(model: Model, options: dict[str, Any]) -> Program:
+    from populus import api
+
+    return api.compile(model, **options)

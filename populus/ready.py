@@ -1,0 +1,212 @@
+"""Programs that are ready: built by an earlier `compile(.., cache=True)`, found and loaded without importing what compiles.
+
+    key of the model's path, the options, this package's files and the CPU -> <key>.ready, <key>.so, <key>.bin
+
+`<key>.ready` lists the files of the model with their sizes and times, as the program was compiled from them; another time or size is
+a miss. The folder is a `DiskCache`, which only the user can write, as the library is code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from populus.dialects.support.disk_cache import DiskCache, default_folder
+from populus.dialects.support.errors import ProgramError
+from populus.dialects.support.guard import Guard
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from populus.program import Program
+    from populus.runtime.built.library import BuiltProgram
+
+MAGIC = b"populus ready 1\n"
+LIMIT = 4 << 30  # bytes, as of the cache of programs, whose folder it shares
+SETTLED = 1.0  # seconds since the last change of a file, from which a later change surely has another time
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a model's program among those that are ready."""
+
+    disk: DiskCache
+    key: str
+    model: Path
+    options: Mapping[str, Any]
+
+    @staticmethod
+    def of(model: object, options: Mapping[str, Any]) -> Place | None:
+        """Finds the place for a model and the keywords of `compile`. Returns None for what is never kept.
+
+        Those are models that are not files, values that have no short text, and processes in which ops were loaded or programs are
+        watched.
+        """
+        cache: Any = options.get("cache", False)
+        if cache is False or not isinstance(model, str | os.PathLike) or not _is_plain():
+            return None
+        folder = default_folder("populus-programs") if cache is True else Path(cache)
+        others = {name: value for name, value in options.items() if name not in ("cache", "progress")}
+        path = Path(os.fspath(cast("str | os.PathLike[str]", model))).absolute()
+        text = _text(others)
+        if folder is None or text is None or path.suffix != ".onnx" or options.get("load"):
+            return None
+        environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("POPULUS_") and n not in _HARMLESS)
+        digest = hashlib.sha256(repr((str(path), text, environment, _package(), _cpu())).encode())
+        return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options))
+
+    def find(self, full: Callable[[], Program]) -> ReadyProgram | None:
+        """Loads the program, if there is one for the model as it is. `full`: compiles it, for all that only compiling gives."""
+        content = self.disk.read(f"{self.key}.ready")
+        if content is None:
+            return None
+        digest, *lines = content.decode().splitlines()
+        library, weights = (self.disk.folder / f"{self.key}.{kind}" for kind in ("so", "bin"))
+        try:
+            if any(_line(Path(line.partition(" : ")[2])) != line for line in lines):
+                return None
+            if weights.is_symlink() or library.is_symlink() or hashlib.sha256(library.read_bytes()).hexdigest() != digest:
+                return None
+            from populus.runtime.built.library import BuiltProgram, threads_of
+
+            built = BuiltProgram(library, threads_of(self.options.get("threads")))
+        except (OSError, ProgramError):
+            return None
+        for file in (library.name, weights.name):
+            self.disk.used(file)
+        return ReadyProgram(built, full)
+
+    def keep(self, files: Sequence[Path], begun: int, write: Callable[[Path, str], None]) -> bool:
+        """Keeps a program. `files`: of the model; `begun`: the time in ns before they were read.
+
+        `write(folder, name)`: writes the library and the weights. Without space or permission, nothing is kept. Returns False then,
+        and if a file is so new that it may have changed since.
+        """
+        from tempfile import TemporaryDirectory
+
+        try:
+            lines = [_line(path) for path in files]
+            if any(begun - max(_times(path)) < SETTLED * 1e9 or "\n" in str(path) for path in files):
+                return False
+            self.disk.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.disk.trusted():
+                return False
+            with TemporaryDirectory(dir=self.disk.folder, prefix=".partial-") as made:
+                write(Path(made), self.key)
+                library = Path(made, f"lib{self.key}.so")
+                digest = hashlib.sha256(library.read_bytes()).hexdigest()
+                Path(made, f"{self.key}.bin").replace(self.disk.folder / f"{self.key}.bin")
+                library.replace(self.disk.folder / f"{self.key}.so")
+        except OSError:
+            return False
+        self.disk.write(f"{self.key}.ready", "\n".join([digest, *lines]).encode())
+        self.disk.trim()
+        return True
+
+
+class ReadyProgram:
+    """A program that an earlier process compiled. `run` computes at once; all else of `Program` compiles first."""
+
+    def __init__(self, built: BuiltProgram, full: Callable[[], Program]):
+        self._built = built
+        self._compile = full
+        self._full: Program | None = None
+        self._making = Guard()
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Runs the program, as `Program.run` does. A mistake is left to the compiled model, which words it."""
+        if self._full is None and _is_plain():
+            try:
+                return self._built.run(inputs)
+            except ProgramError:
+                pass
+        return self._program().run(inputs)
+
+    def _program(self) -> Program:
+        with self._making.lock:
+            if self._full is None:
+                self._full = self._compile()
+            return self._full
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program(), name)
+
+    @property
+    def __class__(self) -> type[Program]:  # pyright: ignore[reportIncompatibleMethodOverride], as isinstance asks for it
+        from populus.program import Program
+
+        return Program
+
+    def __repr__(self) -> str:
+        return f"<ReadyProgram of {', '.join(self._built.inputs)}>"
+
+
+_HARMLESS = ("POPULUS_CACHE", "POPULUS_THREADS")
+
+
+def _times(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_ctime_ns
+
+
+def _line(path: Path) -> str:
+    """Writes a file's path after numbers that change with its content: device, inode, size, times. Raises OSError without the file."""
+    found = path.stat()
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} : {path}"
+
+
+def _is_plain() -> bool:
+    """Tells whether no ops were loaded in this process, and nobody watches its programs."""
+    extensions, watch = (sys.modules.get(f"populus.{name}") for name in ("lowering.driver.extensions", "watch"))
+    if extensions is not None and extensions.known():
+        return False
+    return watch is None or watch.watch() is None
+
+
+def _text(value: object) -> str | None:
+    """Writes options of plain types as text; None for others."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, os.PathLike):
+        return None  # such as of a pipeline, whose file may change
+    if isinstance(value, Mapping):
+        parts = [_text(part) for pair in cast("Mapping[object, object]", value).items() for part in pair]
+    elif isinstance(value, list | tuple):
+        parts = [_text(part) for part in cast("Sequence[object]", value)]
+    else:
+        return None
+    known = [part for part in parts if part is not None]
+    return f"[{','.join(known)}]" if len(known) == len(parts) else None
+
+
+def _package() -> list[tuple[str, int, int]]:
+    """Lists the files of this package with sizes and times, and what it depends on."""
+    found: list[tuple[str, int, int]] = []
+    root = Path(__file__).resolve().parent
+    for folder, folders, files in os.walk(root, followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in files:
+            if name.endswith((".py", ".c", ".h", ".txt")):
+                at = os.stat(os.path.join(folder, name))
+                found.append((os.path.join(folder, name), at.st_size, at.st_mtime_ns))
+    for name in ("numpy", "onnx", "xdsl", "llvmlite", "ml_dtypes"):
+        spec = find_spec(name)
+        for place in [] if spec is None or spec.origin is None else [Path(spec.origin), Path(spec.origin).parents[1]]:
+            at = place.stat()  # the folder of all packages too: its time changes when one is installed
+            found.append((str(place), at.st_size if place.suffix else 0, at.st_mtime_ns))
+    return sorted(found)
+
+
+def _cpu() -> str:
+    """Describes the CPU: its name and features."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return ""
+    return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU ")))

@@ -1,0 +1,160 @@
+"""Programs that are ready: another process loads them without the compiler, and never one of another model, option or CPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import populus
+from populus import ready
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
+from populus.program import Program
+from populus.ready import Place, ReadyProgram
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler; without, nothing is kept"
+)
+
+
+def net(slope=2.0):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Relu", ["p"], ["y"], name="relu")]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 4]) for n in "xy"]
+    weights = numpy_helper.from_array(slope * np.eye(4, dtype=np.float32), "w")
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+X = {"x": np.arange(16, dtype=np.float32).reshape(4, 4)}
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A model's file, which counts as old; programs are kept below the same folder."""
+    monkeypatch.setattr(ready, "SETTLED", 0)
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path / "cache"))
+    onnx.save(net(), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+def compiled(path, **options):
+    return populus.compile(path, target="host", engine="native", cache=True, **options)
+
+
+def kept(path, kind="ready"):
+    return sorted((path.parent / "cache" / "populus-programs").glob(f"*.{kind}"))
+
+
+def found(path, **options):
+    """What `compile` finds before it compiles."""
+    place = Place.of(path, {"target": "host", "engine": "native", "cache": True, **options})
+    assert place is not None
+    return place.find(lambda: pytest.fail("it compiles"))
+
+
+def test_another_process_finds_it_and_imports_no_compiler(path):
+    expected = populus.compile(path, target="host", engine="native").run(X)["y"]
+    first = compiled(path).run(X)["y"]
+    code = (
+        "import sys, populus, numpy as np\n"
+        f"program = populus.compile({str(path)!r}, target='host', engine='native', cache=True)\n"
+        "y = program.run({'x': np.arange(16, dtype=np.float32).reshape(4, 4)})['y']\n"
+        "print([m for m in ('xdsl', 'onnx', 'llvmlite', 'ml_dtypes') if m in sys.modules], y.tobytes().hex())"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == f"[] {expected.tobytes().hex()}\n"
+    assert first.tobytes() == expected.tobytes()
+
+
+def test_it_is_a_program_which_compiles_for_what_only_compiling_gives(path):
+    compiled(path)
+    program = compiled(path)
+    assert type(program) is ReadyProgram
+    assert isinstance(program, Program)
+    assert program._full is None
+    assert list(program.signature.inputs) == ["x"]
+    assert program._full is not None
+    assert program.run(X)["y"].tobytes() == populus.compile(path, target="host", engine="native").run(X)["y"].tobytes()
+    for inputs, message in (({}, "input 'x' is missing"), ({"x": X["x"][:3]}, "has shape")):
+        with pytest.raises(PopulusError, match=message):
+            compiled(path).run(inputs)
+
+
+def test_a_changed_model_is_compiled_again(path):
+    compiled(path)
+    assert found(path) is not None
+    stamp = path.stat()
+    onnx.save(net(3.0), path)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # its time as before: the time of change tells
+    assert found(path) is None
+    assert compiled(path).run(X)["y"][0, 1] == 3.0
+
+
+def test_changed_external_data_are_compiled_again(path):
+    model = net()
+    onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    compiled(path)
+    assert found(path) is not None
+    (path.parent / "w.bin").write_bytes((3 * np.eye(4, dtype=np.float32)).tobytes())
+    assert found(path) is None
+    assert compiled(path).run(X)["y"][0, 1] == 3.0
+
+
+def test_other_options_have_other_programs(path, monkeypatch):
+    compiled(path)
+    for options in ({"tiles": 4}, {"dims": {"n": 2}}, {"pipeline": "inference-plain"}):
+        assert found(path, **options) is None
+    monkeypatch.setenv("POPULUS_NATIVE_CPU", "x86-64-v2")
+    assert found(path) is None
+    monkeypatch.delenv("POPULUS_NATIVE_CPU")
+    monkeypatch.setattr(ready, "_cpu", lambda: "another CPU")
+    assert found(path) is None
+
+
+def test_a_file_that_may_have_changed_since_it_was_read_is_not_kept(path, monkeypatch):
+    monkeypatch.setattr(ready, "SETTLED", 3600)
+    assert compiled(path).run(X)["y"][0, 1] == 2.0
+    assert not kept(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ("so", lambda d: d[:-1] + bytes([d[-1] ^ 1])),
+        ("bin", lambda d: d[:-64]),
+        ("bin", lambda d: d[:300] + bytes([d[300] ^ 1]) + d[301:]),
+        ("ready", lambda d: d[:-1]),
+    ],
+)
+def test_damaged_files_are_a_miss(path, kind, damage):
+    compiled(path)
+    (file,) = kept(path, kind)
+    content = damage(file.read_bytes())
+    file.unlink()  # as a new file: the old one is mapped
+    file.write_bytes(content)
+    assert found(path) is None
+    assert compiled(path).run(X)["y"][0, 1] == 2.0
+
+
+def test_a_folder_that_others_may_write_is_not_used(path):
+    compiled(path)
+    kept(path)[0].parent.chmod(0o777)
+    with pytest.warns(PopulusWarning, match="may be written by others"):
+        assert found(path) is None
+
+
+def test_without_a_compiler_or_for_another_engine_nothing_is_kept(path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "")
+        patched.setattr("populus.runtime.engine.native.frozen.link.find_spec", lambda name: None)
+        assert compiled(path).run(X)["y"][0, 1] == 2.0
+    assert not kept(path)
+    for engine in ("numpy", "strict", "auto"):  # a small program is NumPy's
+        populus.compile(path, target="host", engine=engine, cache=True).run(X)
+    assert not kept(path)
