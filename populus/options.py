@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CHOICES = tuple(choice.ENGINES)
 ENGINES = tuple(name for name in CHOICES if name != "auto")
 
+ACCURACIES = {"exact": 0, "standard": 2, "fast": 4}  # largest side of a tile of Winograd's algorithm
+
 A = TypeVar("A")
 B = TypeVar("B")
 R = TypeVar("R")
@@ -129,6 +131,9 @@ class CompileOptions(MachineOptions):
     `buckets`: for open dimensions, the greatest sizes of the ranges that each have a program; default: 1, 2, 4, 8, 12, 16, ..
     `exact`: a program for each size that arrives, instead of for each range of sizes.
     `example_inputs`: the arguments with which torch exports an `nn.Module`.
+    `accuracy`: `exact` computes each convolution as sums of products in order. `standard` computes 3x3 convolutions by constants in
+    tiles of 2 by 2 outputs where that is faster, with errors as small (docs/performance-native.md). `fast` also has tiles of 4 by 4,
+    with errors of a few 1e-6 of the largest output.
     `progress`: called with the number and name of each pass before it runs.
     """
 
@@ -143,6 +148,7 @@ class CompileOptions(MachineOptions):
     buckets: Sequence[int] = BUCKETS
     exact: bool = False
     example_inputs: Sequence[object] | None = None
+    accuracy: str = "standard"
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:
@@ -152,6 +158,8 @@ class CompileOptions(MachineOptions):
         for name, most in (self.bounds or {}).items():
             if not isinstance(most, int) or isinstance(most, bool) or most < 0:  # pyright: ignore[reportUnnecessaryIsInstance], of users
                 raise PopulusError(f"bounds['{name}'] is {most!r}; a number of iterations is expected")
+        if self.accuracy not in ACCURACIES:
+            raise PopulusError(f"no accuracy '{self.accuracy}'{did_you_mean(self.accuracy, ACCURACIES)}")
         if self.sample is not None and self.sample < 1:
             raise PopulusError(f"sample = {self.sample}; expected at least 1 vertex per family")
         if self.sample is not None and self.engine == "native":
@@ -169,6 +177,8 @@ class CompileOptions(MachineOptions):
             chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
         if self.force_kernels:
             chosen = chosen.replace("popart-select-kernels", PopartSelectKernelsPass(force=tuple(self.force_kernels)))
+        if self.accuracy != "standard" and any(p.name == "poplin-to-poplar" for p in chosen.passes):
+            chosen = chosen.with_options("poplin-to-poplar", winograd=ACCURACIES[self.accuracy])
         chosen.check()
         return chosen.with_defaults(target=self.target, tiles=self.tiles, partials=self.partials)
 

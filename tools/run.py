@@ -21,7 +21,7 @@ from populus.dialects.poplar.target import PARTIALS
 from populus.levels import Comparison, compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
-from populus.options import CHOICES
+from populus.options import ACCURACIES, CHOICES
 from populus.padding import UnequalSizesError
 from populus.program import Program
 from populus.runtime.differences import RTOL
@@ -58,6 +58,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel regardless of its cost")
+    add("--accuracy", default="standard", choices=list(ACCURACIES), help="exact: convolutions are sums in order; fast: errors of 1e-6")
     add("--cache", action="store_true", help="store the compiled program on disk, and reuse a stored one")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
 
@@ -103,6 +104,7 @@ def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BU
             threads=args.threads,
             host=not args.no_host,
             force_kernels=args.force_kernel,
+            accuracy=args.accuracy,
             cache=args.cache,
             buckets=buckets,
             progress=progress,

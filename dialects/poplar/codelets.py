@@ -112,6 +112,9 @@ CODELETS: dict[str, Codelet] = {
         Codelet("softmax", ("x",), "y", contracted="r", whole="r", file="rows", form=forms.rows, params={"log": "flag"}),
         Codelet("top_k", ("x",), "y", whole="k", file="indexed", form=forms.top_k, params={"largest": "flag"}),
         Codelet("whiten", ("x",), "y", contracted="r", whole="r", file="rows", form=forms.rows, params={"epsilon": "number"}),
+        Codelet(
+            "winograd", ("x", "w"), "y", contracted=r"ic|k\d", whole=r"ic|k\d", padded=True, form=forms.winograd, params={"tile": "number"}
+        ),
     )
 }
 

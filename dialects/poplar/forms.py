@@ -124,6 +124,26 @@ def conv(p: Parts) -> None:
     _windowed(p, lead, outs, taps)
 
 
+def winograd(p: Parts) -> None:
+    """Requires `x[b, ic, o0 + k0.., o1 + k1..] w[oc, ic, k0, k1] y[b, oc, o0, o1]`, k0 and k1 of 3; o0 and o1 are cut at multiples of
+    `tile`, which is 2 or 4."""
+    outs, taps = p.numbered("o"), p.numbered("k")
+    p.expect("y", ["b", "oc", *outs])
+    p.expect("w", ["oc", "ic", *taps])
+    _windowed(p, ["b", "ic"], outs, taps)
+    tile = p.params["tile"]
+    if not isinstance(tile, IntegerAttr) or tile.value.data not in (2, 4):
+        raise VerifyException(f"tile = {tile}; expected 2 or 4")
+    if [p.domain[k].n for k in taps] != [3, 3]:
+        raise VerifyException(f"a window of {' by '.join(str(p.domain[k].n) for k in taps)}; expected 3 by 3")
+    for access, o, k in zip(p.access["x"][2:], outs, taps):
+        if sorted(access.terms) != [(k, 1), (o, 1)]:
+            raise p.wrong("x", f"[{access}] has a stride or a dilation")
+    for o in outs:
+        if any(bound % tile.value.data for bound in p.domain[o].bounds()[:-1]):
+            raise VerifyException(f"{o} is cut at {p.domain[o].bounds()}, which are no multiples of tile = {tile.value.data}")
+
+
 def pool(p: Parts) -> None:
     """Requires `x[n, c, o.. k..] y[n, c, o..]`; `after`: the padding after each dimension, which `count_padding` counts."""
     outs, taps = p.numbered("o"), p.numbered("k")

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from xdsl.dialects.builtin import StringAttr, UnrealizedConversionCastOp, f16
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
-from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ViewOp
+from populus.dialects.poplar import CallOp, ConstOp, GraphOp, GridAttr, StorageOp, ViewOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.target import PARTIALS, sum_type
@@ -28,6 +28,7 @@ from populus.lowering.poplar.plan.reduction import reduce_partials
 from populus.lowering.poplar.plan.residency import Residency, room
 from populus.lowering.poplar.plan.serial import split_serially
 from populus.lowering.poplar.plan.window import Windows, thinned
+from populus.lowering.poplar.plan.winograd import whole_sums, winograd_tile
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 
 
@@ -59,7 +60,10 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
 
 
 def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
-    """Lowers to one family over (b, g, oc, ic, o.., k..); if `ic` or `k0` is cut, its partials are reduced."""
+    """Lowers to one family over (b, g, oc, ic, o.., k..); if `ic` or `k0` is cut, its partials are reduced.
+
+    A 3x3 convolution by a constant is computed by Winograd's algorithm where `winograd_tile` chooses so.
+    """
     x, w = t.view(op.x), t.view(op.w)
     assert isinstance(x.type, TensorType)
     assert isinstance(w.type, TensorType)
@@ -77,6 +81,8 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     x, seen = thinned(t, x, seen, windows, kernel)
     shape = replace(shape_of_contraction(op, how.partials), windows=tuple(windows), kernel=tuple(kernel), strides=seen.strides)
     p, resident = how.plan(t, shape, element, near, op.w)
+    tile = winograd_tile(shape, seen.dilations, element, t.target, how.winograd) if how.is_constant(w) else 0
+    p = whole_sums(shape, p, t.target) if tile else p
     spatial = range(len(windows))
     outs, taps = [f"o{d}" for d in spatial], [f"k{d}" for d in spatial]
     splits = {"ic": splits_of(ic, p.in_channels, p.in_grain), "k0": splits_of(kernel[0], p.kernel), "b": splits_of(batch, p.batch)}
@@ -87,16 +93,16 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
         x = t.reshape(x, (batch, groups, ic, *seen.sizes))
         w = t.reshape(w, (groups, oc, ic, *kernel))
     splits |= {"oc": splits_of(oc, p.out_channels, p.out_grain)}
-    splits |= {o: splits_of(n, parts) for o, n, parts in zip(outs, windows, p.windows)}
+    splits |= {o: splits_of(n, parts, tile or 1) for o, n, parts in zip(outs, windows, p.windows)}
     splits |= {k: Split(n) for k, n in zip(taps[1:], kernel[1:])}
     window = [along((outs[d], seen.strides[d]), (taps[d], seen.dilations[d]), offset=-seen.before[d]) for d in spatial]
     ordered = {a: splits[a] for a in ("b", *group, "oc", "ic", *outs, *taps)}
     channels = [along(a) for a in group]
     outer = ("b", *group, "oc", *outs)
     y = contract(
-        t, "conv", ordered, outer, ("ic", "k0"), to,
+        t, "winograd" if tile else "conv", ordered, outer, ("ic", "k0"), to,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials,
+        "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials, tile,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 
@@ -113,6 +119,7 @@ def contract(
     resident: bool = False,
     memory: Sequence[str] | None = None,
     partials: str = "",
+    tile: int = 0,
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
@@ -120,7 +127,7 @@ def contract(
     `resident`: the last input, a constant, is replicated on each tile that reads it. Tiles are numbered with
     contracted axes slowest and output channels fastest, so that neighbours share inputs. `memory`: the order of the
     outer axes in the variable; machines add four 8-bit products at once, so their channels are last. `partials`: the
-    type that halves are summed in. Returns the output, or the reduced output.
+    type that halves are summed in; `tile`: of Winograd's algorithm. Returns the output, or the reduced output.
     """
     memory = outer if memory is None else memory
     cut = [a for a in contracted if splits[a].parts > 1]
@@ -141,6 +148,8 @@ def contract(
     seen = t.dim_shuffle(y, [*range(len(cut)), *(len(cut) + d for d in turned)])
     fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, seen, access)]
     params: dict[str, Attribute] = {"partials": StringAttr(partials)} if partials == "f16" and element == f16 else {}
+    if tile:
+        params["tile"] = IntegerAttr(tile, 64)
     family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
     weights = root_of(inputs[-1][1]).owner
     if resident and family is not None and isinstance(weights, ConstOp):
@@ -149,6 +158,16 @@ def contract(
     if not cut:
         return seen
     return t.dim_shuffle(reduce_partials(t, y, len(cut), element), turned)
+
+
+def _arguments(graph: GraphOp) -> dict[StorageOp, list[SSAValue]]:
+    """Collects the arguments of each parameter that functions read."""
+    found: dict[StorageOp, list[SSAValue]] = {}
+    for op in graph.walk():
+        if isinstance(op, CallOp):
+            for parameter, value in op.bindings():
+                found.setdefault(parameter, []).append(value)
+    return found
 
 
 def _weights(tensor: SSAValue) -> ConstOp | None:
@@ -191,12 +210,20 @@ def _expected(t: TileBuilder, tensor: SSAValue) -> Grid | None:
 
 @dataclass(frozen=True)
 class Planning:
-    """Planner options of the pass, and the memory for resident weights."""
+    """Planner options of the pass, the memory for resident weights, and the arguments of each parameter."""
 
     residency: Residency
     agree: bool
     traffic: float
-    partials: str = ""
+    partials: str
+    winograd: int
+    arguments: Mapping[StorageOp, Sequence[SSAValue]]
+
+    def is_constant(self, tensor: SSAValue) -> bool:
+        """Tells whether an operand is a constant in all calls of its function."""
+        root = root_of(tensor).owner
+        given = self.arguments.get(root, ()) if isinstance(root, StorageOp) else ()
+        return isinstance(root, ConstOp) or (len(given) > 0 and all(self.is_constant(value) for value in given))
 
     def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
         """Plans a contraction. Also tells whether its weights are resident: replicated on the tiles that read them."""
@@ -213,8 +240,9 @@ class PoplinToPoplarPass(ToPoplarPass):
     spread. `agree`: the planner counts an input as local if its producer's layout matches. `traffic`: cycles that
     a multicast byte costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
     in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
-    the rate, and which rounds each running sum after every call of the matrix unit. Raises PopulusError if `resident`
-    is not from 0 to 1, or for another type. To rounding.
+    the rate, and which rounds each running sum after every call of the matrix unit. `winograd`:
+    the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4. Raises PopulusError
+    if `resident` is not from 0 to 1, or for another type or tile. To rounding.
     """
 
     name = "poplin-to-poplar"
@@ -223,16 +251,19 @@ class PoplinToPoplarPass(ToPoplarPass):
     traffic: float = 0.25
     serial: bool = True
     partials: str | None = None
+    winograd: int = 2
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         if not 0 <= self.resident <= 1:
             raise PopulusError(f"resident = {self.resident}; it is a share of a tile's memory, from 0 to 1")
+        if self.winograd not in (0, 2, 4):
+            raise PopulusError(f"winograd = {self.winograd}; it is the largest side of a tile of outputs: 0 (direct sums), 2 or 4")
         if self.partials not in (None, *PARTIALS):
             near = did_you_mean(self.partials, PARTIALS)
             raise PopulusError(f"partials = {self.partials}; halves are summed in {' or '.join(PARTIALS)}{near}")
         if self.serial:
             split_serially(graph, self._half_sums)
-        how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic, self._half_sums)
+        how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic, self._half_sums, self.winograd, _arguments(graph))
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
 
     @property

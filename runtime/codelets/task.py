@@ -118,6 +118,7 @@ class Task:
     used: int = 0
     packed: list[object] = field(default_factory=list[object])  # packed constants, made while binding
     constants: PackedForms | None = None  # which keep what is packed from them
+    threads: int = 1  # that share the launches of a native program
 
     def __getitem__(self, name: str) -> Array:
         return self.fields[name].array

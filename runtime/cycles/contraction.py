@@ -195,3 +195,17 @@ def contraction(
     if half and not half_sums:
         cheapest = cheapest + np.where(rounds, target.workers * (26 + ceil_div(ceil_div(outputs, target.workers), 2)), 0)
     return cheapest
+
+
+def winograd_cycles(
+    tile: int, batch: Count, out_channels: Count, in_channels: Count, rows: Count, cols: Count, element: Attribute, target: Target
+) -> Any:
+    """Estimates a 3x3 convolution of rows x cols outputs by F(tile x tile, 3 x 3).
+
+    With n = tile + 2, each of the n^2 points is a product of matrices over the tiles. The transforms are vector
+    operations: 2 n^2 for each tile and input channel, and as many for each tile and output channel.
+    """
+    points, tiles = (tile + 2) ** 2, batch * ceil_div(rows, tile) * ceil_div(cols, tile)
+    products = contraction(points, tiles, 1, out_channels, in_channels, 1, element, target)
+    transforms = ceil_div(2 * points * tiles * (in_channels + out_channels), target.vector_width(element))
+    return products + transforms

@@ -34,7 +34,7 @@ class Vertex:
     expression: Expr | None
     op: str
     target: Target
-    scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of a codelet written in Python
+    scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of `winograd`, and of a codelet written in Python
     partials: str = ""  # the type that a contraction sums halves in, if it is not f32
 
     @staticmethod
@@ -42,6 +42,7 @@ class Vertex:
         """Builds the description of a family's vertices on a target."""
         params = family.params.data
         expression, op, partials = params.get("expr"), params.get("op"), params.get("partials")
+        counted = family.declaration.code is not None or family.codelet.data == "winograd"
         return Vertex(
             family.codelet.data,
             family.space,
@@ -50,7 +51,7 @@ class Vertex:
             expression.data if isinstance(expression, ExprAttr) else None,
             op.data if isinstance(op, StringAttr) else "",
             target,
-            tuple((n, p.value.data) for n, p in params.items() if isinstance(p, IntegerAttr)) if family.declaration.code else (),
+            tuple((n, p.value.data) for n, p in params.items() if isinstance(p, IntegerAttr)) if counted else (),
             partials.data if isinstance(partials, StringAttr) else "",
         )
 

@@ -161,10 +161,16 @@ def test_operations_are_counted_per_function():
     assert flops_of(_1) == 0
 
 
-def a_vertex(codelet: str, axes: dict[str, Split], fields: list[tuple[str, str, list[Access], TensorType]], **more: object) -> Vertex:
+def a_vertex(
+    codelet: str,
+    axes: dict[str, Split],
+    fields: list[tuple[str, str, list[Access], TensorType]],
+    scalars: tuple[tuple[str, int], ...] = (),
+    **more: object,
+) -> Vertex:
     domain = Domain(tuple(axes.items()), tuple(a for a, s in axes.items() if s.parts > 1))
     connected = tuple(Field(kind, name, tuple(access)) for kind, name, access, _ in fields)
-    return Vertex(codelet, domain, connected, tuple(t for *_, t in fields), more.get("expression"), str(more.get("op", "")), GC200)  # pyright: ignore[reportArgumentType]
+    return Vertex(codelet, domain, connected, tuple(t for *_, t in fields), more.get("expression"), str(more.get("op", "")), GC200, scalars)  # pyright: ignore[reportArgumentType]
 
 
 def tensor(*shape: int) -> TensorType:
@@ -254,6 +260,16 @@ VERTICES = {
             ("in", "x", [along("d0"), Access(whole=True)], tensor(12, 128)),
             ("out", "y", [along("d0"), along("k")], TensorType.of((12, 7), i32)),
         ],
+    ),
+    "winograd": a_vertex(
+        "winograd",
+        {"b": Split(1), "oc": Split(32, 3), "ic": Split(16), "o0": Split(13, 3, 2), "o1": Split(28), "k0": Split(3), "k1": Split(3)},
+        [
+            ("in", "x", [along("b"), along("ic"), along("o0", "k0", offset=-1), along("o1", "k1", offset=-1)], tensor(1, 16, 13, 28)),
+            ("in", "w", [along("oc"), along("ic"), along("k0"), along("k1")], tensor(32, 16, 3, 3)),
+            ("out", "y", [along("b"), along("oc"), along("o0"), along("o1")], tensor(1, 32, 13, 28)),
+        ],
+        scalars=(("tile", 2),),
     ),
     "whiten": a_vertex(
         "whiten",

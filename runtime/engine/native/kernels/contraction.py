@@ -45,7 +45,7 @@ def block_kernel(rows: int, vectors: int, dtype: str, form: str) -> Kernel:
 
     `form`: the layout of c, `rows` (columns are adjacent) or `columns` (rows are adjacent). In `swapped`, which is `rows`
     too, the left side is packed, and the columns of the right side are adjacent in memory; `%valid` cuts the last
-    vector. With the prefix `sliced ` each slice of k has its own sum, and the sums are added in order.
+    vector, but not in `swapped whole`. With the prefix `sliced ` each slice of k has its own sum, and the sums are added in order.
     """
     return Kernel(f"block {rows} {vectors} {dtype} {form}", partial(_block, rows, vectors, SUMMED[dtype], form))
 
@@ -62,7 +62,7 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
         "ptr noalias %c, i64 %step, i64 %valid, ptr noalias readonly %ends, i64 %slices, ptr noalias %buffer",
         "void",
     )
-    swapped = form.endswith("swapped")
+    swapped, whole = "swapped" in form, form.endswith("whole")
     starts = [] if swapped else [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
     inside = _inside(f, vectors, lanes)
 
@@ -70,8 +70,9 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
         offset = f.load("i64", f.at("%depth", i, "i64"))
         if swapped:
             panel, line = f.at("%b", f.mul(i, rows), type), f.beyond("%a", offset)
-            right = [f.load(vector, f.at(line, v * lanes, type), item) for v in range(vectors - 1)]
-            right.append(_masked_load(f, type, lanes, f.at(line, (vectors - 1) * lanes, type), inside))
+            right = [f.load(vector, f.at(line, v * lanes, type), item) for v in range(vectors - (not whole))]
+            if not whole:
+                right.append(_masked_load(f, type, lanes, f.at(line, (vectors - 1) * lanes, type), inside))
         else:
             panel = f.at("%b", f.mul(i, vectors * lanes), type)
             right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
@@ -111,7 +112,7 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
     if form.endswith("columns"):
         _store_columns(f, rows, vectors, lanes, type, sums)
     else:
-        _store_rows(f, rows, vectors, lanes, type, sums, inside)
+        _store_rows(f, rows, vectors, lanes, type, sums, "" if whole else inside)
     return f.done("void")
 
 
@@ -129,14 +130,14 @@ def _masked_load(f: Function, type: str, lanes: int, place: str, inside: str) ->
 
 
 def _store_rows(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], inside: str) -> None:
-    """Stores whole vectors; a mask cuts the last columns at `valid`."""
+    """Stores whole vectors; a mask, if there is one, cuts the last columns."""
     vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
     masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
     for r in range(rows):
         row = f.beyond("%c", f.mul("%step", r))
         for v in range(vectors):
             place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
-            if v == vectors - 1:
+            if inside and v == vectors - 1:
                 f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, inside))
             else:
                 f.store(vector, value, place, item)

@@ -40,7 +40,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """Part of a launch that its code depends on."""
 
     kind: str
@@ -55,11 +55,11 @@ class _Form:
 
 
 @dataclass
-class _Columns:
+class Columns:
     """Code for a vector of columns: its masks, and the vectors of one input row that the window's columns meet."""
 
     f: Function
-    form: _Form
+    form: Form
     lanes: int
     begin: str
     width: str
@@ -69,7 +69,7 @@ class _Columns:
         f, stride = self.f, self.form.strides[1]
         self.vector, self.item = f"<{self.lanes} x {self.form.type}>", BYTES[self.form.type]
         self.first = f.sub(f.mul(self.begin, stride), self.left)
-        # With stride 2, tap k is the even or the odd elements from k - k % 2 on.
+        # Tap k is every stride-th element from k on: one of the parts of the vectors from k - k % stride on.
         taps = range(0, self.form.kernel[1], stride)
         self.starts = [k + half * self.lanes for k in taps for half in range(stride)]
         self.masks = [self.inside(f.add(self.first, s), self.width) for s in self.starts]
@@ -94,14 +94,23 @@ class _Columns:
                 there = f.let(f"select i1 {present}, {mask} {there}, {mask} zeroinitializer")
             place = f.at(line, start, self.form.type)
             loaded.append(f.call(self.vector, name, ("ptr", place), ("i32 immarg", str(self.item)), (mask, there), (self.vector, neutral)))
-        if self.form.strides[1] == 1:
-            return loaded
-        found: list[str] = []
-        for k in range(self.form.kernel[1]):
-            order = ", ".join(f"i32 {2 * i + k % 2}" for i in range(self.lanes))
-            a, b = loaded[k // 2 * 2 : k // 2 * 2 + 2]
-            found.append(f.let(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.lanes} x i32> <{order}>"))
-        return found
+        stride = self.form.strides[1]
+        groups = [self._apart(loaded[i : i + stride]) for i in range(0, len(loaded), stride)]
+        return [groups[k // stride][k % stride] for k in range(self.form.kernel[1])]
+
+    def _apart(self, vectors: list[str]) -> list[str]:
+        """Divides adjacent vectors into those of every len(vectors)-th element."""
+        if len(vectors) == 1:
+            return vectors
+        found: list[list[str]] = []
+        for odd in (0, 1):
+            order = ", ".join(f"i32 {2 * i + odd}" for i in range(self.lanes))
+            shuffled = [
+                self.f.let(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.lanes} x i32> <{order}>")
+                for a, b in zip(vectors[::2], vectors[1::2])
+            ]
+            found.append(self._apart(shuffled))
+        return [v for pair in zip(*found) for v in pair]
 
     def store(self, value: str, place: str, mask: str) -> None:
         """Stores the lanes of a mask."""
@@ -109,7 +118,7 @@ class _Columns:
         self.f.call("void", name, (self.vector, value), ("ptr", place), ("i32 immarg", str(self.item)), (f"<{self.lanes} x i1>", mask))
 
 
-def _down(form: _Form, name: str, machine: Machine) -> str:  # long: one kernel; its parts share the values of the function
+def _down(form: Form, name: str, machine: Machine) -> str:  # long: one kernel; its parts share the values of the function
     """Emits the kernel. Units are planes; turn t reads `stride` rows and completes output t - (late - 1)."""
     f, type, lanes = Function(name), form.type, machine.vector_bytes // BYTES[form.type]
     x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left = f.args("ppppppiiiiiiii")
@@ -131,7 +140,7 @@ def _down(form: _Form, name: str, machine: Machine) -> str:  # long: one kernel;
             weights = [f.splat(type, lanes, f.load(type, f.at(place, k, type))) for k in range(tall * form.kernel[1])]
 
         def block(begin: str) -> None:
-            part = _Columns(f, form, lanes, begin, wide, left)
+            part = Columns(f, form, lanes, begin, wide, left)
             written = part.inside("0", f.sub(columns, begin))
             into = f.at(target, begin, type)
 
@@ -170,7 +179,7 @@ def _down(form: _Form, name: str, machine: Machine) -> str:  # long: one kernel;
     return f.done()
 
 
-def _whole_row(f: Function, form: _Form, vector: str, taken: list[str]) -> list[str]:
+def _whole_row(f: Function, form: Form, vector: str, taken: list[str]) -> list[str]:
     """Returns what an output takes from a row: its maximum, its squares, or its elements.
 
     A maximum of maxima has the bits of one maximum in order: of equals it is the first, and of NaNs the last.
@@ -185,7 +194,7 @@ def _whole_row(f: Function, form: _Form, vector: str, taken: list[str]) -> list[
     return [best]
 
 
-def _met(f: Function, form: _Form, vector: str, fused: bool, total: str, row: list[str], weights: list[str]) -> str:
+def _met(f: Function, form: Form, vector: str, fused: bool, total: str, row: list[str], weights: list[str]) -> str:
     """Adds a row to an output, one element after the other."""
     for i, value in enumerate(row):
         if not weights:
@@ -210,7 +219,7 @@ def down(library: Library, kind: str, x: Array, y: Array, other: Array, ws: Tabl
         return None
     if any(a.shape[-1] > 1 and a.strides[-1] != a.itemsize for a in (x, y)):
         return None
-    form = _Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
+    form = Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
     kernel = Kernel(f"down {form}", partial(_down, form))
     tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
     args = [

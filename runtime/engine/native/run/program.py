@@ -116,7 +116,7 @@ class NativeProgram(NumpyProgram):
         launches: list[Launch] = []
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
-            task = Task(params, box, pieces, self.workspace, constants=self.constants)
+            task = Task(params, box, pieces, self.workspace, constants=self.constants, threads=self.team.size)
             bound = native(self.library, task)
             if bound is None:
                 return None
@@ -253,7 +253,7 @@ class NativeProgram(NumpyProgram):
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         product = native_form(family.codelet.data)
         assert product is not None, family.codelet.data
-        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants)
+        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants, threads=self.team.size)
         launches = product(self.library, task, pair.slices())
         if launches is None:
             return None

@@ -291,3 +291,45 @@ poplar.graph @main target <host> {
       out y = %y[d0] : !poplar.tensor<8xf32>
   }
 }
+
+// -----
+// CHECK: o0 is cut at (0, 3, 6, 8), which are no multiples of tile = 2
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<1x2x8x8xf32>
+  %w = poplar.var "w" : !poplar.tensor<2x2x3x3xf32>
+  %y = poplar.var "y" : !poplar.tensor<1x2x8x8xf32>
+  poplar.execute "e" {
+    poplar.family @winograd {tile = 2} for (b = 1, oc = 2, ic = 2, o0 = 8 in 3, o1 = 8, k0 = 3, k1 = 3) on (o0)
+      in x = %x[b, ic, o0 + k0 - 1, o1 + k1 - 1] : !poplar.tensor<1x2x8x8xf32>
+      in w = %w[oc, ic, k0, k1] : !poplar.tensor<2x2x3x3xf32>
+      out y = %y[b, oc, o0, o1] : !poplar.tensor<1x2x8x8xf32>
+  }
+}
+
+// -----
+// CHECK: tile = 3 : i64; expected 2 or 4
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<1x2x8x8xf32>
+  %w = poplar.var "w" : !poplar.tensor<2x2x3x3xf32>
+  %y = poplar.var "y" : !poplar.tensor<1x2x8x8xf32>
+  poplar.execute "e" {
+    poplar.family @winograd {tile = 3} for (b = 1, oc = 2, ic = 2, o0 = 8, o1 = 8, k0 = 3, k1 = 3)
+      in x = %x[b, ic, o0 + k0 - 1, o1 + k1 - 1] : !poplar.tensor<1x2x8x8xf32>
+      in w = %w[oc, ic, k0, k1] : !poplar.tensor<2x2x3x3xf32>
+      out y = %y[b, oc, o0, o1] : !poplar.tensor<1x2x8x8xf32>
+  }
+}
+
+// -----
+// CHECK: x[b, ic, o0 * 2 + k0, o1 + k1 - 1]: [o0 * 2 + k0] has a stride or a dilation
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<1x2x17x8xf32>
+  %w = poplar.var "w" : !poplar.tensor<2x2x3x3xf32>
+  %y = poplar.var "y" : !poplar.tensor<1x2x8x8xf32>
+  poplar.execute "e" {
+    poplar.family @winograd {tile = 2} for (b = 1, oc = 2, ic = 2, o0 = 8, o1 = 8, k0 = 3, k1 = 3)
+      in x = %x[b, ic, o0 * 2 + k0, o1 + k1 - 1] : !poplar.tensor<1x2x17x8xf32>
+      in w = %w[oc, ic, k0, k1] : !poplar.tensor<2x2x3x3xf32>
+      out y = %y[b, oc, o0, o1] : !poplar.tensor<1x2x8x8xf32>
+  }
+}

@@ -1,0 +1,390 @@
+"""Kernels of `winograd`: the transforms of a plane's tiles, and the products between them.
+
+Vectors are tiles of a row of tiles, so no transform needs a transposition. Some rows of tiles are a block: all of its
+inputs are transformed into `v`, multiplied into `m` and transformed back while both are in cache.
+
+    v: [n n, ic, tiles], u: [n n, oc, ic] in panels of some output channels, m: [n n, oc, tiles]
+
+The transforms have the operations of the NumPy kernel, in its order; a product is one sum in the order of ic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Task
+from populus.runtime.codelets.winograd import input_side, kernel_rows, output_side
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.kernels.contraction import block_kernel, lanes_of, start_of
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Panels, offsets
+from populus.runtime.engine.native.kernels.planes import Columns, Form
+
+ITEM = 4  # bytes of a float
+GFLOPS, READ, MOVED = 150.0, 20.0, 6.0  # rates by which blocks are chosen: products; GB/s of weights, and of v and m, beyond the caches
+CACHE = 1 << 20  # bytes of v and m that the inner caches hold
+LINE = 64  # bytes of a line of a cache
+CHUNKS = 4  # ranges of blocks for each thread, each with a `v` and an `m` of its own
+
+WORDS = (
+    "x", "u", "y", "tall_broad", "tall_narrow", "short_broad", "short_narrow", "xs", "ys", "depth", "ic", "oc", "x_channel",
+    "x_row", "high", "wide", "top", "left", "y_channel", "y_row", "out_high", "out_wide", "across", "down", "rows", "blocks",
+    "tiles", "v_plane", "m_plane", "u_plane", "parts", "wide_parts", "broad", "oc_parts", "oc_tall", "oc_high", "scratch",
+    "each_scratch", "lanes", "transform", "multiply", "back", "total", "points", "number",
+)  # fmt: skip
+POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back"))
+PART = "ptr %args, i64 %block, ptr %v, ptr %m, i64 %first, i64 %end"
+
+
+class _Part(Function):
+    """Function under construction that reads the words of the launch by name."""
+
+    def word(self, name: str) -> str:
+        """Loads a word of the launch."""
+        return self.arg(WORDS.index(name), "ptr" if name in POINTERS else "i64")
+
+    def least(self, a: str, b: str) -> str:
+        """Returns the smaller of two i64 values."""
+        return self.call("i64", "llvm.smin.i64", ("i64", a), ("i64", b))
+
+    def image(self) -> tuple[str, str, str]:
+        """Computes the image of `%block`, its first row of tiles, and the number of its rows."""
+        blocks, rows = self.word("blocks"), self.word("rows")
+        image = self.let(f"sdiv i64 %block, {blocks}")
+        first = self.mul(self.sub("%block", self.mul(image, blocks)), rows)
+        return image, first, self.least(rows, self.sub(self.word("down"), first))
+
+    def filled(self, rows: str, lanes: int) -> str:
+        """Computes the tiles of a block in whole vectors."""
+        return self.let(f"and i64 {self.add(self.mul(rows, self.word('across')), lanes - 1)}, {-lanes}")
+
+    def sides(self, vector: str) -> tuple[partial[str], partial[str], partial[str]]:
+        """Gives addition, subtraction, and multiplication by a number, of vectors."""
+
+        def both(op: str, a: str, b: str) -> str:
+            return self.let(f"{op} {vector} {a}, {b}")
+
+        def times(a: float, b: str) -> str:
+            return self.let(f"fmul {vector} {b}, splat (float {number(a)})")
+
+        return partial(both, "fadd"), partial(both, "fsub"), partial(times)
+
+
+def _transform(m: int, name: str, machine: Machine) -> str:
+    """Emits v = B' x B for the channels `first` to `end` of a block."""
+    f, n, lanes = _Part(name, PART, "void"), m + 2, machine.vector_bytes // ITEM
+    vector = f"<{lanes} x float>"
+    x, xs, x_channel, x_row, high, wide, top, left, across, tiles, plane = (
+        f.word(w) for w in ("x", "xs", "x_channel", "x_row", "high", "wide", "top", "left", "across", "tiles", "v_plane")
+    )
+    image, row0, rows = f.image()
+    start = f.beyond(x, f.load("i64", f.at(xs, image, "i64")))
+    operations = f.sides(vector)
+    last = f.sub(rows, 1)
+    rest = f.sub(f.filled(rows, lanes), f.mul(last, across))
+
+    def channel(c: str) -> None:
+        source, target = f.beyond(start, f.mul(c, x_channel)), f.at("%v", f.mul(c, tiles), "float")
+
+        def columns(tx: str) -> None:
+            part = Columns(f, Form("weighted", "float", (n, n), (m, m)), lanes, tx, wide, left)
+            inside, ending = (part.inside("0", f.sub(end, tx)) for end in (across, rest))
+
+            def row(ty: str) -> None:
+                # The last row fills its vector: sums of what memory held before could be slow (denormal numbers).
+                ends = f.let(f"icmp eq i64 {ty}, {last}")
+                written = f.let(f"select i1 {ends}, <{lanes} x i1> {ending}, <{lanes} x i1> {inside}")
+                taken: list[list[str]] = []
+                for i in range(n):
+                    r = f.sub(f.add(f.mul(f.add(row0, ty), m), i), top)
+                    present = f.let(f"icmp ult i64 {r}, {high}")
+                    taken.append(part.row(f.at(f.beyond(source, f.mul(r, x_row)), part.first, "float"), present))
+                halves = [input_side(m, [taken[i][j] for i in range(n)], *operations) for j in range(n)]
+                into = f.at(target, f.add(f.mul(ty, across), tx), "float")
+                for i in range(n):
+                    for j, value in enumerate(input_side(m, [halves[k][i] for k in range(n)], *operations)):
+                        part.store(value, f.beyond(into, f.mul(plane, i * n + j)), written)
+
+            f.loop(0, rows, row)
+
+        f.loop(0, across, columns, step=lanes)
+
+    f.loop("%first", "%end", channel)
+    return f.done("void")
+
+
+def _multiply(name: str, machine: Machine) -> str:
+    """Emits m = u v. Units are panels of output channels, those of a point after those of the one before."""
+    f = _Part(name, PART, "void")
+    u, depth, ic, tiles = (f.word(w) for w in ("u", "depth", "ic", "tiles"))
+    parts, wide, broad, oc_parts, tall, high = (f.word(w) for w in ("parts", "wide_parts", "broad", "oc_parts", "oc_tall", "oc_high"))
+    planes = [f.word(w) for w in ("v_plane", "m_plane", "u_plane")]
+    kernels = [f.word(w) for w in ("tall_broad", "tall_narrow", "short_broad", "short_narrow")]
+    step, lanes = f.mul(tiles, ITEM), machine.vector_bytes // ITEM
+    filled = f.filled(f.image()[2], lanes)
+
+    def unit(q: str) -> None:
+        p = f.let(f"sdiv i64 {q}, {oc_parts}")
+        i = f.sub(q, f.mul(p, oc_parts))
+        row = start_of(f, i, tall, high)
+        v, m, weights = (f.beyond(a, f.mul(p, plane)) for a, plane in zip(("%v", "%m", u), planes))
+        weights = f.at(weights, f.mul(row, ic), "float")
+        m = f.beyond(m, f.mul(row, step))
+        short = f.let(f"icmp sge i64 {i}, {tall}")
+        broad_kernel, narrow_kernel = (f.let(f"select i1 {short}, ptr {kernels[2 + k]}, ptr {kernels[k]}") for k in (0, 1))
+
+        def panel(j: str) -> None:
+            narrow = f.let(f"icmp sge i64 {j}, {wide}")
+            kernel = f.let(f"select i1 {narrow}, ptr {narrow_kernel}, ptr {broad_kernel}")
+            column = f.mul(start_of(f, j, wide, broad), lanes)
+            right, into = (f.at(a, column, "float") for a in (v, m))
+            arguments = f"ptr {right}, ptr {depth}, ptr {depth}, ptr {weights}, i64 {ic}, ptr {into}, i64 {step}, i64 0"
+            call = f"call void {kernel}({arguments}, ptr {depth}, i64 1, ptr {into})"
+            f.when(f.let(f"icmp slt i64 {column}, {filled}"), lambda: f.line(call))
+
+        f.loop(0, parts, panel)
+
+    f.loop("%first", "%end", unit)
+    return f.done("void")
+
+
+def _back(m: int, name: str, machine: Machine) -> str:
+    """Emits y = A' m A for the output channels `first` to `end` of a block."""
+    f, n, lanes = _Part(name, PART, "void"), m + 2, machine.vector_bytes // ITEM
+    vector = f"<{lanes} x float>"
+    y, ys, y_channel, y_row, high, wide, across, tiles, plane = (
+        f.word(w) for w in ("y", "ys", "y_channel", "y_row", "out_high", "out_wide", "across", "tiles", "m_plane")
+    )
+    image, row0, rows = f.image()
+    start = f.beyond(y, f.load("i64", f.at(ys, image, "i64")))
+    operations = f.sides(vector)
+
+    def channel(c: str) -> None:
+        target, source = f.beyond(start, f.mul(c, y_channel)), f.at("%m", f.mul(c, tiles), "float")
+
+        def columns(tx: str) -> None:
+            part = Columns(f, Form("weighted", "float", (1, 1), (1, 1)), lanes, tx, wide, "0")
+            left = f.mul(tx, m)
+            written = [part.inside(f.add(left, k * lanes), wide) for k in range(m)]
+
+            def row(ty: str) -> None:
+                at = f.at(source, f.add(f.mul(ty, across), tx), "float")
+                halves: list[list[str]] = []
+                for j in range(n):
+                    taken = [f.load(vector, f.beyond(at, f.mul(plane, i * n + j)), ITEM) for i in range(n)]
+                    halves.append(output_side(m, taken, *operations))
+                for i in range(m):
+                    r = f.add(f.mul(f.add(row0, ty), m), i)
+                    present = f.let(f"icmp slt i64 {r}, {high}")
+                    line = f.at(f.beyond(target, f.mul(r, y_row)), left, "float")
+                    found = _together(f, vector, lanes, output_side(m, [halves[k][i] for k in range(n)], *operations))
+                    for k, value in enumerate(found):
+                        mask = f.let(f"select i1 {present}, <{lanes} x i1> {written[k]}, <{lanes} x i1> zeroinitializer")
+                        part.store(value, f.at(line, k * lanes, "float"), mask)
+
+            f.loop(0, rows, row)
+
+        f.loop(0, across, columns, step=lanes)
+
+    f.loop("%first", "%end", channel)
+    return f.done("void")
+
+
+def _together(f: Function, vector: str, lanes: int, values: list[str]) -> list[str]:
+    """Combines vectors, in turns: element i of value j becomes element i len(values) + j of the vectors together."""
+    if len(values) == 1:
+        return values
+    halves = _together(f, vector, lanes, values[::2]), _together(f, vector, lanes, values[1::2])
+    found: list[str] = []
+    for a, b in zip(*halves):
+        for first in (0, lanes // 2):
+            order = ", ".join(f"i32 {first + i // 2 + lanes * (i % 2)}" for i in range(lanes))
+            found.append(f.let(f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{order}>"))
+    return found
+
+
+def _all(name: str, machine: Machine) -> str:
+    """Emits the kernel whose units are ranges of blocks, each with a `v` and an `m` of its own."""
+    f = _Part(name)
+    kernels = [f.word(part) for part in ("transform", "multiply", "back")]
+    total, lanes, points, plane = (f.word(w) for w in ("total", "lanes", "points", "v_plane"))
+    scratch, each = f.word("scratch"), f.word("each_scratch")
+    units = f.word("ic"), f.mul(f.word("oc_parts"), points), f.word("oc")
+
+    def lane(q: str) -> None:
+        first, end = (f.let(f"sdiv i64 {f.mul(total, i)}, {lanes}") for i in (q, f.add(q, 1)))
+        v = f.beyond(scratch, f.mul(each, q))
+        m = f.beyond(v, f.mul(plane, points))
+
+        def block(b: str) -> None:
+            for kernel, count in zip(kernels, units):
+                f.line(f"call void {kernel}(ptr %args, i64 {b}, ptr {v}, ptr {m}, i64 0, i64 {count})")
+
+        f.loop(first, end, block)
+
+    f.loop("%first", "%end", lane)
+    return f.done()
+
+
+def _one(part: str, name: str, machine: Machine) -> str:
+    """Emits the kernel of one part of the block `number`, whose units threads share."""
+    f = _Part(name)
+    kernel, block, v = f.word(part), f.word("number"), f.word("scratch")
+    m = f.beyond(v, f.mul(f.word("v_plane"), f.word("points")))
+    f.line(f"call void {kernel}(ptr %args, i64 {block}, ptr {v}, ptr {m}, i64 %first, i64 %end)")
+    return f.done()
+
+
+def _packer(m: int, name: str, machine: Machine) -> str:
+    """Emits u = G w G', in f64 and rounded once. Units are panels of output channels."""
+    f = Function(name)
+    w, u, ic, oc_step, ic_step, row_step, column_step, plane, tall, high = f.args("ppiiiiiiii")
+
+    def sums(parts: list[str]) -> list[str]:
+        found: list[str] = []
+        for row in kernel_rows(m):
+            terms = [parts[j] if factor == 1.0 else f.let(f"fmul double {number(factor, 'double')}, {parts[j]}") for factor, j in row]
+            total = terms[0]
+            for term in terms[1:]:
+                total = f.let(f"fadd double {total}, {term}")
+            found.append(total)
+        return found
+
+    def panel(i: str) -> None:
+        row = start_of(f, i, tall, high)
+        width = f.sub(high, f.let(f"zext i1 {f.let(f'icmp sge i64 {i}, {tall}')} to i64"))
+        into = f.at(u, f.mul(row, ic), "float")
+
+        def channel(c: str) -> None:
+            def one(r: str) -> None:
+                at = f.beyond(f.beyond(w, f.mul(f.add(row, r), oc_step)), f.mul(c, ic_step))
+                taken = [
+                    [f.load("float", f.beyond(at, f.add(f.mul(row_step, i), f.mul(column_step, j)))) for j in range(3)] for i in range(3)
+                ]
+                wide = [[f.let(f"fpext float {v} to double") for v in line] for line in taken]
+                halves = [sums([wide[i][j] for i in range(3)]) for j in range(3)]
+                target = f.at(into, f.add(f.mul(c, width), r), "float")
+                for p in range(m + 2):
+                    for q, value in enumerate(sums([halves[j][p] for j in range(3)])):
+                        rounded = f.let(f"fptrunc double {value} to float")
+                        f.store("float", rounded, f.beyond(target, f.mul(plane, p * (m + 2) + q)))
+
+            f.loop(0, width, one)
+
+        f.loop(0, ic, channel)
+
+    f.loop("%first", "%end", panel)
+    return f.done()
+
+
+def block_rows(points: int, down: int, across: int, ic: int, oc: int, lanes: int) -> int:
+    """Chooses the rows of tiles of a block, by the time of its products and of its bytes beyond the inner caches."""
+
+    def seconds(blocks: int) -> float:
+        vectors = -(-(-(-down // blocks) * across) // lanes) * lanes
+        weights, others = points * ic * oc * ITEM, points * vectors * (ic + oc) * ITEM
+        outside = min(max((others - CACHE / 2) / (8 * CACHE), 0.1), 1.0)  # the part of v and m that leaves the inner caches
+        moved = (weights / READ if weights > CACHE // 2 else 0) + 2 * others * outside / MOVED
+        return blocks * (2 * points * vectors * ic * oc / GFLOPS + moved)
+
+    return -(-down // min(range(1, down + 1), key=seconds))
+
+
+@dataclass
+class _Sizes:
+    """Sizes of a launch, from those of its operands."""
+
+    m: int
+    ic: int
+    oc: int
+    down: int
+    across: int
+    library: Library
+
+    def __post_init__(self) -> None:
+        host = self.library.host
+        self.lanes, self.points = lanes_of(host, np.dtype(np.float32)), (self.m + 2) ** 2
+        self.rows = block_rows(self.points, self.down, self.across, self.ic, self.oc, self.lanes)
+        self.blocks = -(-self.down // self.rows)
+        self.vectors = Panels.of(self.rows * self.across, self.lanes, host.block[1])
+        held = host.block[0] * host.block[1]
+        self.channels = Panels.of(self.oc, 1, min(held // self.vectors.broad, 16))
+        self.tiles = self.vectors.columns
+        # The planes of a tile's points must not have the same place in a cache.
+        self.v_plane, self.m_plane = (n * self.tiles * ITEM + LINE for n in (self.ic, self.oc))
+        self.u_plane = self.oc * self.ic * ITEM
+        # A vector at the end of a row of tiles may begin at the last tile.
+        self.each = -(-(self.points * (self.v_plane + self.m_plane) + LINE) // LINE) * LINE
+
+    def kernels(self) -> list[Kernel]:
+        """Names the blocks of sums: more and fewer output channels, each with more and fewer vectors."""
+        v, c = self.vectors, self.channels
+        sizes = [(r, n) for r in (c.broad, c.broad - (c.wide < c.parts)) for n in (v.broad, v.broad - (v.wide < v.parts))]
+        return [block_kernel(r, n, "float32", "swapped whole") for r, n in sizes]
+
+
+def winograd(library: Library, task: Task) -> list[Launch] | None:
+    """Computes a 3x3 convolution of f32 in tiles. Returns None for other types and for columns that are not adjacent."""
+    field_x, field_w, y = task.fields["x"], task.fields["w"], task["y"]
+    x, w, tile = field_x.array, field_w.array, int(task.number("tile"))
+    if not x.dtype == w.dtype == y.dtype == np.float32 or 0 in (x.size, w.size, y.size):
+        return None
+    if any(a.shape[-1] > 1 and a.strides[-1] != ITEM for a in (x, y)):
+        return None
+    s = _Sizes(tile, x.shape[1], y.shape[1], -(-y.shape[2] // tile), -(-y.shape[3] // tile), library)
+    launches: list[Launch] = []
+
+    def packing(room: Array) -> Launch:
+        args = [w, room, s.ic, *w.strides, s.u_plane, s.channels.wide, s.channels.broad]
+        return Launch(library, Kernel(f"winograd weights {tile}", partial(_packer, tile)), args, s.channels.parts, room.size)
+
+    if field_w.constant:
+
+        def pack() -> Array:
+            room = np.empty(s.points * s.oc * s.ic, np.float32)
+            packing(room)()
+            return room
+
+        key = ("winograd", tile, s.channels, w.shape, w.strides)
+        u = pack() if task.constants is None else task.constants.form(w.ctypes.data, key, pack)
+    else:
+        u = task.scratch((s.points * s.oc * s.ic,), np.float32)
+        launches.append(packing(u))
+    return [*launches, *_launches(library, task, s, x, u, y)]
+
+
+def _launches(library: Library, task: Task, s: _Sizes, x: Array, u: Array, y: Array) -> list[Launch]:
+    """Builds one launch whose threads take blocks each; or where blocks are few, the parts of each block as launches."""
+    total = len(y) * s.blocks
+    lanes = 1 if task.threads == 1 else min(total, CHUNKS * task.threads)
+    few = task.threads > 1 and total < 2 * task.threads
+    scratch = task.scratch((s.each * (1 if few else lanes),), np.uint8)
+    pads = [before for before, _ in task.fields["x"].pads[2:]]
+    places = [offsets(a.shape[:1], a.strides[:1]) for a in (x, y)]
+    parts = [Kernel(f"winograd {part.__name__} {s.m}", partial(part, s.m)) for part in (_transform, _back)]
+    kernels = [parts[0], Kernel("winograd multiply", _multiply), parts[1]]
+    units = s.ic, s.points * s.channels.parts, s.oc
+    work = 2 * s.points * s.tiles * s.ic * s.oc // 100
+
+    def launch(kernel: Kernel, units: int, work: int, number: int) -> Launch:
+        args: list[int | Array | Kernel] = [
+            x, u, y, *s.kernels(), *places, offsets((s.ic,), (s.tiles * ITEM,)),
+            s.ic, s.oc, x.strides[1], x.strides[2], x.shape[2], x.shape[3], *pads, y.strides[1], y.strides[2], y.shape[2], y.shape[3],
+            s.across, s.down, s.rows, s.blocks, s.tiles, s.v_plane, s.m_plane, s.u_plane,
+            s.vectors.parts, s.vectors.wide, s.vectors.broad, s.channels.parts, s.channels.wide, s.channels.broad,
+            scratch, s.each, lanes, *kernels, total, s.points, number,
+        ]  # fmt: skip
+        assert len(args) == len(WORDS), (len(args), len(WORDS))
+        return Launch(library, kernel, args, units, work)
+
+    if not few:
+        return [launch(Kernel("winograd", _all), lanes, total * work, 0)]
+    moved = [s.points * s.tiles * n * ITEM // 8 for n in (s.ic, s.oc)]
+    each = zip(("transform", "multiply", "back"), units, (moved[0], work, moved[1]))
+    named = [(Kernel(f"winograd one {part}", partial(_one, part)), n, ns) for part, n, ns in each]
+    return [launch(kernel, n, ns, number) for number in range(total) for kernel, n, ns in named]
