@@ -332,10 +332,12 @@ def onnx_model(
     constants: list[TensorProto] = []
     given: list[str] = []
     segments = op.properties.get("operandSegmentSizes")
-    sizes = list(ints(cast("DenseArrayBase[Any]", segments))) if segments is not None else [1] * len(op.operands)
+    sizes = list(ints(cast("DenseArrayBase[Any]", segments))) if segments is not None else []
+    taken = definition.taken(len(op.operands))
+    sizes = sizes or [taken.count(o) for o in definition.operands]
     rest = iter(op.operands)
-    for size in sizes:
-        for value in [next(rest) for _ in range(size)] if size else [None]:
+    for operand, size in zip(definition.operands, sizes):
+        for value in [next(rest) for _ in range(size)] if size or operand.kind == "variadic" else [None]:
             if value is not None and value not in names:
                 names[value] = f"c{len(constants)}"
                 array = constant_value(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import Float16Type, Float32Type, Float64Type, TensorType
+from xdsl.dialects.builtin import TensorType, bf16, f16, f32, f64, i1, i8, i16, i32, i64
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
@@ -18,6 +18,7 @@ from populus.dialects.onnx.attributes import read_attribute
 from populus.dialects.onnx.types import as_tensor, from_proto, spelled, to_proto
 from populus.dialects.popart.definition import Definition, Operand, Property
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import ui8, ui16, ui32, ui64
 from populus.lowering.onnx.custom_ops import as_given
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
     from onnx.shape_inference import InferenceContext
 
-_FLOATS = (Float16Type(), Float32Type(), Float64Type())
+# Of an operand of any type.
+KNOWN = (bf16, f16, f32, f64, i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64)
 
 
 KINDS = {
@@ -58,7 +60,7 @@ def schemas(definition: Definition) -> list[OpSchema]:
             inputs=[_parameter(o) for o in definition.operands],
             outputs=[_parameter(o, left_out=len(definition.results) > 1) for o in definition.results],
             type_constraints=[
-                (v, [f"tensor({_spelled(e)})" for e in next(p for p in parameters if _variable(p) == v).elements or _FLOATS], "")
+                (v, [f"tensor({_spelled(e)})" for e in next(p for p in parameters if _variable(p) == v).elements or KNOWN], "")
                 for v in dict.fromkeys(_variable(p) for p in parameters)
             ],
             attributes=[_attribute(p) for p in definition.properties.values() if p.kind != "any"],
@@ -132,6 +134,8 @@ def _inference(definition: Definition) -> Callable[[InferenceContext], None]:
             if proto is not None and (type is None or min(type.get_shape(), default=0) < 0):
                 return
             types.append(type)
+        while types and types[-1] is None:
+            types.pop()
         read = [o.name in definition.op.CONSTANTS for o in definition.taken(len(types))]
         values = [context.get_input_data(i) if r else None for i, r in enumerate(read)]
         if any(r and v is None and t is not None for r, v, t in zip(read, values, types)):

@@ -1,4 +1,4 @@
-"""`check-op` on the built-in ops, with the rows of `op_cases.py` as their examples.
+"""`check-op` on the built-in ops, with the rows of `op_cases.py` as their examples, and on the files of `examples/ops`.
 
 make check-ops               # every op
 make check-ops OPS="softmax conv"
@@ -15,8 +15,11 @@ from helpers.op_cases import cases, is_float
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.examples import Input
+from populus.lowering.driver.extensions import read
 from populus.tools.check_op import Checked, lines
 from populus.tools.op_model import Example
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "ops"
 
 
 def examples() -> dict[type[PopartOp], dict[bool, list[Example]]]:
@@ -37,15 +40,27 @@ def failures(op: type[PopartOp], by_gradient: dict[bool, list[Example]], most: i
         yield from lines(list(checked.rows()))
 
 
+def failures_of_file(path: Path) -> Iterator[str]:
+    """Checks the ops of a file, and yields a line for each part that does not hold."""
+    extension = read(path)
+    for definition in extension.definitions():
+        yield from lines(list(Checked(definition, extension).rows()))
+
+
 def main() -> int:
-    """Checks the ops that the command line names, or all."""
+    """Checks the ops that the command line names, or all, and then the files of `examples/ops`."""
     bad = 0
     found = {op: e for op, e in examples().items() if len(sys.argv) == 1 or op.name.removeprefix("popart.") in sys.argv[1:]}
     for op, by_gradient in found.items():
         said = list(failures(op, by_gradient))
         bad += bool(said)
         print(f"{op.name}: {'ok' if not said else ''}", *said, sep="\n    " if said else "", flush=True)
-    print(f"{len(found)} ops, {bad} do not hold")
+    files = sorted(EXAMPLES.glob("*.py")) if len(sys.argv) == 1 else [p for n in sys.argv[1:] if (p := EXAMPLES / f"{n}.py").exists()]
+    for path in files:
+        said = list(failures_of_file(path))
+        bad += bool(said)
+        print(f"{path.name}: {'ok' if not said else ''}", *said, sep="\n    " if said else "", flush=True)
+    print(f"{len(found)} ops and {len(files)} files, {bad} do not hold")
     return int(bad > 0)
 
 

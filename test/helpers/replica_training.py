@@ -1,6 +1,6 @@
 """A small net with batch normalisation, trained by several replicas; also a program that `mpiexec` runs.
 
-    mpiexec -n 2 python test/helpers/replica_training.py '{"replicas": 4, "optimizer": "adam"}' '{..}'
+mpiexec -n 2 python test/helpers/replica_training.py '{"replicas": 4, "optimizer": "adam"}' '{..}'
 """
 
 from __future__ import annotations
@@ -75,4 +75,3 @@ def main():
 
 if __name__ == "__main__":
     main()
-

@@ -25,6 +25,12 @@ Five documents describe how operators are added to other compilers. Each mechani
 and are in `test/seeds`. `test/helpers/seeds_page.py` generates this page from the tests' names and `test/seeds/rows.tsv`.
 """
 
+OPERATORS = """Each is one file with definition, gradient where it has one, and tile code if need be. `make check-ops` checks its contract,
+and `test/pytest/test_example_ops.py` its values. The original is one file of its system, without its bindings, GPU code and tests.
+Sizes are of whole files, as stored.
+"""
+OPS = PAGE.parents[1] / "examples" / "ops"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -69,7 +75,25 @@ def page() -> str:
                 said = [*(f"`{t}`" for t in r.tests), *([r.note.removeprefix("- ")] if r.note else [])]
                 text.append(f"| {r.id} | {r.mechanism} | {r.status} | {' '.join(said)} |")
         text.append("")
-    return "\n".join(text)
+    return "\n".join([*text, *operators()])
+
+
+def operators() -> list[str]:
+    """Renders the table of operators of other systems in `examples/ops`: their sizes here and there, by `operators.tsv`."""
+    text = [
+        "## Operators of other systems",
+        "",
+        OPERATORS,
+        "| file | lines | characters | the original | its characters |",
+        "|---|---|---|---|---|",
+    ]
+    for line in (HERE / "operators.tsv").read_text().splitlines()[1:]:
+        file, original, characters = line.split("\t")
+        source = (OPS / file).read_text()
+        text.append(
+            f"| [`{file}`](../examples/ops/{file}) | {source.count(chr(10))} | {len(source):,} | {original} | {int(characters):,} |"
+        )
+    return [*text, ""]
 
 
 @dataclass(frozen=True)

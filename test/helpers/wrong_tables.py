@@ -5,8 +5,8 @@ TABLE = '''
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, f16, f32, f64, i32, i64
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.dialects.builtin import TensorType, UnitAttr, f16, f32, f64, i32, i64
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
@@ -99,9 +99,9 @@ WRONG_TABLES = [
         ("kernels: with 'negate' = True kernel 'second' gives other values than acme.pick for y",),
     ),
     (
-        "types that the schema excludes",
-        (('operand_def(tensors("I", i64))', "operand_def(TensorType)"),),
-        ("ONNX model: ONNX's checker refuses a model of it",),
+        "an attribute that no node can have",
+        (("negate: bool = flag()", "negate = prop_def(UnitAttr)"), ("high=4)], {})", 'high=4)], {"negate": UnitAttr()})')),
+        ("ONNX model: ", "acme.pick needs the attribute 'negate'"),
     ),
     (
         "a result of any type that the schema has as floats",

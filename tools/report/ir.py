@@ -68,7 +68,7 @@ def _ops(module: ModuleOp) -> Iterator[Operation]:
     """Yields the ops of functions and graphs; loops and branches stay whole."""
     waiting: list[Operation] = [op for op in module.body.block.ops if isinstance(op, FuncOp | GraphOp)]
     while waiting:
-        for inner in (body.block.ops if (body := waiting.pop(0).regions[0]).blocks else ()):
+        for inner in body.block.ops if (body := waiting.pop(0).regions[0]).blocks else ():
             if isinstance(inner, TileFuncOp):
                 waiting.append(inner)
             elif inner.name != "data.constant" and not isinstance(inner, ConstOp):
