@@ -115,7 +115,7 @@ def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], li
 def _work(tape: Tape, elements: int) -> int:
     """Estimates the ns of a formula from its bytes and steps; polynomials count more."""
     bytes = sum(d.itemsize for d in (*tape.operands, tape.dtype))
-    steps = sum(6 if s.name in ("exp", "log", "tanh") else 1 for s in tape.steps)
+    steps = sum({"exp": 6, "log": 6, "tanh": 6, "pow": 30}.get(s.name, 1) for s in tape.steps)
     return int(elements * (bytes / 20 + steps / 20))
 
 

@@ -1,8 +1,8 @@
-"""Steps of a tape as `arith` and `math` ops on one element, equal to NumPy's loops to the last bit except exp, log and
-tanh.
+"""Steps of a tape as `arith` and `math` ops on one element, equal to NumPy's loops to the last bit except exp, log, tanh
+and pow.
 
-Polynomials compute these three in f32, to 2 units in the last place (their tests allow 4). They use no fused
-operations, so all CPUs agree.
+Polynomials compute these, to 2 units in the last place (their tests allow 4): those of f32 here, others in `wide_formulas.py`. They use
+no fused operations, so all CPUs agree.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, f64, i1, i8, i16, i32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, bf16, f32, f64, i1, i8, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from populus.dialects.support.element_types import dtype_of
+from populus.runtime.engine.native.kernels import wide_formulas
 from populus.runtime.engine.native.kernels.native_support import COMPARES, FLOATS, HALVES, INTEGERS
 from populus.runtime.tape import Tape, TapeStep
 
@@ -142,7 +144,7 @@ class Formula:
         if kind == "f" and name in _TESTS:
             return _TESTS[name](self, args[0])
         if kind == "f":
-            return _ROUNDED[name](self, args[0])
+            return _ROUNDED[dtype.name][name](self, *args)
         if kind == "b":
             return self.op(arith.XOrIOp(args[0], self.constant(1, i1)) if name == "logical_not" else _LOGICAL[name](*args))
         if name in INTEGERS:
@@ -251,6 +253,14 @@ class Formula:
         value = self.select(nan, number(0x7E00), value)
         return self.op(arith.TruncIOp(self.op(arith.OrIOp(value, sign)), i16))
 
+    def float16(self, x: SSAValue) -> SSAValue:
+        """Rounds f32 to the values of f16."""
+        return self.widened(self.narrowed(x, np.dtype(np.float16)), np.dtype(np.float16))
+
+    def bfloat16(self, x: SSAValue) -> SSAValue:
+        """Rounds f32 to the values of bf16."""
+        return self.widened(self.narrowed(x, dtype_of(bf16)), dtype_of(bf16))
+
     def convert(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
         """Converts between element types."""
         if source.name in HALVES:
@@ -261,6 +271,8 @@ class Formula:
         if to.kind == "b":
             zero = self.constant(0, x.type)
             return self.compare(x, zero, "une") if source.kind == "f" else self.op(arith.CmpiOp(x, zero, "ne"))
+        if source.kind == "f" and to.kind == "i" and to.itemsize >= 4:
+            return self.truncated(x, IntegerType(8 * to.itemsize))
         if source.kind == "f" and to.kind in "iu":  # within the range of the integers, as `native_support.fits` has it
             number = self.op(math.TruncOp(self.select(self.compare(x, x, "ord"), x, self.constant(0.0, x.type))))
             # 1.5 2^23 and a small integer have the integer's bits at their end. LLVM converts vectors that saturate one by one.
@@ -282,6 +294,15 @@ class Formula:
         if narrow.bitwidth > wide.bitwidth:
             return self.op(arith.TruncIOp(x, wide))
         return self.op(arith.ExtSIOp(x, wide) if source.kind == "i" else arith.ExtUIOp(x, wide))
+
+    def truncated(self, x: SSAValue, to: IntegerType) -> SSAValue:
+        """Converts a float to i32 or i64. NaN and numbers beyond the range give the least integer, as x86's conversion does."""
+        end = 2.0 ** (to.bitwidth - 1)
+        below = -end - 1 if x.type == f64 and to.bitwidth == 32 else -end  # f64 has numbers that round towards zero to -2^31
+        least = self.compare(x, self.constant(below, x.type), "oge" if below == -end else "ogt")
+        inside = self.op(arith.AndIOp(least, self.compare(x, self.constant(end, x.type), "olt")))
+        number = self.op(arith.FPToSIOp(self.select(inside, x, self.constant(0.0, x.type)), to))
+        return self.select(inside, number, self.constant(-(1 << (to.bitwidth - 1)), to))
 
     def extreme(self, name: str, a: SSAValue, b: SSAValue, literal: list[bool]) -> SSAValue:
         """Emits a maximum or minimum, which is NaN if either operand is.
@@ -402,4 +423,7 @@ _TESTS: dict[str, Callable[[Formula, SSAValue], SSAValue]] = {
     "isinf": lambda f, x: f.compare(f.op(math.AbsFOp(x)), f.constant(pymath.inf, x.type), "oeq"),
     "isnan": lambda f, x: f.compare(x, x, "uno"),
 }
-_ROUNDED: dict[str, Callable[[Formula, SSAValue], SSAValue]] = {"exp": Formula.exp, "log": Formula.log, "tanh": Formula.tanh}
+_ROUNDED: dict[str, dict[str, Callable[..., SSAValue]]] = {
+    "float32": {"exp": Formula.exp, "log": Formula.log, "tanh": Formula.tanh, "pow": wide_formulas.power},
+    "float64": {"exp": wide_formulas.exp, "log": wide_formulas.log, "tanh": wide_formulas.tanh},
+}

@@ -18,7 +18,7 @@ HALVES = frozenset(("float16", "bfloat16"))  # 16 bits in registers; arithmetic 
 COMPARES = frozenset(("equal", "gt", "gte", "lt", "lte"))
 FLOATS = frozenset(("abs", "add", "ceil", "divide", "floor", "mul", "nearbyint", "neg", "sqrt", "sub", "trunc"))
 TESTS = frozenset(("isfinite", "isinf", "isnan"))
-ROUNDED = frozenset(("exp", "log", "tanh"))
+ROUNDED = {"float32": frozenset(("exp", "log", "pow", "tanh")), "float64": frozenset(("exp", "log", "tanh"))}
 INTEGERS = frozenset(("add", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "sub"))
 COMPOSED = frozenset(("abs", "bitwise_not", "int_divide", "max", "min", "neg", "rem", "shift_left", "shift_right", "signum"))  # of integers
 LOGICAL = frozenset(("logical_and", "logical_not", "logical_or", "logical_xor"))
@@ -78,7 +78,7 @@ def _step(step: TapeStep, dtype: DType) -> bool:
     if name in COMPARES:
         return True
     if kind == "f":
-        return name in FLOATS or name in TESTS or name in ("max", "min", "signum") or (dtype.name == "float32" and name in ROUNDED)
+        return name in FLOATS or name in TESTS or name in ("max", "min", "signum") or name in ROUNDED.get(dtype.name, ())
     if kind == "b":
         return name in LOGICAL
     return name in INTEGERS or name in COMPOSED
@@ -89,6 +89,8 @@ def _converts(source: DType, to: DType) -> bool:
     if to.kind == "b":
         return True
     if float_source:  # NumPy's result for numbers outside the integers' range depends on the C compiler
+        if to.kind == "i" and to.isbuiltin == 1:
+            return to.itemsize >= 4 and source.name not in HALVES
         return float_to and not (source.name == "float64" and to.name in HALVES)  # float64 rounds once, not by f32
     if not float_to:
         return True

@@ -17,6 +17,7 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.kernels.panels import offsets
 
 LANES = 16
@@ -89,10 +90,14 @@ def scalar_function(name: str, function: str) -> str:
     return "\n".join(lines).replace(f'define float @"{name}"', f'define internal float @"{name}"') + "\n"
 
 
-def _softmax(log: bool, name: str, machine: Machine) -> str:
+def _softmax(log: bool, half: str, name: str, machine: Machine) -> str:
+    """Emits softmax in f32. `half`: the 16-bit type to which each step rounds, or none; sums are wider."""
     f = Function(name)
     x, y, xs, ys, n = f.args("ppppi")
-    exp, ln = f"{name}_exp", f"{name}_log"
+    exp, ln, nearest = f"{name}_exp", f"{name}_log", f"{name}_nearest"
+
+    def rounded(value: str) -> str:
+        return f.let(f"call float @{nearest}(float {value})") if half and not log else value
 
     def row(r: str) -> None:
         source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
@@ -101,10 +106,10 @@ def _softmax(log: bool, name: str, machine: Machine) -> str:
 
         def one(i: str) -> None:
             shifted = f.let(f"fsub float {f.load('float', f.at(source, i, 'float'))}, {largest}")
-            f.store("float", f.let(f"call float @{exp}(float {shifted})"), f.at(target, i, "float"))
+            f.store("float", rounded(f.let(f"call float @{exp}(float {rounded(shifted)})")), f.at(target, i, "float"))
 
         f.each(0, n, one)
-        total = folded(f, "add", "float", target, n)
+        total = rounded(folded(f, "add", "float", target, n))
         if log:
             total = f.let(f"call float @{ln}(float {total})")
 
@@ -119,7 +124,8 @@ def _softmax(log: bool, name: str, machine: Machine) -> str:
         f.each(0, n, last)
 
     f.loop("%first", "%end", row)
-    return scalar_function(exp, "exp") + (scalar_function(ln, "log") if log else "") + f.done()
+    used = {exp: "exp", **({ln: "log"} if log else {nearest: half} if half else {})}
+    return "".join(scalar_function(name, function) for name, function in used.items()) + f.done()
 
 
 def _whiten(type: str, name: str, machine: Machine) -> str:
@@ -167,12 +173,18 @@ def _launch(library: Library, kernel: Kernel, x: Array, y: Array, *more: Array) 
 
 
 def softmax(library: Library, task: Task) -> list[Launch] | None:
-    """Computes `y = exp(x - max) / sum of exp(x - max)` along r, or its logarithm, in f32."""
+    """Computes `y = exp(x - max) / sum of exp(x - max)` along r, or its logarithm, in f32 or rounding each step to 16 bits."""
+    dtype = task.fields["y"].array.dtype
+    return _softmax_in_f32(library, task, dtype.name if dtype.name in HALVES else "")
+
+
+@through_f32
+def _softmax_in_f32(library: Library, task: Task, half: str) -> list[Launch] | None:
     rows = _rows(task)
     if rows is None or rows[1].dtype != np.float32:
         return None
     log = bool(task.number("log"))
-    return _launch(library, Kernel(f"softmax {log}", partial(_softmax, log)), *rows)
+    return _launch(library, Kernel(f"softmax {log} {half}", partial(_softmax, log, half)), *rows)
 
 
 @through_f32
