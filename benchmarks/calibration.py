@@ -23,7 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.data import constant
 from populus.dialects.poplar import GraphOp
-from populus.dialects.poplar.target import PRESETS
+from populus.dialects.poplar.target import Spec
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import Pipeline
@@ -37,6 +37,7 @@ from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, contraction, elementwise
 from populus.runtime.profile import Profile, profile
 
 TYPES: dict[str, tuple[Attribute, Any]] = {"f16": (f16, np.float16), "f32": (f32, np.float32)}
+BOW, GC2 = "bow, interleaved_bytes=0", "gc2, interleaved_bytes=0"  # PopLibs loads weights 8 bytes at a time by default
 AFTER = "popnn-to-poplar,poprand-to-poplar,popops-to-poplar,poplar-map,poplar-merge,poplar-allocate"
 
 
@@ -187,7 +188,7 @@ def product(row: Product, planned: bool = True) -> Row:
     """Predicts a product with the plan of its row, or else with the planner's own."""
     module = program(row.element, (1, row.n, row.k), (1, row.k, row.k), MatMulOp)
     partials = "f16" if row.element == "f16" else None
-    lowering = _AsRecorded("bow", partials=partials, row=row) if planned else PoplinToPoplarPass("bow", partials=partials)
+    lowering = _AsRecorded(BOW, partials=partials, row=row) if planned else PoplinToPoplarPass("bow", partials=partials, traffic=0.0)
     cycles = float(profile_of(module, lowering).summary["cycles"])
     return Row("product", f"[{row.n}, {row.k}] x [{row.k}, {row.k}] {row.element}", "bow", 1e3 * row.kilocycles, cycles, "SB")
 
@@ -206,7 +207,7 @@ ADD_FIT = 1024  # from which LAUNCH is
 
 def vertices() -> list[Row]:
     """Predicts single vertices."""
-    bow = PRESETS["bow"]
+    bow = Spec.of(BOW).target()
     rows: list[Row] = []
     for n, cycles in AMP.items():
         found = float(contraction(1, n, 1, 16, 16, 1, f16, bow, partials="f16")) + AMP_LAUNCH
@@ -225,12 +226,12 @@ BLURS = (((302, 499), "f16", 4848), ((302, 499), "f32", 13399), ((1122, 2200), "
 
 def convolution(size: tuple[int, int], element: str, cycles: float) -> Row:
     """Predicts a convolution on a GC2, and the copy, which stays on each tile."""
-    gc2 = PRESETS["gc2"]
+    gc2 = Spec.of(GC2).target()
 
     def make(x: SSAValue, w: SSAValue) -> Operation:
         return ConvolutionOp(x, w, strides=[1, 1], pads=[1] * 4, dilations=[1, 1], groups=1)
 
-    lowering = PoplinToPoplarPass("gc2", partials="f16" if element == "f16" else None)
+    lowering = PoplinToPoplarPass(GC2, partials="f16" if element == "f16" else None)
     summary = profile_of(program(element, (1, 4, *size), (4, 4, 3, 3), make), lowering).summary
     bytes = 4 * math.prod(size) * TYPES[element][1]().itemsize
     copy = gc2.sync_cycles + 20 - (-bytes // gc2.tiles // gc2.copy_bytes)

@@ -63,17 +63,19 @@ class Codelet:
         return re.fullmatch(self.whole, axis) is not None
 
 
+_PRODUCT: dict[str, Kind] = {"partials?": ("f16",), "swapped?": "flag"}
+
 CODELETS: dict[str, Codelet] = {
     codelet.name: codelet
     for codelet in (
         Codelet(
-            "conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction", form=forms.conv, params={"partials?": ("f16",)}
+            "conv", ("x", "w"), "y", contracted=r"ic|k\d", padded=True, file="contraction", form=forms.conv, params=_PRODUCT
         ),
         Codelet("dynamic_update", ("table", "index", "row"), "table", inout=True, file="slices", form=forms.dynamic_update),
         Codelet("fill", (), "y", form=forms.fill, params={"value": "number"}),
         Codelet("iota", (), "y", file="fill", form=forms.iota, params={"start": "number", "step": "number"}),
         Codelet("map", ("x*",), "y", inout=True, form=forms.map_, params={"expr": "expr"}),
-        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction", form=forms.matmul, params={"partials?": ("f16",)}),
+        Codelet("matmul", ("a", "b"), "c", contracted="k", file="contraction", form=forms.matmul, params=_PRODUCT),
         Codelet("multi_slice", ("table", "indices"), "y", file="slices", form=forms.multi_slice),
         Codelet(
             "multi_update",

@@ -51,6 +51,7 @@ class Target:
     conv_inputs: int = 8  # in-channels of one call, in floats; twice as many halves
     conv_macs: int = 16  # multiply-adds of floats in a cycle; of halves four times as many
     slic_taps: int = 4  # kernel elements in a row that one call takes of grouped channels; 0: it has no such calls
+    interleaved_bytes: int = 0  # of a tile's memory that loads weights 16 bytes at a time instead of 8
     byte_macs: int = 0  # multiply-adds of 8-bit integers per cycle; 0: the vector unit does them
     reserved_bytes: int = 0  # stack, control code
     types: tuple[Attribute, ...] = IPU_TYPES
@@ -129,13 +130,24 @@ PRESETS: dict[str, Target] = {
             conv_units=8,
             conv_macs=8,
             slic_taps=0,
+            interleaved_bytes=128 * KIB,
             outside_bytes=6,
             link_bytes=100,
             reserved_bytes=4 * KIB,
         ),
-        Target("gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, bus_tiles=2, reserved_bytes=4 * KIB),
         Target(
-            "bow", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.85e9, bus_tiles=2, outside_bytes=11, link_bytes=86, reserved_bytes=4 * KIB
+            "gc200", tiles=1472, tile_bytes=624 * KIB, clock_hz=1.325e9, bus_tiles=2, interleaved_bytes=416 * KIB, reserved_bytes=4 * KIB
+        ),
+        Target(
+            "bow",
+            tiles=1472,
+            tile_bytes=624 * KIB,
+            clock_hz=1.85e9,
+            bus_tiles=2,
+            interleaved_bytes=416 * KIB,
+            outside_bytes=11,
+            link_bytes=86,
+            reserved_bytes=4 * KIB,
         ),
         # A CPU: few tiles with large memories. The rates are those of one AVX2-class core shared by the tiles of a socket,
         # and a barrier costs what waking a thread does.
@@ -182,7 +194,7 @@ def register(target: Target, place: str) -> None:
 
 
 _PLACES: dict[str, str] = {}  # of machines from files
-_MAY_BE_0 = ("slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles")
+_MAY_BE_0 = ("interleaved_bytes", "slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles")
 _INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
@@ -54,7 +54,7 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
         contract(
             t, "matmul", splits, ("g", "m", "n"), ("k",), result,
             [("a", a, [along("g"), along("m"), along("k")]), ("b", b, [along("g"), along("k"), along("n")])], "c", resident,
-            partials=how.partials,
+            partials=how.partials, swapped=p.swapped,
         )
     ]  # fmt: skip
 
@@ -102,7 +102,7 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     y = contract(
         t, "winograd" if tile else "conv", ordered, outer, ("ic", "k0"), to,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials, tile,
+        "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials, tile, p.swapped,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 
@@ -120,6 +120,7 @@ def contract(
     memory: Sequence[str] | None = None,
     partials: str = "",
     tile: int = 0,
+    swapped: bool = False,
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
@@ -127,7 +128,8 @@ def contract(
     `resident`: the last input, a constant, is replicated on each tile that reads it. Tiles are numbered with
     contracted axes slowest and output channels fastest, so that neighbours share inputs. `memory`: the order of the
     outer axes in the variable; machines add four 8-bit products at once, so their channels are last. `partials`: the
-    type that halves are summed in; `tile`: of Winograd's algorithm. Returns the output, or the reduced output.
+    type that halves are summed in; `tile`: of Winograd's algorithm; `swapped`: the first operand is loaded into the
+    matrix units. Returns the output, or the reduced output.
     """
     memory = outer if memory is None else memory
     cut = [a for a in contracted if splits[a].parts > 1]
@@ -150,6 +152,8 @@ def contract(
     params: dict[str, Attribute] = {"partials": StringAttr(partials)} if partials == "f16" and element == f16 else {}
     if tile:
         params["tile"] = IntegerAttr(tile, 64)
+    if swapped:
+        params["swapped"] = BoolAttr.from_bool(True)
     family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
     weights = root_of(inputs[-1][1]).owner
     if resident and family is not None and isinstance(weights, ConstOp):

@@ -2,8 +2,7 @@
 
 16- and 8-bit floats are multiplied and summed in float32 and rounded when stored; integers wrap around in the
 output's type. With `partials = "f16"`, the running sum is rounded to f16 after each call of a matrix unit: after
-every 16 in-channels of every kernel element, in order of channels, then of kernel elements. BLAS chooses the order of
-a contraction's sums; all other steps are exact.
+every 16 in-channels of every kernel element, channels first. BLAS chooses the order of sums; other steps are exact.
 """
 
 from __future__ import annotations
@@ -427,7 +426,7 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
     taps = frozenset(a for a in x & w if a[:1] == "k" and a[1:].isdigit())
     summed = frozenset(a for a in x & w if CODELETS[v.codelet].is_contracted(a))
     positions = [a for a, _ in v.domain.axes if a in x and a not in w]
-    strides = [n for access in v.fields[0].access for a, n in access.terms if a in positions]
+    strides = [1, *(n for access in v.fields[0].access for a, n in access.terms if a in positions)]
     return contraction(
         v.product(sizes, lambda a: a in x & w & y and a not in summed),
         v.product(sizes, lambda a: a in positions[: 2 if len(positions) > 2 else 1] or a not in x | w),
@@ -440,7 +439,8 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
         partials=v.partials,
         rounds=v.types[2].element == v.element,
         kernel_rows=sizes["k0"] if len(taps) > 1 else 1,
-        stride=strides[-1] if strides else 1,
+        stride=strides[-1],
+        swapped=v.swapped,
     )
 
 

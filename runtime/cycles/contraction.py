@@ -19,7 +19,7 @@ from populus.dialects.support.element_types import is_byte, size_in_bytes
 Count: TypeAlias = "int | NDArray[Any]"
 """One number, or an array with one for each candidate or box."""
 
-LOAD_BYTES = 8  # of weights in a cycle
+LOAD_BYTES = 8  # of weights in a cycle; twice as many from interleaved memory
 UNIT_BYTES = 32  # of weights in one unit: 4 deep, one data path wide
 AMP_LAUNCH, LAUNCH = 5, 82  # cycles before and after a vertex that its estimate leaves out; AMP vertices run on the supervisor
 
@@ -42,10 +42,14 @@ class Amp:
     rows: int = 1
     workers: int = 6
 
-    @property
-    def load(self) -> int:
-        """The cycles in which the supervisor loads the weights of all units."""
-        return UNIT_BYTES * self.units // LOAD_BYTES
+    def load(self, weights: Count = 1, interleaved: int = 0) -> Any:
+        """Computes the cycles in which the supervisor loads the weights of all units.
+
+        `weights`: bytes of the vertex. They are loaded at twice the rate if they fit the machine's `interleaved` bytes,
+        but where four kernel rows share a call.
+        """
+        slow = UNIT_BYTES * self.units // LOAD_BYTES
+        return slow if self.rows == 4 or not interleaved else np.where(np.less_equal(weights, interleaved), slow // 2, slow)
 
     @property
     def shared_path(self) -> bool:
@@ -83,20 +87,29 @@ def _of_few(n: Count, cycles: tuple[int, int, int, int], further: int) -> Any:
     return np.take(np.array(cycles), np.minimum(n, 3)) + further * np.maximum(np.asarray(n) - 3, 0)
 
 
-def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, amp: Amp, groups: Count = 1) -> Any:
+def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, amp: Amp, groups: Count = 1, interleaved: int = 0) -> Any:
     """Estimates a product of [positions, in channels] with [in channels, out channels] (ConvPartial1x1Out).
 
     Channels come in groups of the unit's. For each pair of groups the vertex loads the weights, and the workers
     stream the positions. The first in-group clears the partials instead of reading them. `groups`: products.
     """
     shared, kept = int(amp.shared_path), amp.kept and 3
-    further = (in_groups - 1) * (16 - shared + out_groups * (25 + amp.load + amp.call(positions, False)))
-    first = out_groups * (26 - shared + amp.load + amp.call(positions, True))
+    load = amp.load(groups * in_groups * out_groups * UNIT_BYTES * amp.units, interleaved)
+    further = (in_groups - 1) * (16 - shared + out_groups * (25 + load + amp.call(positions, False)))
+    first = out_groups * (26 - shared + load + amp.call(positions, True))
     return 50 + amp.workers * (amp.kept + kept * (in_groups * groups - 1)) + groups * (12 + shared + further + 11 + first)
 
 
 def amp_nx1(
-    rows: Count, cols: Count, in_groups: Count, out_groups: Count, taps: Count, amp: Amp, kernel_rows: Count = 1, groups: Count = 1
+    rows: Count,
+    cols: Count,
+    in_groups: Count,
+    out_groups: Count,
+    taps: Count,
+    amp: Amp,
+    kernel_rows: Count = 1,
+    groups: Count = 1,
+    interleaved: int = 0,
 ) -> Any:
     """Estimates a convolution with `taps` kernel elements over rows x cols output positions (ConvPartialnx1).
 
@@ -110,7 +123,8 @@ def amp_nx1(
     n = ceil_div(ceil_div(rows * cols, amp.workers), worker_rows)
     pass_of_all = amp.workers * (17 + amp.half_sums + worker_rows * amp.row(n))
     shuffle = {1: 15, 2: 46, 4: 60}[amp.rows]
-    inner = 14 * outer + calls * (12 + amp.load + shuffle + 3 + pass_of_all)
+    load = amp.load(groups * in_groups * out_groups * calls * UNIT_BYTES * amp.units, interleaved)
+    inner = 14 * outer + calls * (12 + load + shuffle + 3 + pass_of_all)
     vector = 4 if amp.half_sums else 2
     clear = out_groups * amp.workers * (ceil_div(ceil_div(rows * cols * amp.units, vector), amp.workers) + 5)
     cycles = out_groups * 23 + 10 + clear + in_groups * (14 + out_groups * (14 + inner))
@@ -158,13 +172,15 @@ def contraction(
     rounds: bool | NDArray[Any] = True,
     kernel_rows: Count = 1,
     stride: int = 1,
+    swapped: bool = False,
 ) -> Any:
     """Estimates a contraction vertex by its cheapest form.
 
     y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out
     channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows. `partials`: the
     type that halves are summed in (`sum_type`). `rounds`: the vertex stores y in its own type, and so rounds wider
-    sums. `kernel_rows`: of the taps. `stride`: of the innermost dimension.
+    sums. `kernel_rows`: of the taps. `stride`: of the innermost dimension. `swapped`: in a product, x is loaded into the
+    units, and w streams through them.
     """
     outputs, depth = groups * rows * cols * out_channels, in_channels * taps
     sums = sum_type(element, partials)
@@ -174,19 +190,22 @@ def contraction(
         products = vector_macs(outputs, depth, element, target)
         return np.minimum(products, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else products
     half, half_sums, inputs = size_in_bytes(element) == 2, size_in_bytes(sums) == 2, target.in_channels(element)
+    fast = target.interleaved_bytes
+    if swapped:
+        rows, cols, out_channels = out_channels, 1, rows * cols
     cheapest: Any = vector_macs(outputs, depth, element, target)
     all_units = target.out_channels(element, sums)
     for units in (all_units, 8) if all_units > 8 and np.any(np.less_equal(out_channels, 8)) else (all_units,):
         o = ceil_div(out_channels, units)
         amp = Amp(half, units, half_sums, 1, target.workers)
         i = ceil_div(in_channels, inputs)
-        product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, amp, groups))
+        product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, amp, groups, fast))
         if np.any(np.greater(taps, 1)):
-            product = np.where(np.equal(taps, 1), product, amp_nx1(rows, cols, i, o, taps, amp, kernel_rows, groups))
+            product = np.where(np.equal(taps, 1), product, amp_nx1(rows, cols, i, o, taps, amp, kernel_rows, groups, fast))
         cheapest = np.minimum(cheapest, product)
         for together in (2, 4) if np.any(np.less_equal(in_channels, inputs // 2)) and np.any(np.greater(kernel_rows, 1)) else ():
             folded, i = Amp(half, units, half_sums, together, target.workers), ceil_div(in_channels, max(1, inputs // together))
-            cheapest = np.minimum(cheapest, amp_nx1(rows, cols, i, o, taps, folded, kernel_rows, groups))
+            cheapest = np.minimum(cheapest, amp_nx1(rows, cols, i, o, taps, folded, kernel_rows, groups, fast))
     if half and target.slic_taps and stride <= 2:
         widest: NDArray[Any] = np.asarray(np.maximum(in_channels, out_channels))
         for channels in (1, 2, 4) if np.min(widest) <= 4 else ():

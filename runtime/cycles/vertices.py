@@ -35,6 +35,7 @@ class Vertex:
     op: str
     target: Target
     scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of `winograd`, and of a codelet written in Python
+    swapped: bool = False  # a product whose first operand is loaded into the matrix unit
     partials: str = ""  # the type that a contraction sums halves in, if it is not f32
 
     @staticmethod
@@ -52,6 +53,7 @@ class Vertex:
             op.data if isinstance(op, StringAttr) else "",
             target,
             tuple((n, p.value.data) for n, p in params.items() if isinstance(p, IntegerAttr)) if counted else (),
+            "swapped" in params,
             partials.data if isinstance(partials, StringAttr) else "",
         )
 

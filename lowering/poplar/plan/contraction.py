@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -82,6 +82,7 @@ class Plan:
     kernel: int  # parts of the first kernel axis; the others stay whole
     out_grain: int
     in_grain: int
+    swapped: bool = False  # a product whose input is loaded into the matrix units, and whose weights stream
 
 
 def partials_of(element: Attribute, partials: str = "") -> Attribute:
@@ -131,7 +132,7 @@ class _Candidates:
         groups, batch, out_channels, in_channels, *windows, kernel = parts
         self.sums, self.size = partials_of(element, shape.partials), size_in_bytes(element)
         self.sum_size = size_in_bytes(self.sums)
-        outs, ins = grains_of(shape, element, target)
+        self.grains = outs, ins = grains_of(shape, element, target)
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
         self.images = self.groups * self.batch
         self.out_channels = np.minimum(_share(_grains(shape.out_channels, outs), out_channels) * outs, shape.out_channels)
@@ -139,6 +140,7 @@ class _Candidates:
         self.windows = [_share(n, p) for n, p in zip(shape.windows, windows)]
         self.taps = [_share(shape.kernel[0], kernel), *(np.full_like(kernel, k) for k in shape.kernel[1:])]
         self.depth = in_channels * kernel
+        self.swapped: NDArray[np.bool_] = np.zeros_like(self.depth, bool)
         self.outputs = shape.groups * shape.batch * shape.out_channels * math.prod(shape.windows)
 
     def where(self, selection: NDArray[Any]) -> _Candidates:
@@ -171,11 +173,15 @@ class _Candidates:
         """Computes the cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
         rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
         taps = _product(self.taps)
-        compute = contraction(
-            self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target,
+        estimate = partial(
+            contraction, self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target,
             partials=self.shape.partials, rounds=self.depth == 1, kernel_rows=self.taps[0] if len(self.taps) > 1 else 1,
             stride=self.shape.strides[-1],
         )  # fmt: skip
+        compute = estimate()
+        if math.prod(self.shape.kernel) == 1 and self.target.workers > 1:
+            turned = estimate(swapped=True)
+            self.swapped, compute = turned < compute, np.minimum(turned, compute)
         per_tile = -(-self.outputs // self.target.tiles)
         add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + LAUNCH
         return compute + self._around(resident) + np.where(self.depth > 1, add, 0)
@@ -203,7 +209,7 @@ class _Candidates:
     def plan(self, i: int) -> Plan:
         """Returns the plan of candidate `i`."""
         groups, batch, out_channels, in_channels, *windows, kernel = (int(p[i]) for p in self.parts)
-        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, *grains_of(self.shape, self.element, self.target))
+        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, *self.grains, bool(self.swapped[i]))
 
 
 def grains_of(shape: Contraction, element: Attribute, target: Target) -> tuple[int, int]:

@@ -66,8 +66,9 @@ COUNTED = {16: 402, 32: 461, 48: 524, 64: 584, 96: 716, 128: 845, 192: 1100, 256
 
 
 def test_products_take_what_a_tiles_counter_says():
+    slow_loads = make_target("bow", (("interleaved_bytes", 0),))
     for n, cycles in COUNTED.items():
-        assert contraction(1, n, 1, 16, 16, 1, f16, PRESETS["bow"], partials="f16") + AMP_LAUNCH == pytest.approx(cycles, rel=0.03)
+        assert contraction(1, n, 1, 16, 16, 1, f16, slow_loads, partials="f16") + AMP_LAUNCH == pytest.approx(cycles, rel=0.03)
 
 
 def test_additions_take_what_a_tiles_counter_says():
@@ -85,6 +86,21 @@ def test_halves_that_are_summed_as_floats_take_half_of_the_units():
     assert 1.8 < wide / narrow < 2.1
     old = [contraction(1, 600, 1, 64, 64, 1, f16, PRESETS["gc2"], partials=p, rounds=False) for p in ("f16", "")]
     assert 0.8 < old[1] / old[0] < 1.2
+
+
+def test_weights_load_twice_as_fast_where_they_fit_interleaved_memory():
+    fast, slow = (
+        contraction(1, 6, 1, 64, 64, 1, f16, make_target("bow", (("interleaved_bytes", n),)), partials="f16") for n in (8192, 8191)
+    )
+    assert slow - fast == 16 * 32  # a call for each 16 x 16 weights, 512 bytes
+
+
+def test_a_few_rows_are_loaded_into_the_units_and_many_weights_stream():
+    def cycles(swapped: bool) -> int:
+        return int(contraction(1, 16, 1, 512, 256, 1, f16, GC200, partials="f16", swapped=swapped))
+
+    assert cycles(swapped=True) < cycles(swapped=False) / 2
+    assert contraction(1, 40, 1, 40, 256, 1, f16, GC200, swapped=True) == contraction(1, 40, 1, 40, 256, 1, f16, GC200)
 
 
 def test_rows_of_a_kernel_share_calls_where_channels_are_few():

@@ -44,7 +44,7 @@ poplar.graph @main target <host> {
 }
 
 // -----
-// CHECK: @conv: its parameters are partials?, not strides
+// CHECK: @conv: its parameters are partials?, swapped?, not strides
 poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<1x2x8xf32>
   %w = poplar.var "w" : !poplar.tensor<2x2x3xf32>

@@ -8,7 +8,7 @@
 // CHECK: @matmul
 // CHECK: popops.concat {{.*}} {dim = 2 : i64}
 // OFF: poplar.const {{.*}}tensor<1x64x512xf32>
-// OFF: @matmul for ({{.*}} n = 512 {{.*}})
+// OFF: @matmul {{.*}}for ({{.*}} n = 512 {{.*}})
 func.func @main(%a : tensor<1x16x64xf32>) -> tensor<1x16x512xf32> {
   %b = data.constant dense<2.0> : tensor<1x64x512xf32>
   %c = poplin.matmul %a, %b : (tensor<1x16x64xf32>, tensor<1x64x512xf32>) -> tensor<1x16x512xf32>
