@@ -110,6 +110,10 @@ class Profile:
     peak_tile_bytes: int
     branches: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """(place, cycles) of each branch that `cycles` leaves out, because a more expensive one counts."""
+    tile_cycles: Cycles = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
+    """The cycles that each tile computes in compute sets: [tiles]."""
+    tile_received: Cycles = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
+    """The bytes that each tile receives from others for compute sets, and that its vertices' results send: [tiles]."""
     page: Callable[[], str] | None = field(default=None, compare=False)
     """Renders the page of the program that was profiled."""
 
@@ -199,7 +203,13 @@ def profile(graph: GraphOp) -> Profile:
     used = int(np.count_nonzero(walk.used))
     alive, allocated = summary(graph), graph.attributes.get(PEAK)
     peak = allocated.value.data if isinstance(allocated, IntegerAttr) else alive.peak_bytes
-    return Profile(graph.machine, walk.steps, len(inside), compute_sets, alive, used, peak, walk.left_out)
+    loads = np.zeros((2, graph.machine.tiles), np.int64)
+    for step in walk.steps:
+        if step.op in walk.loads:
+            loads += step.count * np.stack(walk.loads[step.op])
+    made = Profile(graph.machine, walk.steps, len(inside), compute_sets, alive, used, peak, walk.left_out)
+    made.tile_cycles, made.tile_received = loads[0], loads[1]
+    return made
 
 
 @lru_cache(2048)
@@ -216,6 +226,7 @@ class ProfileWalk:
         self.steps: list[ProfiledStep] = []
         self.executes: dict[ExecuteOp, ProfiledStep] = {}  # costs, computed once for all calls of a function
         self.used: NDArray[np.bool_] = np.zeros(target.tiles, bool)
+        self.loads: dict[Operation, tuple[Cycles, Cycles]] = {}  # of compute sets: cycles and received bytes of each tile
         self.left_out: list[tuple[str, int]] = []
         self.names: dict[str, str] = {}  # the names of the call that is costed, in place of its function's
         self.function = ""
@@ -318,6 +329,7 @@ class ProfileWalk:
                     received_out += moved.home * size
                     sent_out += moved.away * size
         self.used |= busy > 0
+        self.loads[op] = busy, received_in + received_out
         phases = [self.transfer(arrives_in, sent_in), self.transfer(received_out, sent_out)]
         return ProfiledStep(
             op,

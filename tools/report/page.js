@@ -86,13 +86,21 @@ function hint(text, event) {
   $("tip").style.top = `${Math.min(event.clientY + 14, innerHeight - $("tip").offsetHeight - 8)}px`;
 }
 const expand = runs => { const all = []; for (const [value, n] of runs) for (let i = 0; i < n; i++) all.push(value); return all; };
-function axis(context, width, height, most, left, bottom, shown) {
+// Round numbers from 0 to `most`, four to eight of them: of bytes, powers of two.
+function ticks(most, base = 2) {
+  if (base === 2) { let step = 2 ** Math.floor(Math.log2(Math.max(most, 8) / 4)); if (most / step > 8) step *= 2; return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step); }
+  const rough = most / 5, power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map(f => f * power).find(f => f >= rough);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => i * step);
+}
+const short = n => bytes(n).replace(".0 ", " ");
+function axis(context, width, height, most, left, bottom, shown, right = null) {
   context.fillStyle = colour("dim"); context.strokeStyle = colour("line"); context.lineWidth = 1;
-  for (let i = 0; i <= 4; i++) {
-    const y = (height - bottom) * (1 - i / 4) + TOP * (i / 4);
-    context.beginPath(); context.moveTo(left, y); context.lineTo(width, y); context.stroke();
-    context.fillText(shown(most * i / 4), 6, y + 4);
+  for (const tick of ticks(most)) {
+    const y = rise(height, tick / most);
+    context.beginPath(); context.moveTo(left, y); context.lineTo(width - (right ? RIGHT : 0), y); context.stroke();
+    context.fillText(shown(tick), 6, y + 4);
   }
+  if (right) for (const tick of ticks(right)) { const y = rise(height, tick / right); context.fillText(shown(tick), width - RIGHT + 6, y + 4); }
 }
 
 // "3 to 9", "3 to 9 and 11 times more"
@@ -102,7 +110,7 @@ function spans(v) {
 }
 
 // ---- views: each gives the nodes of its panel when it is first looked at
-const LEFT = 72, BOTTOM = 18, TOP = 12;
+const LEFT = 72, RIGHT = 64, BOTTOM = 18, TOP = 12;
 const rise = (height, share) => height - BOTTOM - share * (height - BOTTOM - TOP);
 
 function summaryView() {
@@ -119,7 +127,7 @@ function summaryView() {
       card("program", `${count(s.poplar_ops)} ops`, "at the poplar level"),
       card("host", bytes(s.host_bytes), "in and out of the machine in one run"),
       ...(s.collective_cycles ? [card("replicas meet", `${count(s.collective_cycles)} cycles`, `${count(s.collective_waits)} of them wait, if links work while tiles compute`)] : [])),
-    ...meetings(),
+    ...meetings(), ...insights(),
     el("h2", {}, "Where the cycles go"), el("div", { class: "wide" }, bar(shares, s.cycles)),
     el("div", { class: "legend" }, ...shares.map(([name, v]) => el("span", {}, el("i", { style: `background:var(--${name})` }), `${name} ${percent(v / Math.max(s.cycles, 1))}`))),
     el("h2", {}, "The dearest ops"), opsTable(DATA.ops.slice(0, 12)),
@@ -134,12 +142,12 @@ function meetings() {
 function opsTable(rows) {
   const most = Math.max(...DATA.ops.map(o => o.cycles), 1), all = Math.max(DATA.summary.cycles, 1);
   return table([
-    ["op of the model", o => o.name, o => el("button", { onclick: () => showIr(o.places[0]) }, o.name)],
+    ["op of the model", o => o.name, opName],
     ["kind", kindOf, null],
     ["steps", o => o.steps.length, null, true],
     ["cycles", o => o.cycles, o => count(o.cycles), true],
     ["share", o => o.cycles / all, o => percent(o.cycles / all), true],
-    ["", o => o.cycles, o => bar(phases(o), most)],
+    ["by phase", o => o.cycles, o => bar(phases(o), most)],
     ["exchanged", o => o.bytes, o => bytes(o.bytes), true],
     ["operations", o => o.flops, o => count(o.flops), true],
   ], rows, { sort: 3 });
@@ -150,7 +158,7 @@ function kindOf(op) {
 }
 function opsView() {
   const rows = opsTable(DATA.ops);
-  return [el("div", { class: "row" }, filtered("find an op", DATA.ops, o => `${o.name} ${o.places.join(" ")} ${kindOf(o)}`, rows.show), legend(PHASES)), rows];
+  return [el("div", { class: "row" }, filtered("find an op", DATA.ops, o => `${o.name} ${o.places.join(" ")} ${kindOf(o)}`, rows.show), legend(PHASES), csvButton("ops", DATA.ops, ["name", "places", "cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops", "vertices"])), rows];
 }
 function memoryView() {
   const m = DATA.memory, parts = CATEGORIES.map(c => expand(m.tiles[c] ?? [])), highest = expand(m.tiles.highest), tiles = highest.length;
@@ -164,7 +172,7 @@ function memoryView() {
   };
   const tileOf = (x, width) => Math.max(0, Math.min(tiles - 1, Math.floor((x - LEFT) / (width - LEFT) * tiles)));
   const perTile = chart("bytes on each tile at the peak", 220, (context, width, height) => {
-    axis(context, width, height, top, LEFT, BOTTOM, bytes);
+    axis(context, width, height, top, LEFT, BOTTOM, short);
     const w = (width - LEFT) / tiles;
     for (let x = 0; x < width - LEFT; x++) {
       const first = Math.floor(x / w), end = Math.max(first + 1, Math.min(tiles, Math.ceil((x + 1) / w)));
@@ -191,23 +199,25 @@ function memoryView() {
     alive.replaceChildren(variableTable(rows)); live.redraw();
   };
   const draw = (context, width, height) => {
-    axis(context, width, height, whole, LEFT, BOTTOM, bytes);
-    const w = (width - LEFT) / curve.length;
+    axis(context, width, height, whole, LEFT, BOTTOM, short, m.peak);
+    const w = (width - LEFT - RIGHT) / curve.length;
     curve.forEach((c, i) => { let low = 0; CATEGORIES.forEach(k => { const [y, base] = [rise(height, (low + c[k]) / whole), rise(height, low / whole)]; context.fillStyle = colour(k); context.fillRect(LEFT + i * w, y, Math.max(w, 0.7), base - y); low += c[k]; }); });
     context.strokeStyle = colour("ink"); context.lineWidth = 1.5; context.beginPath();
     curve.forEach((c, i) => { const y = rise(height, c.fullest / Math.max(m.peak, 1)); i ? context.lineTo(LEFT + (i + .5) * w, y) : context.moveTo(LEFT + (i + .5) * w, y); }); context.stroke();
-    context.fillStyle = colour("accent"); context.fillRect(LEFT + chosen * w, 0, Math.max(w, 2), height - BOTTOM);
-    context.fillStyle = colour("dim"); context.fillText("step 0", LEFT, height - 4); context.fillText(`step ${curve.length - 1}`, width - 60, height - 4);
+    const at = LEFT + (chosen + .5) * w;
+    context.strokeStyle = colour("accent"); context.lineWidth = 1.5; context.strokeRect(LEFT + chosen * w - 1, TOP / 2, Math.max(w, 2) + 2, height - BOTTOM - TOP / 2);
+    context.fillStyle = colour("accent"); context.beginPath(); context.moveTo(at - 5, height - BOTTOM + 8); context.lineTo(at + 5, height - BOTTOM + 8); context.lineTo(at, height - BOTTOM + 1); context.fill();
+    context.fillStyle = colour("dim"); context.fillText("step 0", LEFT, height - 4); context.fillText(`step ${curve.length - 1}`, width - RIGHT - 50, height - 4);
   };
   const live = chart("bytes alive at each step; arrows choose a step", 220, draw, {
-    tip: (x, y, width) => { const i = Math.max(0, Math.min(curve.length - 1, Math.floor((x - LEFT) / (width - LEFT) * curve.length))); return `step ${i} ${DATA.steps.find(s => s.live === i)?.label ?? ""}\nfullest tile ${bytes(curve[i].fullest)}\n` + CATEGORIES.map(k => `${k} ${bytes(curve[i][k])} on all tiles`).join("\n"); },
-    click: (x, y, width) => show(Math.floor((x - LEFT) / (width - LEFT) * curve.length)),
+    tip: (x, y, width) => { const i = Math.max(0, Math.min(curve.length - 1, Math.floor((x - LEFT) / (width - LEFT - RIGHT) * curve.length))); return `step ${i} ${DATA.steps.find(s => s.live === i)?.label ?? ""}\nfullest tile ${bytes(curve[i].fullest)}\n` + CATEGORIES.map(k => `${k} ${bytes(curve[i][k])} on all tiles`).join("\n"); },
+    click: (x, y, width) => show(Math.floor((x - LEFT) / (width - LEFT - RIGHT) * curve.length)),
     keys: key => { const by = { ArrowRight: 1, ArrowLeft: -1, PageUp: -20, PageDown: 20 }[key]; if (by) show(chosen + by); else if (key === "Home") show(0); else if (key === "End") show(curve.length - 1); else return false; return true; },
   });
   show(m.step);
   return [
     el("h2", {}, `Each tile when the program is at its peak (step ${m.step}, ${m.label})`), legend(CATEGORIES), perTile, el("p", { class: "note" }, "Grey: the most that the tile holds at any step."),
-    el("h2", {}, "Step by step"), live, el("p", { class: "note" }, "Areas: bytes on all tiles. Line: bytes on the fullest tile, its own scale. Click a step, or move with the arrow keys."), title, alive,
+    el("h2", {}, "Step by step"), live, el("p", { class: "note" }, "Areas: bytes on all tiles. Line: bytes on the fullest tile, whose scale is on the right. Click a step, or move with the arrow keys."), title, alive,
   ];
 }
 function variableTable(rows) {
@@ -236,11 +246,17 @@ function timelineView() {
       if (end < LEFT || x > width) return;
       for (const name of ["sync", "exchange", "compute"]) { const w = s[name] * s.count * scale; if (w > 0) { context.fillStyle = colour(name); context.globalAlpha = i === chosen ? 1 : .75; context.fillRect(x, rows[name], Math.max(w - .3, .5), 34); } x += w; }
       context.globalAlpha = 1;
-      if (end - (LEFT + (starts[i] - from) * scale) > 60) { context.fillStyle = colour("dim"); context.save(); context.beginPath(); context.rect(LEFT + (starts[i] - from) * scale, 150, end - (LEFT + (starts[i] - from) * scale) - 4, 20); context.clip(); context.fillText(s.label, LEFT + (starts[i] - from) * scale, 164); context.restore(); }
+      if (end - (LEFT + (starts[i] - from) * scale) > 44 || i === chosen) { context.fillStyle = colour("dim"); context.save(); context.beginPath(); context.rect(LEFT + (starts[i] - from) * scale, 150, Math.max(end - (LEFT + (starts[i] - from) * scale) - 4, i === chosen ? 160 : 0), 20); context.clip(); context.fillText(s.label, LEFT + (starts[i] - from) * scale, 164); context.restore(); }
       if (i === chosen) { context.strokeStyle = colour("accent"); context.lineWidth = 2; context.strokeRect(LEFT + (starts[i] - from) * scale, 4, Math.max(end - (LEFT + (starts[i] - from) * scale), 2), 142); }
     });
     context.restore();
-    context.fillStyle = colour("dim"); context.fillText(time(from), LEFT, height - 4); context.fillText(time(to), width - 70, height - 4);
+    context.fillStyle = colour("dim"); context.strokeStyle = colour("line"); context.lineWidth = 1;
+    const unit = 1 / DATA.target.clock_hz;
+    for (const tick of ticks((to - from) * unit, 10)) {
+      const first = Math.ceil(from * unit / (ticks((to - from) * unit, 10)[1] ?? 1)) * (ticks((to - from) * unit, 10)[1] ?? 1), x = LEFT + ((first + tick) / unit - from) * scale;
+      if (x > width - 20) continue;
+      context.beginPath(); context.moveTo(x, height - 21); context.lineTo(x, height - 4); context.stroke(); context.fillText(time((first + tick) / unit), x + 3, height - 4);
+    }
     position.textContent = `${time(from)} to ${time(to)} of ${time(total)}`;
   };
   const zoom = (factor, middle) => { const span = Math.min(total, Math.max((to - from) * factor, total / 1e5)); from = Math.max(0, Math.min(total - span, middle - (middle - from) / (to - from) * span)); to = from + span; };
@@ -259,11 +275,15 @@ function timelineView() {
     click: (x, y, width) => show(at(x, width)),
     keys: key => { const middle = (starts[chosen] + starts[chosen + 1]) / 2; if (key === "ArrowRight") show(chosen + 1); else if (key === "ArrowLeft") show(chosen - 1); else if (key === "+" || key === "=") zoom(.6, middle); else if (key === "-") zoom(1 / .6, middle); else if (key === "0") { from = 0; to = total; } else return false; return true; },
   });
+  let held = null;
+  canvas.addEventListener("pointerdown", e => { held = [e.offsetX, from]; canvas.setPointerCapture(e.pointerId); });
+  canvas.addEventListener("pointerup", () => { held = null; });
+  canvas.addEventListener("pointermove", e => { if (!held) return; const span = to - from; from = Math.max(0, Math.min(total - span, held[1] - (e.offsetX - held[0]) / (canvas.clientWidth - LEFT) * span)); to = from + span; canvas.redraw(); });
   canvas.addEventListener("wheel", e => { e.preventDefault(); zoom(e.deltaY < 0 ? .8 : 1.25, from + (e.offsetX - LEFT) / (canvas.clientWidth - LEFT) * (to - from)); canvas.redraw(); }, { passive: false });
   const button = (text, label, action) => el("button", { class: "link", "aria-label": label, onclick: () => { action(); canvas.redraw(); } }, text);
   show(steps.reduce((best, s, i) => s.cycles * s.count > steps[best].cycles * steps[best].count ? i : best, 0));
-  return [legend(PHASES), canvas, el("div", { class: "row" }, button("zoom in", "zoom in", () => zoom(.5, (from + to) / 2)), button("zoom out", "zoom out", () => zoom(2, (from + to) / 2)), button("all", "show all", () => { from = 0; to = total; }), position),
-    el("p", { class: "note" }, "A step syncs, exchanges, computes. The wheel, + and - zoom, 0 shows all; arrows walk from step to step."), detail];
+  return [legend(PHASES), canvas, el("div", { class: "row" }, button("zoom in", "zoom in", () => zoom(.5, (from + to) / 2)), button("zoom out", "zoom out", () => zoom(2, (from + to) / 2)), button("all", "show all", () => { from = 0; to = total; }), position, csvButton("steps", DATA.steps, ["label", "place", "kind", "count", "call", "cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops", "vertices", "tile_bytes"]), traceButton()),
+    el("p", { class: "note" }, "A step syncs, exchanges, computes. The wheel, + and - zoom, 0 shows all; drag to move; arrows walk from step to step."), detail];
 }
 const partBounds = (n, parts, grain) => { const grains = Math.ceil(n / grain), q = Math.floor(grains / parts), r = grains % parts; return j => Math.min((j * q + Math.min(j, r)) * grain, n); };
 function owned(layout, tile, tiles) { // [begin, end] of each dimension on a tile, or null
@@ -354,16 +374,16 @@ function differenceView() {
   const keys = Object.keys(DATA.summary).filter(k => typeof DATA.summary[k] === "number" && typeof BEFORE.summary[k] === "number");
   const number = x => Number.isInteger(x) ? count(x) : x.toPrecision(4);
   const rows = matched(BEFORE.ops, DATA.ops).filter(r => r.a !== r.b || r.x !== r.y);
-  const ops = table([["op of the model", r => r.name], ["cycles before", r => r.a, r => count(r.a), true], ["now", r => r.b, r => count(r.b), true], ["difference", r => Math.abs(r.b - r.a), r => count(r.b - r.a), true], ["", r => r.b / Math.max(r.a, 1), r => shown(r.a, r.b), true], ["exchanged before", r => r.x, r => bytes(r.x), true], ["now", r => r.y, r => bytes(r.y), true]], rows, { sort: 3 });
+  const ops = table([["op of the model", r => r.name], ["cycles before", r => r.a, r => count(r.a), true], ["now", r => r.b, r => count(r.b), true], ["difference", r => Math.abs(r.b - r.a), r => count(r.b - r.a), true], ["change", r => r.b / Math.max(r.a, 1), r => shown(r.a, r.b), true], ["exchanged before", r => r.x, r => bytes(r.x), true], ["now", r => r.y, r => bytes(r.y), true]], rows, { sort: 3 });
   return [el("h2", {}, `${BEFORE.title} on ${BEFORE.target.name}, ${count(BEFORE.target.tiles)} tiles; now ${DATA.title} on ${DATA.target.name}, ${count(DATA.target.tiles)} tiles`),
-    table([["total", k => k], ["before", k => BEFORE.summary[k], k => number(BEFORE.summary[k]), true], ["now", k => DATA.summary[k], k => number(DATA.summary[k]), true], ["", k => DATA.summary[k] - BEFORE.summary[k], k => shown(BEFORE.summary[k], DATA.summary[k], k), true]], keys),
+    table([["total", k => k], ["before", k => BEFORE.summary[k], k => number(BEFORE.summary[k]), true], ["now", k => DATA.summary[k], k => number(DATA.summary[k]), true], ["change", k => DATA.summary[k] - BEFORE.summary[k], k => shown(BEFORE.summary[k], DATA.summary[k], k), true]], keys),
     el("h2", {}, "Ops whose cycles or bytes differ"), el("div", { class: "row" }, filtered("find an op", rows, r => r.name, ops.show)), ops];
 }
 function showIr(name) { select("ir"); if (name !== undefined) irChoice?.(name); }
 function showTiles(variable) { select("tiles"); tileChoice?.(variable); }
 
 // ---- tabs
-const VIEWS = [["summary", "Summary", summaryView], ["ops", "Ops", opsView], ["memory", "Memory", memoryView], ["timeline", "Timeline", timelineView], ["tiles", "Tiles", tilesView], ["program", "Program", programView], ["ir", "IR by level", irView], ...(BEFORE ? [["difference", "Difference", differenceView]] : [])];
+const VIEWS = [["summary", "Summary", summaryView], ["ops", "Ops", opsView], ["memory", "Memory", memoryView], ["timeline", "Timeline", timelineView], ["tiles", "Tiles", tilesView], ["program", "Program", programView], ["ir", "IR by level", irView], ["balance", "Balance", balanceView], ...(BEFORE ? [["difference", "Difference", differenceView]] : [])];
 const made = new Set();
 function select(id, focus = false) {
   for (const [name, , make] of VIEWS) {
@@ -380,8 +400,8 @@ document.body.append(
     el("p", { title: `SHA-256 of the model: ${DATA.model_hash}` }, [DATA.made_by, DATA.model_hash ? `model ${DATA.model_hash.slice(0, 12)}` : null].filter(Boolean).join("; ")),
     el("details", {}, el("summary", {}, "the pipeline"), el("pre", {}, DATA.pipeline.join("\n"))),
     PROGRAMS.length > 1 ? el("nav", { "aria-label": "programs" }, ...PROGRAMS.map((p, i) => el("a", { href: `?program=${i + 1}`, "aria-current": p === DATA ? "page" : null }, p.title, ` (${count(p.summary.cycles)} cycles)`))) : null),
-  el("div", { role: "tablist", "aria-label": "views" }, ...VIEWS.map(([id, title], i) => el("button", { role: "tab", id: "tab-" + id, "aria-controls": "panel-" + id, onclick: () => select(id) }, title, el("kbd", {}, String(i + 1))))),
-  ...VIEWS.map(([id]) => el("section", { role: "tabpanel", id: "panel-" + id, "aria-labelledby": "tab-" + id, hidden: true })),
+  el("nav", { "aria-label": "views" }, el("div", { role: "tablist", "aria-label": "views" }, ...VIEWS.map(([id, title], i) => el("button", { role: "tab", id: "tab-" + id, "aria-controls": "panel-" + id, onclick: () => select(id) }, title, el("kbd", { "aria-hidden": "true" }, String(i + 1)))))),
+  el("main", {}, ...VIEWS.map(([id]) => el("div", { role: "tabpanel", id: "panel-" + id, "aria-labelledby": "tab-" + id, tabindex: "0", hidden: true }))),
   el("div", { id: "tip", role: "tooltip", hidden: true }));
 document.addEventListener("keydown", e => {
   if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;

@@ -19,7 +19,7 @@ def html(data: Record, before: Record | None = None, others: Sequence[Record] = 
 
     `others`: profiles of further programs, to which the page has links.
     """
-    style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script, more = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "insights.js"))
     title, summary = escape(data["title"]), data["summary"]
     totals = f"{summary['cycles']:,} cycles estimated; the fullest tile has {summary['peak_tile_bytes']:,} bytes."
     other = "null" if before is None else _embedded({key: before[key] for key in COMPARED})
@@ -31,7 +31,7 @@ def html(data: Record, before: Record | None = None, others: Sequence[Record] = 
             f"<noscript><h1>{title}</h1><p>{totals} The other views of this page are drawn by its script.</p></noscript>",
             f'<script type="application/json" id="profile">{_embedded([data, *others] if others else data)}</script>',
             f'<script type="application/json" id="before">{other}</script>',
-            f"<script>\n{script}</script></body></html>\n",
+            f"<script>\n{script}{more}</script></body></html>\n",
         ]
     )
 

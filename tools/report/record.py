@@ -55,6 +55,7 @@ def record(program: Program, title: str) -> Record:
         "ops": _ops(profile.steps),
         "steps": _steps(profile.steps, steps, memory["curve"]),
         "memory": memory,
+        "balance": {"compute": runs(profile.tile_cycles), "received": runs(profile.tile_received)},
         "variables": [_variable(t, graph.machine.tiles) for t in found],
         "tree": _tree(graph, profile.steps),
         "ir": ir,

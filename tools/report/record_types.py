@@ -90,6 +90,13 @@ class Memory(TypedDict):
     curve: Annotated[list[Live], "step by step: calls expanded, loops once"]
 
 
+class Balance(TypedDict):
+    """The load of each tile over the whole run, as run lengths: [value, how many tiles]."""
+
+    compute: Annotated[Runs, "cycles of its vertices"]
+    received: Annotated[Runs, "bytes from other tiles, and of results for them"]
+
+
 class Layout(TypedDict):
     """The tiles of a variable: start + mixed radix of part numbers in order, last fastest; modulo the number of tiles."""
 
@@ -147,6 +154,7 @@ class Record(TypedDict):
     ops: Annotated[list[Op], "the most expensive first"]
     steps: Annotated[list[Step], "in order"]
     memory: Memory
+    balance: Balance
     variables: list[Variable]
     tree: Annotated[list[Node], "the control tree"]
     ir: Annotated[dict[str, dict[str, list[str]]], "for each ONNX node, the text of its ops at each level"]

@@ -1,8 +1,11 @@
 """`populus profile`: the data against its schema and the program, the page in a browser, the smallest machine."""
 
+import csv
 import hashlib
 import json
 import shutil
+from importlib.util import find_spec
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -75,9 +78,9 @@ def test_each_call_of_a_function_has_its_costs_under_its_own_names():
     jsonschema.validate(json.loads(text_of(data)), SCHEMA)
     assert sum(step["kind"] == "call" for step in data["steps"]) >= 3, "the layers are a function"
     assert {p for op in other["ops"] for p in op["places"]} <= {p for op in data["ops"] for p in op["places"]}
-    products = [op for op in data["ops"] if any(p in op["places"] for p in ("matmul_22", "matmul_55", "matmul_88"))]
-    assert len(products) == 3
-    assert len({(op["compute"], op["exchange"], op["bytes"], op["flops"]) for op in products}) == 1, "equal layers cost the same"
+    products = [[op for op in data["ops"] if name in op["places"]] for name in ("matmul_22", "matmul_55", "matmul_88")]
+    costs = [[sum(op[k] for op in ops) for k in ("compute", "exchange", "bytes", "flops")] for ops in products]
+    assert costs[0] == costs[1] == costs[2] != [0] * 4, "equal layers cost the same"
     assert sum(op["cycles"] for op in data["ops"]) == data["summary"]["cycles"]
     inside = next(step for step in data["steps"] if "matmul_55" in step["place"] and step["kind"] == "execute")
     shared = data["shared"]["matmul_55"]
@@ -146,6 +149,14 @@ def test_totals_agree_with_their_parts(program, data):
         assert sum(op[phase] for op in data["ops"]) == summary[total]
         assert sum(step[phase] * step["count"] for step in data["steps"]) == summary[total]
     assert sorted(i for op in data["ops"] for i in op["steps"]) == list(range(len(data["steps"])))
+
+
+def test_the_balance_of_tiles_adds_up(data):
+    values = {kind: [v for v, n in runs for _ in range(n)] for kind, runs in data["balance"].items()}
+    assert all(len(v) == data["target"]["tiles"] for v in values.values())
+    steps = [step for step in data["steps"] if step["kind"] == "execute"]
+    assert sum(values["received"]) == sum(step["bytes"] * step["count"] for step in steps)
+    assert 0 < max(values["compute"]) <= sum(step["compute"] * step["count"] for step in steps)
 
 
 def test_memory_of_tiles_adds_up_to_the_peak(data):
@@ -270,7 +281,7 @@ def test_the_page_in_a_browser(data, tmp_path):
         page.on("dialog", lambda dialog: problems.append("a name was run"))
         page.goto(path.as_uri())
         views = [tab.get_attribute("id") for tab in page.query_selector_all("[role=tab]")]
-        assert views == [f"tab-{name}" for name in ("summary", "ops", "memory", "timeline", "tiles", "program", "ir", "difference")]
+        assert views == [f"tab-{n}" for n in ["summary", "ops", "memory", "timeline", "tiles", "program", "ir", "balance", "difference"]]
         for number, view in enumerate(views, 1):  # by keyboard alone
             page.keyboard.press(str(number))
             assert page.get_attribute(f"#{view}", "aria-selected") == "true"
@@ -305,6 +316,26 @@ def test_the_page_in_a_browser(data, tmp_path):
         page.locator("#panel-tiles canvas").focus()
         page.keyboard.press("ArrowRight")
         assert "tile 1" in page.locator("#panel-tiles [aria-live]").inner_text()
+        page.keyboard.press("4")
+        with page.expect_download() as saved:
+            page.click("text=steps as CSV")
+        assert len(list(csv.DictReader(saved.value.path().open()))) == len(data["steps"])
+        with page.expect_download() as saved:
+            page.click("text=trace for Perfetto")
+        events = json.loads(saved.value.path().read_text())["traceEvents"]
+        total = sum(e["dur"] for e in events if e["ph"] == "X")
+        assert total == pytest.approx(1e6 * data["summary"]["seconds"])
+        page.click("#tab-ops")
+        page.fill("#panel-ops input", "")
+        page.locator("#panel-ops .dots").first.click()
+        page.click("#tab-balance")
+        assert f"most {max(v for v, _ in data['balance']['compute']):,}" in page.locator("#panel-balance").inner_text()
+        assert page.locator("main").count() == page.locator("header").count() == page.locator("nav[aria-label=views]").count() == 1
+        page.set_viewport_size({"width": 400, "height": 800})
+        for number in range(1, len(views) + 1):
+            page.keyboard.press(str(number))
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, views[number - 1]
+        page.set_viewport_size({"width": 1400, "height": 900})
         drawn = page.evaluate(
             "[...document.querySelectorAll('canvas')].map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
         )
@@ -312,3 +343,27 @@ def test_the_page_in_a_browser(data, tmp_path):
         assert all(colours > 8 for colours in drawn), "an empty chart"
         browser.close()
     assert problems == []
+
+
+AXE = find_spec("axe_playwright_python")
+
+
+@pytest.mark.skipif(CHROMIUM is None or AXE is None, reason="axe-core runs in Chromium, of the package axe-playwright-python")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_page(scheme, data, tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    before = record(populus_package.compile(model(), target="gc200", tiles=32, pipeline="inference-plain"), "net.onnx")
+    path = tmp_path / "p.html"
+    path.write_text(html(data, before), encoding="utf-8")
+    script = (Path(AXE.origin).parent / "axe.min.js").read_text()
+    with sync_playwright() as browsers:
+        browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_context(color_scheme=scheme, bypass_csp=True).new_page()
+        page.goto(path.as_uri())
+        page.evaluate(script)
+        for tab in page.query_selector_all("[role=tab]"):
+            tab.click()
+            found = page.evaluate("axe.run()")["violations"]
+            assert not found, [(f["id"], f["nodes"][0]["html"]) for f in found]
+        browser.close()
