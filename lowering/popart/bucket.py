@@ -32,7 +32,7 @@ class PopartBucketPass(ModulePass):
 
     A bucket takes up to `bytes` of operands in the order in which they are made, and stands after the last of them,
     or before the first op that reads one of its results. A larger operand stays alone. Results have the same bits,
-    since each element is reduced as before. 0 bytes joins nothing.
+    since each element is reduced as before. 0 bytes joins nothing. Bit for bit.
     """
 
     name = "popart-bucket"

@@ -33,7 +33,7 @@ class PopartReplicatePass(ModulePass):
     is made, so that the rest of the backward pass can overlap with it; `popart-bucket` joins small ones.
 
     With `popart-accumulate`, this pass belongs to the program that updates the weights, so that replicas meet once
-    for each update. Raises PopulusError for an unknown reduction, and if no result is to be reduced.
+    for each update. Raises PopulusError for an unknown reduction, and if no result is to be reduced. To rounding.
     """
 
     name = "popart-replicate"

@@ -36,7 +36,7 @@ class PopartShardPass(ModulePass):
     that reads w gathers it.
 
     The arithmetic of an element stays as it was, so results have the same bits. Raises PopulusError for an optimizer
-    that reads whole weights, for gradients of rows, and if nothing is updated.
+    that reads whole weights, for gradients of rows, and if nothing is updated. Bit for bit.
     """
 
     name = "popart-shard"
