@@ -105,7 +105,10 @@ def fields_changed(message: Message, rng: random.Random) -> None:
                 value.add()
     elif field.type == field.TYPE_MESSAGE:
         others = [m for m in inside if m.DESCRIPTOR is value.DESCRIPTOR]
-        value.CopyFrom(rng.choice(others)) if others else value.SetInParent()
+        kept = type(value)()  # another may contain this one, and be written while it is read
+        kept.CopyFrom(rng.choice(others)) if others else None
+        value.CopyFrom(kept)
+        value.SetInParent()
     else:
         setattr(chosen, field.name, _scalar(field, value, rng, inside))
 
