@@ -168,6 +168,8 @@ def refuse_python(signature: Signature) -> None:
         raise PopulusError("a dimension has several sizes; a built program has one, so give it (dims, --dim NAME=N)")
     for name in (*signature.texts.inputs, *signature.texts.outputs):
         raise PopulusError(f"'{name}' is strings, which need Python; a built program has arrays of numbers")
+    for name in (*signature.pairs.inputs, *signature.pairs.outputs):
+        raise PopulusError(f"'{name}' is complex numbers, which need Python; a built program has arrays of floats")
     for entry in signature.maps:
         raise PopulusError(f"output '{entry.output}' is a sequence of maps, which needs Python; a built program has arrays of numbers")
     for entry in signature.bounded:

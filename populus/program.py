@@ -17,6 +17,7 @@ from xdsl.ir import Attribute
 
 from populus.dialects.host import REFUSE, CallOp
 from populus.dialects.poplar.outside import HostCallOp
+from populus.dialects.signature.complex_pairs import as_complex
 from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.budget import check_budget
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
@@ -330,6 +331,7 @@ def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arr
         found = run(given if padding is None else padding.padded(given, at))
         found = trimmed(found if padding is None else padding.trimmed(found, at), signature.bounded)
         outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
+    outputs |= {name: as_complex(outputs[name]) for name in signature.pairs.outputs if name in outputs}
     for entry in signature.maps:
         outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps
     return outputs

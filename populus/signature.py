@@ -13,6 +13,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
 from populus.dialects.signature import input_names, output_names, state_names
+from populus.dialects.signature.complex_pairs import NO_PAIRS, Pairs, as_pairs, pairs
 from populus.dialects.signature.map_outputs import Map, maps
 from populus.dialects.signature.required_values import Required, required
 from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
@@ -42,6 +43,7 @@ class Signature:
     bounded: tuple[Bounded, ...] = ()
     texts: Texts = NO_TEXTS
     maps: tuple[Map, ...] = ()
+    pairs: Pairs = NO_PAIRS
     padding: Padding | None = None
     dimensions: Mapping[str, Mapping[int, str]] = field(default_factory=dict[str, "Mapping[int, str]"])
 
@@ -86,6 +88,7 @@ class Signature:
             tuple(bounded(op)),
             strings,
             tuple(maps(op)),
+            pairs(op),
             padding,
         )
 
@@ -134,6 +137,8 @@ class Signature:
                 arrays[name] = array
                 continue
             array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
+            if name in self.pairs.inputs and array.dtype.kind == "c" and array.dtype.itemsize == 2 * dtype.itemsize:
+                array = as_pairs(array)
             if array.dtype.type is np.void and array.dtype.itemsize == dtype.itemsize:
                 array = array.view(dtype)  # NumPy's files drop the types of ml_dtypes but keep the bits
             if array.dtype != dtype:

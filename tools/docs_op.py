@@ -26,6 +26,7 @@ CONSTANTS = {  # attributes of a class, as opposed to methods
     "OVERRIDES": "it replaces an op of ONNX's own domain",
     "INTERNAL": "only passes create it; a model with it is refused",
     "NOT_HASHED": "names of attributes that do not affect the results",
+    "TARGETS": "machines that have the op; any if there are none",
     "CONSTANTS": "names of operands that have to be constants; `value_of` gives their values",
     "SEED": "index of the operand that seeds its random numbers",
     "OUTLINE_VALUE": "benefit of sharing its code in an outlined function",

@@ -58,12 +58,14 @@ class PopartOp(TensorOp):
     `EXAMPLES`: operand shapes and attributes with which `populus check-op` tries the op; without it, all operands have one shape.
     `INTERNAL`: only passes create it, such as a gradient with an op of its own; a model's node that names it is refused.
     `SEED`: the index of the operand that seeds its random numbers; `popart-seed` changes the seed for each training run.
+    `TARGETS`: the machines that have the op; any if there are none.
     `CONSTANTS`: names of operands that have to be constants; `value_of` gives their values.
     """
 
     EXAMPLES: ClassVar[Examples] = ()
     INTERNAL: ClassVar[bool] = False
     SEED: ClassVar[int | None] = None
+    TARGETS: ClassVar[tuple[str, ...]] = ()
     CONSTANTS: ClassVar[tuple[str, ...]] = ()
 
     def verify_(self) -> None:

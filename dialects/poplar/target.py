@@ -55,6 +55,7 @@ class Target:
     byte_macs: int = 0  # multiply-adds of 8-bit integers per cycle; 0: the vector unit does them
     reserved_bytes: int = 0  # stack, control code
     types: tuple[Attribute, ...] = IPU_TYPES
+    lacks: tuple[str, ...] = ()  # library calls and codelets that others have: `popops.top_k`, `pool`
 
     def holds(self, element: Attribute) -> bool:
         """Tells whether a tile's memory and arithmetic support this element type."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.dialects.poplar import GraphOp
+from populus.dialects.poplar import FamilyOp, GraphOp
 from populus.dialects.poplar.target import PRESETS, Target, make_target
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -28,6 +28,8 @@ def illegal(module: ModuleOp, target: str) -> Counter[tuple[str, str]]:
         dialect = op.name.partition(".")[0]
         if op.name not in legal and f"{dialect}.*" not in legal:
             counts[op.name, "not an op of a tile program"] += 1
+        elif isinstance(op, FamilyOp) and op.codelet.data in machine.lacks:
+            counts[op.name, f"{machine.name} has no codelet {op.codelet.data}"] += 1
         elif isinstance(op, GraphOp) and op.machine.name != machine.name:
             counts[op.name, f"made for {op.machine.name}"] += 1
     return counts

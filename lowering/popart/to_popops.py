@@ -76,6 +76,9 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
     if type(op).lower is PopartOp.lower:
         on = f" on target {target}" if target is not None else ""
         raise PopulusError(f"{where(op)}: no tile lowering for {op.name}{on}; give its class `lower`, or `forward` if it is element-wise")
+    name = "" if target is None else target.partition(",")[0].strip()
+    if name and op.TARGETS and name not in op.TARGETS:
+        raise PopulusError(f"{where(op)}: {op.name} is an op of target {', '.join(op.TARGETS)}; {name} does not have it")
     before = op.prev_op
     title = partial("{}: {}".format, where(op), op.name)
     try:

@@ -77,6 +77,8 @@ class ToPoplarPass(ModulePass):
             if rule is None:
                 continue
             check_time()
+            if inner.name in graph.machine.lacks:
+                raise PopulusError(f"{where(inner)}: target {graph.machine.name} has no {inner.name}; lower it to what the target has")
             tiles.at(inner)
             results = rule(inner, tiles)
             for old, new in zip(inner.results, results, strict=True):

@@ -218,3 +218,76 @@ class HalfSoftmaxOp(PopartOp):
 
 half_softmax = function_of(HalfSoftmaxOp)
 '''
+
+# Complex numbers as pairs, [.., 2].
+COMPLEX = (
+    HEAD
+    + '''
+
+class Pairs(PopartOp):
+    def parts(self, b, v):
+        n = shape_of(v.type)
+        return [calls.slice_dim(b, v, len(n) - 1, i, i + 1) for i in (0, 1)]
+
+    def joined(self, b, real, imaginary):
+        return [calls.concat(b, [real, imaginary], len(shape_of(real.type)) - 1)]
+
+
+@irdl_op_definition
+class ConjOp(Pairs):
+    """`y = the conjugate of z`. Source: Paddle test/custom_op/custom_conj_op.cc."""
+
+    name = "acme.conj"
+    ONNX: ClassVar = ("com.acme", "Conj", 1)
+    EXAMPLES: ClassVar = [([(3, 2)], {})]
+    T: ClassVar = tensors("T", f32, f64)
+    z = operand_def(T)
+    y = result_def(T)
+
+    def infer(self):
+        return [self.z.type]
+
+    def lower(self, b):
+        real, imaginary = self.parts(b, self.z)
+        return self.joined(b, real, calls.map(b, -Arg(1), imaginary))
+
+    def gradient(self, b, grads):
+        return [calls.op(b, ConjOp, grads[0])]
+
+
+@irdl_op_definition
+class TimesOp(Pairs):
+    """`y = z w`. Source: a test."""
+
+    name = "acme.times"
+    ONNX: ClassVar = ("com.acme", "Times", 1)
+    T: ClassVar = tensors("T", f32, f64)
+    z = operand_def(T)
+    w = operand_def(T)
+    y = result_def(T)
+
+    def infer(self):
+        return [self.z.type]
+
+    def lower(self, b):
+        a, c, d, e = *self.parts(b, self.z), *self.parts(b, self.w)
+        real = calls.map(b, Arg(1) * Arg(3) - Arg(2) * Arg(4), a, c, d, e)
+        return self.joined(b, real, calls.map(b, Arg(1) * Arg(4) + Arg(2) * Arg(3), a, c, d, e))
+
+
+@irdl_op_definition
+class Size2Op(Pairs):
+    """`y = |z|^2`. Source: a test."""
+
+    name = "acme.size2"
+    ONNX: ClassVar = ("com.acme", "Size2", 1)
+    z = operand_def(tensors("T", f32, f64))
+    y = result_def(tensors("U", f32, f64))
+
+    def infer(self):
+        return [tensor(shape_of(self.z.type)[:-1], element_type_of(self.z.type))]
+
+    def lower(self, b):
+        return [calls.reduce(b, "square_add", self.z, (len(shape_of(self.z.type)) - 1,))]
+'''
+)

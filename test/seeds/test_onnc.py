@@ -216,6 +216,51 @@ def test_C2_what_a_target_does_not_run_is_listed_with_counts(tool, tmp_path):
         assert message in errors
 
 
+LACKING = """
+from populus.dialects.poplar.target import IPU_TYPES, KIB, Target
+
+MACHINE = Target("mesh9", tiles=16, tile_bytes=256 * KIB, clock_hz=1e9, types=IPU_TYPES, lacks=("popops.reduce", "exp"))
+"""
+OWN_TO_IT = """
+
+from populus.dialects.popart.base import UnaryOp as _Unary
+
+
+@irdl_op_definition
+class MeshOp(_Unary):
+    \"\"\"`y = 2 x`. Source: a test.\"\"\"
+
+    name = "acme.mesh"
+    TARGETS: ClassVar = ("mesh9",)
+
+    def forward(self, x):
+        return x + x
+
+
+mesh = function_of(MeshOp)
+"""
+
+
+def test_C2_a_target_has_ops_of_its_own_and_lacks_others(tmp_path, root):
+    path = tmp_path / "own.py"
+    path.write_text((root / "examples/leaky_relu.py").read_text() + LACKING + OWN_TO_IT)
+    own = extensions.load(path).module
+    try:
+        with populus.Builder() as b:
+            b.output("y", own.mesh(b.input("x", (4,)), name="n"))
+        x = np.arange(4, dtype=np.float32)
+        assert populus.compile(b.module(), target="mesh9", tiles=2).run({"x": x})["y"].tolist() == [0, 2, 4, 6]
+        with pytest.raises(PopulusError, match=r"'n': acme.mesh is an op of target mesh9; gc200 does not have it"):
+            populus.compile(b.module(), target="gc200", tiles=2)
+        with populus.Builder() as b:
+            b.output("y", b.op("reduce_sum", b.input("x", (4,)), axes=(0,), name="sum")[0])
+        assert populus.compile(b.module(), target="gc200", tiles=2).run({"x": x})["y"].item() == 6
+        with pytest.raises(PopulusError, match=r"'sum': target mesh9 has no popops.reduce; lower it to what the target has"):
+            populus.compile(b.module(), target="mesh9", tiles=2)
+    finally:
+        extensions.forget(path)
+
+
 def test_C8_every_registered_op_is_printed_and_parsed(root):
     """The ops of all programs that the tests of texts hold, and of the table's ops on their way down; the rest on small operands."""
     seen = set()

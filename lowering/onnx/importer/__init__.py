@@ -19,6 +19,7 @@ from populus.dialects.signature import state_names
 from populus.dialects.signature.bounded_dimensions import open_dimensions
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.build import NodeBuilder, Scope, constant_of, hint, standard
+from populus.lowering.onnx.importer.complex_pairs import to_pairs
 from populus.lowering.onnx.importer.opened import OpenedModel
 from populus.lowering.onnx.importer.read import read_tensor
 
@@ -101,6 +102,7 @@ def _module(
         function.attributes["dim_names"] = ArrayAttr([ArrayAttr([StringAttr(n) for n in names]) for names in open_names])
     if bound.bounds:
         open_dimensions(function, bound.bounds, sizes, {str(s): n for s, n in bound.limits.items()})
+    to_pairs(function)
     return ModuleOp([function])
 
 

@@ -16,8 +16,10 @@ from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
+from populus.dialects.signature.complex_pairs import as_pairs
 from populus.dialects.support.budget import check_growth, check_shape, check_time
 from populus.dialects.support.diagnostics import PopulusError, named, option
+from populus.lowering.onnx.importer.complex_pairs import marked
 from populus.lowering.onnx.importer.contrib import BLOCKED, DOMAIN, EVERYWHERE, HOST, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
 
@@ -77,7 +79,11 @@ class Scope:
 
 
 def constant_of(array: NDArray[Any]) -> Operation:
-    """Makes a constant of an array of numbers or strings."""
+    """Makes a constant of an array of numbers or strings. Complex numbers are pairs, which the op says until `to_pairs`."""
+    if array.dtype.kind == "c":
+        op = constant(as_pairs(array))
+        op.attributes.update(marked())
+        return op
     return StringsOp.of(array) if array.dtype == object else constant(array)
 
 

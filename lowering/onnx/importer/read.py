@@ -86,6 +86,8 @@ def _layout(number: int) -> tuple[np.dtype[Any], str] | None:
         11: (np.float64, "double_data"),
         12: (np.uint32, "uint64_data"),
         13: (np.uint64, "uint64_data"),
+        14: (np.complex64, "float_data"),
+        15: (np.complex128, "double_data"),
         16: (ml_dtypes.bfloat16, "int32_data"),
         17: (ml_dtypes.float8_e4m3fn, "int32_data"),
         18: (ml_dtypes.float8_e4m3fnuz, "int32_data"),
@@ -130,6 +132,8 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
             )
         return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.isbuiltin else dtype).reshape(shape)
     values = getattr(proto, field)
+    if dtype.kind == "c" and len(values) == 2 * count:
+        return np.asarray(values, f"f{dtype.itemsize // 2}").view(dtype).reshape(shape)
     if len(values) != count:
         raise PopulusError(f"'{proto.name}' has the shape {list(shape)}, {count} elements; the file has {len(values)} elements for it")
     if field == "int32_data" and dtype.kind not in "iub":  # bit patterns of a small float

@@ -9,7 +9,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 import populus
-from helpers.node_ops import ATTRIBUTES, CALLING, HEAD, OPTIONAL, VALUES
+from helpers.node_ops import ATTRIBUTES, CALLING, COMPLEX, HEAD, OPTIONAL, VALUES
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver import extensions
 
@@ -296,6 +296,52 @@ def test_another_op_says_what_it_keeps_apart_or_is_refused(kind, loaded):
         return
     with pytest.raises(PopulusError, match=r"'n': Total: .*acme.total reads dimension 0 of operand 'x'.*in `independent`"):
         populus.compile(found)
+
+
+Z = np.array([1 + 2j, -3j, 0.5], np.complex64)
+
+
+def conjugated(kind="Conj", stated=T.COMPLEX64, dtype=T.COMPLEX64, **weights):
+    nodes = [node(kind, ["z"], ["y"])] if not weights else [node("Times", ["z", "w"], ["y"])]
+    return model(nodes, {"z": (dtype, [3])}, {"y": (stated, [3])}, weights)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_what_paddle_calls_conj_runs(dtype, loaded):
+    loaded(COMPLEX)
+    kind = T.COMPLEX64 if dtype == np.complex64 else T.COMPLEX128
+    program = populus.compile(conjugated(stated=kind, dtype=kind), tiles=2)
+    (y,) = program.run({"z": Z.astype(dtype)}).values()
+    assert (y.dtype, y.tolist()) == (dtype, Z.astype(dtype).conj().tolist())
+    pairs = np.stack([Z.real, Z.imag], -1).astype(y.real.dtype)
+    assert program.run({"z": pairs})["y"].tolist() == y.tolist()
+    with pytest.raises(PopulusError, match="input 'z' is float32, expected float64|input 'z' has shape"):
+        program.run({"z": Z.real.astype(np.float32)})
+
+
+def test_complex_weights_are_pairs(loaded):
+    loaded(COMPLEX)
+    w = np.array([2j, 1 + 1j, 3], np.complex64)
+    assert populus.compile(conjugated(w=w)).run({"z": Z})["y"].tolist() == (Z * w).tolist()
+
+
+def test_a_complex_output_may_be_real(loaded):
+    loaded(COMPLEX)
+    assert np.allclose(populus.compile(conjugated("Size2", T.FLOAT)).run({"z": Z})["y"], abs(Z) ** 2)
+
+
+def test_no_op_of_onnx_computes_on_pairs(loaded):
+    loaded(COMPLEX)
+    for nodes in (
+        [helper.make_node("Mul", ["z", "z"], ["y"], name="m")],
+        [node("Conj", ["z"], ["u"]), helper.make_node("Mul", ["u", "u"], ["y"], name="m")],
+    ):
+        found = model(nodes, {"z": (T.COMPLEX64, [3])}, {"y": (T.COMPLEX64, [3])})
+        with pytest.raises(PopulusError, match=r"'m': Mul.* is not computed on complex numbers; an op of your own takes them as pairs"):
+            populus.compile(found)
+    nodes = [helper.make_node("Identity", ["z"], ["u"]), node("Conj", ["u"], ["y"])]
+    found = model(nodes, {"z": (T.COMPLEX64, [3])}, {"y": (T.COMPLEX64, [3])})
+    assert populus.compile(found).run({"z": Z})["y"].tolist() == Z.conj().tolist()
 
 
 def test_one_element_type_and_any_shape(loaded):
