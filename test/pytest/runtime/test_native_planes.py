@@ -140,6 +140,17 @@ def test_swapped_roles_have_the_bits_of_the_sums_in_order(name: str, monkeypatch
     assert found.tobytes() == expected.tobytes()
 
 
+def test_every_other_element_is_copied_together_for_many_channels_only():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 20, 12, 13)).astype(np.float32)
+    for channels, copies in ((80, 1), (8, 0)):
+        w = rng.standard_normal((channels, 20, 1, 1)).astype(np.float32)
+        found, kernels = run("Conv", x, (w,), strides=[2, 2])
+        assert sum(k.startswith("copy") for k in kernels) == copies, kernels
+        expected = np.einsum("oc,bchw->bohw", w[:, :, 0, 0].astype(np.float64), x[:, :, ::2, ::2])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_weights_packed_by_output_channels_are_read_again_as_they_were():
     rng = np.random.default_rng(0)
     w = rng.standard_normal((512, 40, 1, 1)).astype(np.float32)  # 80 KiB: stored beside the IR

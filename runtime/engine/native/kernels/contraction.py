@@ -25,6 +25,8 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table
 
+LINE = 64  # bytes of a line of a cache
+PREFETCH = ("i32 immarg", "2"), ("i32 immarg", "1")  # data, into the second cache
 PIECE = 32 << 20  # bytes of a constant per packing launch
 TYPES = {"float32": "float", "float64": "double"}
 SUMMED = {**TYPES, "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64"}  # integers wrap around
@@ -55,11 +57,12 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
     lanes = machine.vector_bytes // item
     vector, plus = f"<{lanes} x {type}>", "add" if type.startswith("i") else "fadd"
     # rows: the block's part of the table; b: the panel; c: the block's first element;
-    # step: bytes between rows, or between columns; valid: number of columns inside c
+    # step: bytes between rows, or between columns; valid: number of columns inside c;
+    # ahead: lines of a later panel, which arrive meanwhile
     f = Function(
         name,
         "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, i64 %k, "
-        "ptr noalias %c, i64 %step, i64 %valid, ptr noalias readonly %ends, i64 %slices, ptr noalias %buffer",
+        "ptr noalias %c, i64 %step, i64 %valid, ptr noalias readonly %ends, i64 %slices, ptr noalias %buffer, ptr %ahead",
         "void",
     )
     swapped, whole = "swapped" in form, form.endswith("whole")
@@ -74,6 +77,7 @@ def _block(rows: int, vectors: int, type: str, form: str, name: str, machine: Ma
             if not whole:
                 right.append(_masked_load(f, type, lanes, f.at(line, (vectors - 1) * lanes, type), inside))
         else:
+            f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond("%ahead", f.mul(i, LINE))), ("i32 immarg", "0"), *PREFETCH)
             panel = f.at("%b", f.mul(i, vectors * lanes), type)
             right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
         new: list[str] = []
@@ -215,6 +219,9 @@ def _blocks(name: str, machine: Machine) -> str:
         column = f.mul(start, lanes)
         valid = f.call("i64", "llvm.smin.i64", ("i64", f.mul(vectors, lanes)), ("i64", f.sub(n, column)))
         into = f.beyond(c, f.mul(column, column_step))
+        bytes = f.mul(vectors, lane_bytes)
+        next = f.beyond(right, f.mul(bytes, k))
+        shares = f.sub(f.let(f"sdiv i64 {f.add(bytes, LINE - 1)}, {LINE}"), 1)
         tall_kernel = f.let(f"select i1 {narrow}, ptr {kernels[2]}, ptr {kernels[0]}")
         short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
 
@@ -223,9 +230,11 @@ def _blocks(name: str, machine: Machine) -> str:
             kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
             target = f.beyond(into, f.mul(row, row_step))
             place = f.at(rows, row, "i64")
+            # Each block fetches a part of the next panel, so that weights arrive from memory while sums are computed.
+            ahead = f.beyond(next, f.mul(f.mul(f.call("i64", "llvm.smin.i64", ("i64", i), ("i64", shares)), k), LINE))
             f.line(
                 f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, i64 {k}, "
-                f"ptr {target}, i64 {step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer})"
+                f"ptr {target}, i64 {step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer}, ptr {ahead})"
             )
 
         before = f.mul(j, blocks)

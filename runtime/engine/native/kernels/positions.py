@@ -123,7 +123,7 @@ def _positions(name: str, machine: Machine) -> str:
             weights = f.beyond(w, f.mul(f.mul(row, k), item))
             f.line(
                 f"call void {kernel}(ptr {x}, ptr {depth}, ptr {depth}, ptr {weights}, i64 {k}, "
-                f"ptr {f.beyond(y, f.mul(row, row_step))}, i64 {row_step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer})"
+                f"ptr {f.beyond(y, f.mul(row, row_step))}, i64 {row_step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer}, ptr {x})"
             )
 
         earlier = f.mul(q, blocks)

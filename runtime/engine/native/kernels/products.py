@@ -16,6 +16,7 @@ from populus.runtime.engine.native.kernels.panels import Slices, Table, offsets
 from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
 Launches = list[Launch]
+MANY = 64  # output channels from which elements that are apart are copied together first
 
 
 @through_f32
@@ -144,6 +145,11 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
         if is_depthwise:
             made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), ((0, 0), (0, 0)))
             return None if made is None else launches + made
+    if y.shape[2] >= MANY and w[0, 0, 0].size == 1 and x.shape[-1] > 1 and x.strides[-1] != x.itemsize and 1 == max(strides):
+        # Every other element of a plane: many channels read them, each from lines of its own.
+        dense = task.scratch(x.shape, x.dtype)
+        if (made := copy(library, x, dense)) is not None:
+            launches, x = launches + made, dense
     if positions.suits(library, x, w, y, strides):
         return launches + positions.convolution(library, task, x, w, y, field_w.constant, slices)
     return _windows(library, task, x, w, y, field_w.constant, strides, dilations, launches, slices)

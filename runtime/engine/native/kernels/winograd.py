@@ -144,7 +144,7 @@ def _multiply(name: str, machine: Machine) -> str:
             column = f.mul(start_of(f, j, wide, broad), lanes)
             right, into = (f.at(a, column, "float") for a in (v, m))
             arguments = f"ptr {right}, ptr {depth}, ptr {depth}, ptr {weights}, i64 {ic}, ptr {into}, i64 {step}, i64 0"
-            call = f"call void {kernel}({arguments}, ptr {depth}, i64 1, ptr {into})"
+            call = f"call void {kernel}({arguments}, ptr {depth}, i64 1, ptr {into}, ptr {into})"
             f.when(f.let(f"icmp slt i64 {column}, {filled}"), lambda: f.line(call))
 
         f.loop(0, parts, panel)
