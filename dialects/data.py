@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Dense: TypeAlias = "DenseIntOrFPElementsAttr[Any]"
 
 PIECE = 4 << 20  # bytes of a file that are hashed at a time
+SAMPLES = 61  # elements of a content that are compared first
 INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
 
 
@@ -108,6 +109,10 @@ class Blob:
         """True if the content is a file's, which takes no memory."""
         return self._content.file is not None
 
+    def check_file(self) -> None:
+        """Raises PopulusError if the content is a file's that has changed."""
+        _ = self._content.file and self._content.file.touch(0)
+
     def take_in(self) -> None:
         """Copies the content of a file into memory: later changes of the file do not reach it.
 
@@ -161,11 +166,8 @@ def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:
     return bytes.size, bytes[:: max(bytes.size // SAMPLES, 1)].tobytes()
 
 
-SAMPLES = 61
-
 _NUMBERS = itertools.count()
-_BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()
-"""Those whose hash is known."""
+_BLOBS: WeakValueDictionary[str, Blob] = WeakValueDictionary()  # those whose hash is known
 _NAMING = Guard()
 
 
@@ -358,7 +360,9 @@ def _all_equal(array: NDArray[Any]) -> bool:
 
     flat = np.ascontiguousarray(array).reshape(-1)
     bits = flat.view(f"V{flat.itemsize}") if flat.itemsize > 8 else flat.view(f"u{flat.itemsize}")
-    return bool((bits[:64] == bits[0]).all() and (bits == bits[0]).all())
+    step = max(PIECE // bits.itemsize, 1)  # the pages of a large file are not all touched
+    parts = (bits[:64], bits[:: max(bits.size // SAMPLES, 1)], *(bits[i : i + step] for i in range(0, bits.size, step)))
+    return all(bool((part == bits[0]).all()) for part in parts)
 
 
 def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:

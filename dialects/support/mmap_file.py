@@ -13,6 +13,7 @@ from populus.dialects.support.guard import Guard
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+FETCHED = 1 << 30  # bytes of the largest file that is read ahead
 RESIDENT = 8 << 20  # bytes read from mapped files after which their pages are given back
 
 
@@ -43,7 +44,7 @@ class Mapped:
 
     def fetch(self) -> None:
         """Asks the system to read the file ahead, for reads out of order: single pages from a disk are a thousand times slower."""
-        if hasattr(mmap, "MADV_WILLNEED"):
+        if hasattr(mmap, "MADV_WILLNEED") and self._map.size() <= FETCHED:
             self._map.madvise(mmap.MADV_WILLNEED)
 
     def release(self) -> None:

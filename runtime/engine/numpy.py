@@ -12,9 +12,10 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, storage_of, view_of
+from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
+from populus.dialects.poplar.types import TensorType
 from populus.dialects.support import mmap_file
 from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.element_types import bytes_of, dtype_of
@@ -29,6 +30,8 @@ from populus.runtime.liveness import Span, liveness
 from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
 Array = NDArray[Any]
+
+MAPPED = 64 << 20  # bytes of a table of rows from which it stays in its file
 
 
 class NumpyProgram(LoadedProgram):
@@ -47,6 +50,8 @@ class NumpyProgram(LoadedProgram):
         offsets, total = assign_offsets(sizes, spans)
         check_bytes(total, "the program's variables")
         self.arena_bytes = total
+        self._tables = mapped_tables(graph)
+        self.unchanged: list[Callable[[], None]] = []
         self._constants: set[StorageOp] = {op for op in graph.walk() if isinstance(op, ConstOp)}
         self._memory: dict[StorageOp, Array] = {}
         self._arena = arena = memory(total) if self.guard is None else None
@@ -56,6 +61,15 @@ class NumpyProgram(LoadedProgram):
             self._memory[var] = own.view(dtype)
         self.load()
         mmap_file.release()  # constants that steps read are copied by now
+
+    def walk(self) -> None:
+        for check in self.unchanged:
+            check()
+        self.compute()
+
+    def compute(self) -> None:
+        """Runs the steps."""
+        super().walk()
 
     # -- memory
 
@@ -116,10 +130,13 @@ class NumpyProgram(LoadedProgram):
 
     def constant(self, storage: ConstOp) -> Array:
         """Gives the elements of a constant, copied out of a mapped file: later changes of the file do not reach the
-        program.
+        program. A large table of rows stays mapped, and each run checks that its file is unchanged.
         """
         if isinstance(storage.value, StoredAttr):
-            storage.value.data.take_in()
+            if storage in self._tables:
+                self.unchanged.append(storage.value.data.check_file)
+            else:
+                storage.value.data.take_in()
         return storage.array()
 
     # -- steps
@@ -161,3 +178,25 @@ class NumpyProgram(LoadedProgram):
     def write(self, op: Operation, value: SSAValue) -> Callable[[Array], None]:
         array = self.array(value)
         return lambda source: np.copyto(array, source.reshape(array.shape))
+
+
+def mapped_tables(graph: GraphOp) -> set[ConstOp]:
+    """Finds the constants of MAPPED bytes and more that only lookups of rows read, from a file: a run reads few of their rows."""
+    found = {
+        op: set[tuple[str, str]]()
+        for op in graph.walk()
+        if isinstance(op, ConstOp) and isinstance(op.value, StoredAttr) and op.value.data.is_mapped
+        and bytes_of(op.type.shape, op.type.element) >= MAPPED
+    }  # fmt: skip
+    if not found:
+        return set()
+    for op in graph.walk():
+        if isinstance(op, FamilyOp):
+            uses = [(value, (op.codelet.data, field.name)) for field, value in op.connections()]
+        else:
+            uses = [] if isinstance(op, ViewOp) else [(value, (op.name, "")) for value in op.operands if isinstance(value.type, TensorType)]
+        for value, use in uses:
+            storage = storage_of(value)
+            if isinstance(storage, ConstOp) and storage in found:
+                found[storage].add(use)
+    return {op for op, uses in found.items() if uses == {("multi_slice", "table")}}

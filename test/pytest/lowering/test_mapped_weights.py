@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -135,3 +136,42 @@ def test_a_packed_constant_is_let_go_and_comes_back_bit_for_bit():
     for op, array in zip(constants, before, strict=True):
         np.testing.assert_array_equal(op.array(), array)
     np.testing.assert_array_equal(native.run(image)["y"], found)
+
+
+def table_model(folder, rows, offset=0):
+    """Looks four rows up in a table of external data: a sparse file, with some rows in it."""
+    table = onnx.TensorProto(name="table", data_type=1, dims=[rows, 256], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", "rows.bin"), ("offset", offset), ("length", rows * 1024)):
+        table.external_data.add(key=key, value=str(value))
+    with open(folder / "rows.bin", "wb") as file:
+        file.truncate(offset + rows * 1024)
+        for i in (0, 5, rows - 1):
+            file.seek(offset + 1024 * i)
+            file.write(np.arange(i, i + 256, dtype=np.float32).tobytes())
+    infos = [onnx.helper.make_tensor_value_info("i", 7, [4]), onnx.helper.make_tensor_value_info("y", 1, [4, 256])]
+    node = onnx.helper.make_node("Gather", ["table", "i"], ["y"], name="rows")
+    graph = onnx.helper.make_graph([node], "g", infos[:1], infos[1:], [table])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx")
+    return folder / "m.onnx"
+
+
+def resident(file):
+    """Counts the bytes of a mapped file that this process has touched."""
+    with open("/proc/self/smaps") as maps:
+        areas = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", maps.read())
+    return sum(1024 * int(area.partition("Rss:")[2].split()[0]) for area in areas if str(file) in area)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs /proc")
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_four_rows_of_a_large_table_are_all_that_is_read_of_it(tmp_path, engine):
+    rows = 1 << 18  # 256 MiB
+    path = table_model(tmp_path, rows)
+    program = populus.compile(path, target="host", engine=engine)
+    assert resident(tmp_path / "rows.bin") < 8 << 20
+    y = program.run({"i": np.array([5, 0, rows - 1, 77])})["y"]
+    assert [y[0, 3], y[1, 3], y[2, 255], y[3, 0]] == [8, 3, rows + 254, 0]
+    assert 0 < resident(tmp_path / "rows.bin") < 8 << 20
+    os.utime(tmp_path / "rows.bin", ns=(1, 1))
+    with pytest.raises(PopulusError, match="rows.bin: the file has changed since it was read; compile the model again"):
+        program.run({"i": np.array([5, 0, 1, 77])})

@@ -94,7 +94,7 @@ class NativeProgram(NumpyProgram):
             blocks.add(Region.PLACES, memory)
         return blocks
 
-    def walk(self) -> None:
+    def compute(self) -> None:
         self.table.run(self.team)
 
     def family(self, family: FamilyOp) -> list[Run]:
