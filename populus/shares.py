@@ -19,11 +19,14 @@ class Shares:
     """The weights, or the states, of the replicas of this process. `parts`: the shapes of a replica's part, of tensors that are cut.
 
     A tensor that is not cut is the same on all replicas, and held once. One that is cut is flat, with zeros after its end; each of the
-    replicas has an equal part, so a process holds as many parts as it has replicas.
+    replicas has an equal part, so a process holds as many parts as it has replicas. `owners`: of a pipeline of `stages`, the stage
+    whose replicas alone have a tensor, which is whole there.
     """
 
-    def __init__(self, place: Place, arrays: Arrays, parts: Mapping[str, Sequence[int]]):
-        self._place = place
+    def __init__(self, place: Place, arrays: Arrays, parts: Mapping[str, Sequence[int]], owners: Mapping[str, int], stages: int = 1):
+        self._place, self._stages = place, stages
+        self._owners = {name: owners[name] for name in arrays if name in owners}
+        self._types = {name: (arrays[name].shape, arrays[name].dtype) for name in self._owners}
         self._shapes = {name: arrays[name].shape for name in arrays if tuple(parts.get(name, arrays[name].shape)) != arrays[name].shape}
         self._same: Arrays = {}
         self._cut: list[Arrays] = []
@@ -46,24 +49,37 @@ class Shares:
         """Gives the new tensors, from each replica's results."""
         made = object.__new__(Shares)
         made._place, made._shapes, made.names = self._place, self._shapes, self.names
+        made._stages, made._owners, made._types = self._stages, self._owners, self._types
         made._same = {name: results[0][name] for name in self._same}
-        made._cut = [{name: each[name] for name in self._shapes} for each in results]
+        made._cut = [{name: each[name] for name in own} for own, each in zip(self._cut, results)]
         return made
 
     def set(self, arrays: Arrays) -> None:
         """Replaces all tensors by these, which are whole."""
-        self._same = arrays if not self._shapes else {name: arrays[name] for name in self.names if name not in self._shapes}
-        self._cut = [{name: self._part(arrays[name], k) for name in self._shapes} for k in self._place.here]
+        apart = {*self._shapes, *self._owners}
+        self._same = arrays if not apart else {name: arrays[name] for name in self.names if name not in apart}
+        self._cut = [
+            {name: self._part(arrays[name], k) for name in self._shapes}
+            | {name: arrays[name] for name, stage in self._owners.items() if stage == k % self._stages}
+            for k in self._place.here
+        ]
 
     def whole(self) -> Arrays:
         """Gives all tensors whole. All ranks call it together, if a tensor is cut."""
-        if not self._shapes:
+        import numpy as np
+
+        if not self._shapes and not self._owners:
             return self._same
         all, start = Group(1, self._place.count), self._place.here.start
 
         def gathered(k: int) -> Arrays:
-            parts = self._cut[k - start]
-            return {name: self._joined(name, communicator().gather(all, parts[name], f"the parts of '{name}'")) for name in parts}
+            parts, way, found = self._cut[k - start], communicator(), dict[str, Any]()
+            for name in self._shapes:
+                found[name] = self._joined(name, way.gather(all, parts[name], f"the parts of '{name}'"))
+            for name, (shape, dtype) in self._types.items():
+                own = parts[name] if name in parts else np.zeros(shape, dtype)
+                found[name] = way.gather(all, own, f"'{name}' of its stage")[self._owners[name]]
+            return found
 
         found = {**self._same, **self._place.run(gathered)[0]}
         return {name: found[name] for name in self.names}

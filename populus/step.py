@@ -20,6 +20,7 @@ from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.bucket import PopartBucketPass
 from populus.lowering.popart.loss import LOSS, PopartLossPass
 from populus.lowering.popart.optimize import PopartOptimizePass
+from populus.lowering.popart.pipeline import PopartPipelinePass
 from populus.lowering.popart.replicate import PopartReplicatePass
 from populus.lowering.popart.shard import PopartShardPass
 from populus.lowering.popart.synchronise import PopartSynchronisePass
@@ -89,9 +90,12 @@ class Recipe:
     replicas: int = 1
     shard: str = "none"
     synchronise: bool = False
+    stages: int = 1
+    micro_batches: int = 1
+    cuts: tuple[str, ...] = ()
 
-    def pipeline(self) -> Pipeline:
-        """Gives the passes from the model to gradients and, for an update of one batch, to new weights."""
+    def pipeline(self, stage: int = 0) -> Pipeline:
+        """Gives the passes from the model to gradients and, for an update of one batch, to new weights. `stage`: of a pipeline."""
         made = Pipeline.named("training").replace("onnx-expose-weights", OnnxExposeWeightsPass(self.weights))
         made = made.replace("onnx-training-mode", OnnxTrainingModePass("train" if self.batch_statistics else "keep"))
         made = made.replace("popart-loss", PopartLossPass(self.loss, self.output, self.axis))
@@ -99,22 +103,28 @@ class Recipe:
             "popart-autodiff", PopartAutodiffPass(self.weights, LOSS, loss_scale=self.scaled, sparse=self.sparse, recompute=self.recompute)
         )
         if self.synchronise:
-            made = made.insert_before("popart-seed", PopartSynchronisePass(self.replicas))
+            made = made.insert_before("popart-seed", PopartSynchronisePass(self.replicas, self.stages))
+        if self.stages * self.micro_batches > 1:
+            made = made.insert_after("popart-autodiff", PopartPipelinePass(self.stages, stage, self.micro_batches, self.cuts))
         if self.recompute != 1:  # recomputed ops wait until their results are needed
             made = made.replace("poplar-merge", PoplarMergePass(independent=False))
         return made.replace("popart-optimize", *([PopartAccumulatePass(self.accumulate)] if self.accumulate > 1 else self.update()))
 
     def update(self) -> list[ModulePass]:
         """Gives the passes that compute new weights from gradients."""
-        optimize = PopartOptimizePass(self.optimizer, CLIP_NORM in self.clips, CLIP_VALUE in self.clips, self.scaled)
+        optimize = PopartOptimizePass(self.optimizer, CLIP_NORM in self.clips, CLIP_VALUE in self.clips, self.scaled, self.stages)
         if self.replicas == 1:
             return [optimize]
         shard = [] if self.shard == "none" else [PopartShardPass(self.replicas, weights=self.shard == "weights")]
-        return [PopartReplicatePass(self.replicas), optimize, *shard, PopartBucketPass()]
+        return [PopartReplicatePass(self.replicas, self.stages), optimize, *shard, PopartBucketPass()]
+
+    def plain(self) -> Recipe:
+        """Gives the recipe of one replica with one batch, of the same inputs and results."""
+        return replace(self, accumulate=1, replicas=1, synchronise=False, stages=1, micro_batches=1)
 
     def evaluation(self, names: tuple[str, ...]) -> Pipeline:
         """Gives the passes to the loss in inference mode, with these weights and statistics as inputs."""
-        made = replace(self, accumulate=1, replicas=1, synchronise=False).pipeline()
+        made = self.plain().pipeline()
         made = made.replace("onnx-training-mode", OnnxTrainingModePass("infer")).remove("popart-autodiff")
         made = made.replace("onnx-expose-weights", OnnxExposeWeightsPass(names))
         return made.remove("popart-optimize").remove("popart-seed")
@@ -140,9 +150,15 @@ class Programs:
         self._model, self._options, self._dims = model, options, dims
         self._forward: Program | None = None
         self._making = Guard()
-        self.step = compiled(model, options.compiling(recipe.pipeline(), dims))
+        stages = sorted({k % recipe.stages for k in place.here})
+        programs = {stage: compiled(model, options.compiling(recipe.pipeline(stage), dims)) for stage in stages}
+        self.step = programs[stages[0]]
+        self.whole = self.step
+        if recipe.stages * recipe.micro_batches > 1:  # whose inputs and results are those of all stages and of a micro-batch
+            self.whole = compiled(model, replace(options.compiling(recipe.plain().pipeline(), dims), level="popart"))
         self.update = self.step if recipe.accumulate == 1 else self._updating(weights)
-        self._steps = [self.step, *(self.step.replica() for _ in place.here[1:])]
+        self._steps = [programs[k % recipe.stages] for k in place.here]
+        self._steps = [p if p not in self._steps[:i] else p.replica() for i, p in enumerate(self._steps)]
         self._updates = self._steps if recipe.accumulate == 1 else [self.update, *(self.update.replica() for _ in place.here[1:])]
 
     @property
@@ -154,11 +170,27 @@ class Programs:
                 self._forward = compiled(self._model, self._options.compiling(pipeline, self._dims))
             return self._forward
 
+    def owners(self) -> dict[str, int]:
+        """Gives the stage of each weight, statistic and state; nothing if there is one stage. All ranks call it together."""
+        import numpy as np
+
+        if self.recipe.stages == 1:
+            return {}
+        start, stages, outputs = self.place.here.start, self.recipe.stages, list(self.whole.signature.outputs)
+
+        def mine(k: int) -> Arrays:
+            made = self._steps[k - start].signature.outputs
+            return {"stages": np.array([k % stages if name in made else -1 for name in outputs])}
+
+        found = np.max([each["stages"] for each in self.place.everywhere(self.place.run(mine))], axis=0)
+        prefix = updated_name("")
+        return {name.removeprefix(prefix): int(stage) for name, stage in zip(outputs, found) if stage >= 0}
+
     @property
     def statistics(self) -> list[str]:
         """The names of the running statistics that a step updates."""
         prefix, trained = updated_name(""), set(self.recipe.weights)
-        return [n for o in self.step.signature.outputs if o.startswith(prefix) and (n := o.removeprefix(prefix)) not in trained]
+        return [n for o in self.whole.signature.outputs if o.startswith(prefix) and (n := o.removeprefix(prefix)) not in trained]
 
     def _updating(self, weights: Arrays) -> Program:
         together = (LOSS, *map(updated_name, self.statistics)) if self.recipe.replicas > 1 else ()
@@ -181,8 +213,9 @@ class Programs:
         """
         import numpy as np
 
-        n, count, start = self.recipe.accumulate, self.place.count, self.place.here.start
-        if n * count == 1:
+        n, stages, start = self.recipe.accumulate, self.recipe.stages, self.place.here.start
+        count = self.place.count // stages
+        if n * self.place.count == 1:
             return [self._one(0, inputs, batch, held[0], scalars, [*seed, 0])]
         for name, array in inputs.items():
             if np.shape(array)[:1] != (n * batch,):
@@ -195,8 +228,8 @@ class Programs:
             return whole.reshape(n, count, mine, *whole.shape[1:])[:, k].reshape(n * mine, *whole.shape[1:])
 
         def one(k: int) -> Ran:
-            parts = {name: dealt(a, k) for name, a in inputs.items()}
-            words = [*seed] if count == 1 else [*seed, k]
+            parts = {name: dealt(a, k // stages) for name, a in inputs.items()}
+            words = [*seed] if count == 1 else [*seed, k // stages]
             if n == 1:
                 return self._one(k - start, parts, mine, held[k - start], scalars, [*words, 0])
             return self._several(k - start, parts, mine, held[k - start], scalars, words)
@@ -205,6 +238,9 @@ class Programs:
 
     def _one(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
         given = self._seeded({**inputs, **held, **scalars}, words)
+        if self.recipe.stages > 1:
+            wanted = self._steps[i].signature.inputs
+            given = {name: a for name, a in given.items() if name in wanted}
         results = self._steps[i].run(given)
         return Ran(float(results[LOSS]), results, given)
 
@@ -240,16 +276,16 @@ class Programs:
         """Adds the seed words of the random numbers, if the program has any."""
         import numpy as np
 
-        if SEED not in self.step.signature.inputs:
+        if SEED not in self.whole.signature.inputs:
             return given
-        return {**given, SEED: np.random.SeedSequence(words).generate_state(2, np.uint32)}
+        return {**given, SEED: np.random.SeedSequence(words).generate_state(2 * self.recipe.micro_batches, np.uint32)}
 
     def first_place(self, ran: Sequence[Ran]) -> str:
         """Names the first op of the step that gives a NaN, or else an infinity, on the first replica that has one, by running op by op."""
         start = self.place.here.start
-        return next(filter(None, self.place.run(lambda k: self._first_place(ran[k - start].arguments))), NO_PLACE)
+        return next(filter(None, self.place.run(lambda k: self._first_place(k - start, ran[k - start].arguments))), NO_PLACE)
 
-    def _first_place(self, arguments: Arrays) -> str | None:
+    def _first_place(self, i: int, arguments: Arrays) -> str | None:
         import numpy as np
         from xdsl.ir import Operation
 
@@ -263,5 +299,5 @@ class Programs:
                     first[kind] = f"{op.name} of {where(op)} is the first to give {kind}"
 
         with np.errstate(all="ignore"):
-            run_function(self.step.module("popart"), arguments, observe)
+            run_function(self._steps[i].module("popart"), arguments, observe)
         return first.get("NaN") or first.get("an infinity")

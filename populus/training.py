@@ -45,6 +45,16 @@ class NotFinite(PopulusError):
     """A loss or a weight became NaN or infinite. The session keeps the weights from before that step."""
 
 
+def _place(options: TrainingOptions) -> Place:
+    """Places the replicas of all stages. Raises PopulusError if stages do not divide the ranks that no number of replicas is stated for."""
+    ranks = world().size
+    if options.replicas is not None:
+        return Place.of(options.replicas * options.stages)
+    if ranks > 1 and ranks % options.stages:
+        raise PopulusError(f"{ranks} ranks are not a multiple of {options.stages} stages; state the number of replicas")
+    return Place.of(max(ranks, options.stages))
+
+
 class TrainingSession:
     """A model with its loss and optimizer as one program of a step. Weights and states stay in the session between steps.
 
@@ -65,27 +75,30 @@ class TrainingSession:
         self.hyper = self._hyper(options.hyper or {})
         self.scale = None if options.loss_scale is None else LossScale.of(options.loss_scale)
         found = Trainable.read(model, options)
-        self.place = Place.of(world().size if options.replicas is None else options.replicas)
+        self.place = _place(options)
+        self.copies = self.place.count // options.stages  # of the whole model
         self.batch, self.accumulate = self._batch(found), options.accumulate
         self._check_ranks(found)
         self._axis = 1 if options.axis is None else options.axis
         recipe = self._recipe(found)
         weights = {n: found.weights[n] for n in recipe.weights}
-        self._programs = Programs(model, recipe, weights, options, found.bound(self.batch // self.place.count), self.place)
+        dims = found.bound(self.batch // self.copies // options.micro_batches)
+        self._programs = Programs(model, recipe, weights, options, dims, self.place)
         self.program = self._programs.step
-        self.steps = 0
+        self.steps: int = 0
         self.skipped = 0
         self._changes = 0  # number of steps and restores
         self._moving = Guard()  # held by the thread that takes a step
         self._settled = Guard()  # guards the values that a step changes
         self.losses: list[float] = []
         self.validations: list[dict[str, Any]] = []
-        signature = self.program.signature
+        signature = self._programs.whole.signature
         parts = {name: t.get_shape() for name, t in {**signature.inputs, **self._programs.update.signature.inputs}.items()}
         all = {name: found.weights[name] for name in (*recipe.weights, *self._programs.statistics)}
         self._trained = recipe.weights
-        self._weights = Shares(self.place, all, parts)
-        self._states = Shares(self.place, self._zeros(all), parts)
+        owners = self._programs.owners()
+        self._weights = Shares(self.place, all, parts, owners, options.stages)
+        self._states = Shares(self.place, self._zeros(all), parts, owners, options.stages)
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
         self.labels = None if options.loss == IDENTITY else signature.inputs[LABELS]
         self._output = options.output or next(iter(signature.outputs))
@@ -112,18 +125,23 @@ class TrainingSession:
             recompute=options.recompute,
             output=options.output,
             axis=self._axis,
-            replicas=self.place.count,
+            replicas=self.copies,
             shard=options.shard,
-            synchronise=options.synchronise_statistics and self.place.count > 1,
+            synchronise=options.synchronise_statistics and self.copies > 1,
+            stages=options.stages,
+            micro_batches=options.micro_batches,
+            cuts=tuple(options.cuts),
         )
 
     def _batch(self, found: Trainable) -> int:
         """Gives the batch of all replicas together. Raises PopulusError if it cannot be dealt to them in equal parts."""
-        count, given = self.place.count, self.options.batch
+        parts, given = self.options.micro_batches, self.options.batch
+        count = self.copies * parts
         if given is None:
             return found.batch if found.open and found.batch % count == 0 else found.batch * count
         if given % count:
-            raise PopulusError(f"batch = {given}; {count} replicas have equal parts of a multiple of {count}")
+            micro = f" of {parts} micro-batches" if parts > 1 else ""
+            raise PopulusError(f"batch = {given}; {self.copies} replicas{micro} have equal parts of a multiple of {count}")
         return given
 
     def _check_ranks(self, found: Trainable) -> None:
@@ -137,11 +155,11 @@ class TrainingSession:
 
     def _check_batch(self) -> None:
         """Raises PopulusError for an input or labels of another batch size."""
-        batch = self.batch // self.place.count
+        batch = self.batch // self.copies // self.options.micro_batches
         labelled = {} if self.labels is None else {LABELS: self.labels}
         for name, type in {**self.inputs, **labelled}.items():
             if type.get_shape()[:1] != (batch,):
-                each = "" if self.place.count == 1 else " of a replica"
+                each = "" if batch == self.batch else " of a replica" if self.options.micro_batches == 1 else " of a micro-batch"
                 raise PopulusError(
                     f"'{name}' is {type}, whose first dimension is not the batch of {batch}{each}; export it with an open one"
                 )
@@ -196,7 +214,7 @@ class TrainingSession:
         """The number of classes; None if labels are numbers."""
         if self.loss != "cross_entropy":
             return None
-        shape = self.program.signature.outputs[self._output].get_shape()
+        shape = self._programs.whole.signature.outputs[self._output].get_shape()
         return shape[self._axis]
 
     def step(self, inputs: Mapping[str, Any], labels: Any = None) -> float:
@@ -224,7 +242,8 @@ class TrainingSession:
             given = {**inputs} if self.labels is None else {**inputs, LABELS: labels}
             held = [{**self._weights.of(i), **self._states.of(i)} for i in range(len(self.place.here))]
             ran = self._programs.run(given, self.batch, held, scalars, (self.seed, self.steps))
-        loss, new = ran[0].loss, [{name: r.results[updated_name(name)] for name in self._weights.names} for r in ran]
+        prefix = updated_name("")
+        loss, new = ran[0].loss, [{n.removeprefix(prefix): a for n, a in r.results.items() if n.startswith(prefix)} for r in ran]
         overflow = float(ran[0].results.get(OVERFLOW, 0)) > 0
         scale, finite = self.scale, self._finite(new)
         if not (np.isfinite(loss) and finite) or (overflow and not (scale and scale.automatic)):
@@ -246,7 +265,7 @@ class TrainingSession:
         import numpy as np
 
         mine = all(np.isfinite(w).all() for each in new for w in each.values())
-        if self.options.shard != "weights" or self.place.world.size == 1:
+        if (self.options.shard != "weights" and self.options.stages == 1) or self.place.world.size == 1:
             return mine
         return bool(self.place.world.shared(np.array([mine])).all())
 
@@ -263,7 +282,7 @@ class TrainingSession:
         import numpy as np
 
         weights, world = self.weights, self.place.world
-        batch = self.batch // self.place.count
+        batch = self.batch // self.copies // self.options.micro_batches
         parts = np.zeros((-(-len(data) // batch), 3))  # of each batch: the sum of losses, their number, and right answers
         for i, (rows, count) in enumerate(batches(len(data), batch)):
             if i % world.size != world.rank:

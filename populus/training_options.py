@@ -30,6 +30,9 @@ class TrainingOptions(MachineOptions):
     `recompute`: number of parts of the model; all but the last recompute their forward tensors in the backward pass. 0 chooses.
     `replicas`: copies of the model, of which each has an equal part of each batch; default: the ranks of `mpiexec`, or one.
     `shard`: `states` cuts the optimizer's states over replicas, `weights` the weights too; `none` cuts nothing.
+    `stages`: parts of the model, each on a replica of its own; then there are `replicas` times `stages` of these in all.
+    `micro_batches`: parts of a replica's batch, which pass through the stages one after the other. `cuts`: the nodes that end a stage;
+    default: stages of about equal cycles.
     `synchronise_statistics`: batch statistics are those of all replicas.
     `output` and `axis`: the output that the loss reads, and its dimension of classes.
     """
@@ -53,6 +56,9 @@ class TrainingOptions(MachineOptions):
     replicas: int | None = None
     shard: str = "none"
     synchronise_statistics: bool = False
+    stages: int = 1
+    micro_batches: int = 1
+    cuts: Sequence[str] = ()
 
     def check_training(self) -> None:
         """Raises PopulusError for an unknown loss and numbers out of range. The machine is checked when its files are loaded."""
@@ -64,11 +70,22 @@ class TrainingOptions(MachineOptions):
             raise PopulusError(f"no shard '{self.shard}'{did_you_mean(self.shard, SHARDS)}; none, states and weights are known")
         if self.shard == "weights" and self.accumulate > 1:
             raise PopulusError("weights are cut over replicas only without accumulated batches; shard='states' cuts the states")
+        if self.stages < 1 or self.micro_batches < 1:
+            raise PopulusError(f"stages = {self.stages}, micro_batches = {self.micro_batches}; at least 1 is expected of both")
+        if self.piped:
+            other = {"accumulate": self.accumulate > 1, "shard": self.shard != "none", "sparse": bool(self.sparse)}
+            if found := [name for name, given in other.items() if given]:
+                raise PopulusError(f"{found[0]} does not go with stages or micro_batches, which accumulate and cut the states themselves")
         if self.accumulate < 1:
             raise PopulusError(f"accumulate = {self.accumulate}; expected at least 1 batch")
         for name, value in self.clips.items():
             if not 0 < value < inf:
                 raise PopulusError(f"{name} = {value:g}; a positive number is expected")
+
+    @property
+    def piped(self) -> bool:
+        """True if a step has stages or micro-batches."""
+        return self.stages * self.micro_batches > 1
 
     @property
     def clips(self) -> dict[str, float]:

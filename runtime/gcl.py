@@ -18,11 +18,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from populus.dialects.poplar.memory import type_of
 from populus.dialects.poplar.outside import CollectiveOp
+from populus.dialects.poplar.program import element_of
 from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import dtype_of
 from populus.runtime.views import params_of
 
 Array: TypeAlias = NDArray[Any]
+MESSAGES = ("send", "receive")  # between two replicas; the others are over groups
 CUT_FROM = 4096  # elements from which a reduction is cut into parts, one for each member
 
 
@@ -65,12 +69,12 @@ class Communicator(ABC):
         """
 
     @abstractmethod
-    def send(self, target: int, array: Array, label: str) -> None:
-        """Sends an array to a replica, and goes on."""
+    def send(self, target: int, array: Array, label: str, tag: int) -> None:
+        """Sends an array to a replica, and goes on. `tag`: a number that tells messages of the two apart, above 0."""
 
     @abstractmethod
-    def receive(self, source: int, like: Array, label: str) -> Array:
-        """Gives the array that a replica sends at this step, of the shape and type of `like`."""
+    def receive(self, source: int, like: Array, label: str, tag: int) -> Array:
+        """Gives the array that a replica sends by this tag, of the shape and type of `like`."""
 
     def gather(self, group: Group, array: Array, label: str) -> Sequence[Array]:
         """Gives the arrays of the group's members in order."""
@@ -97,10 +101,10 @@ class Alone(Communicator):
     def exchange(self, group: Group, arrays: Sequence[Array], label: str) -> Sequence[Array]:
         return [arrays[0]]
 
-    def send(self, target: int, array: Array, label: str) -> None:
+    def send(self, target: int, array: Array, label: str, tag: int) -> None:
         raise PopulusError(f"there is no replica {target}: {label}")
 
-    def receive(self, source: int, like: Array, label: str) -> Array:
+    def receive(self, source: int, like: Array, label: str, tag: int) -> Array:
         raise PopulusError(f"there is no replica {source}: {label}")
 
 
@@ -158,25 +162,31 @@ def reduced(reduction: str, arrays: Sequence[Array]) -> Array:
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective of a program: its kind, the properties of its op, and its place for messages."""
+    """A collective of a program: its kind, the properties of its op, its place for messages, and an array like its result."""
 
     kind: str
     params: Mapping[str, Any]
     place: str
+    like: Array
 
     @staticmethod
     def of(op: CollectiveOp) -> Collective:
         """Gives the collective of a step of a tile program."""
-        return Collective(op.function.data, {} if op.params is None else params_of(op.params), where(op))
+        like = np.empty(type_of(op.views[-1]).shape, dtype_of(element_of(op.views[-1])))
+        return Collective(op.function.data, {} if op.params is None else params_of(op.params), where(op), like)
 
     @property
     def group(self) -> Group:
-        """The replicas that meet."""
+        """The replicas that meet: of a message, the two."""
+        if self.kind in MESSAGES:
+            return Group(1, 2)
         return Group(int(self.params["stride"]), int(self.params["size"]))
 
     def result(self, arrays: Sequence[Array]) -> Array:
         """Gives this replica's result from its own operand, if any. Raises PopulusError for groups that replicas do not fill."""
         way, group = communicator(), self.group
+        if self.kind in MESSAGES:
+            return self._message(way, arrays)
         group.check(way.count)
         position = group.position(way.rank)
         if self.kind == "replica_index":
@@ -202,6 +212,16 @@ class Collective:
             case _:
                 raise AssertionError(self.kind)
 
+    def _message(self, way: Communicator, arrays: Sequence[Array]) -> Array:
+        other, tag = way.rank + int(self.params["offset"]), int(self.params["tag"])
+        if not 0 <= other < way.count:
+            there = "is one" if way.count == 1 else f"are {way.count}"
+            raise PopulusError(f"replica {way.rank} has no replica {other} to {self.kind}; there {there}")
+        if self.kind == "send":
+            way.send(other, arrays[0], f"message {tag}", tag)
+            return arrays[1]
+        return way.receive(other, self.like, f"message {tag}", tag)
+
     def _parts(self, x: Array) -> list[Array]:
         return [self._part(x, position) for position in range(self.group.size)]
 
@@ -217,8 +237,10 @@ def cost(kind: str, bytes: int, size: int, link_bytes: int, link_cycles: int) ->
     are 1, 2, 4, .. apart, whose parts share the links between: each step moves half of the whole through every link. An all-reduce
     is a reduce-scatter and an all-gather. Source: the usual model of collectives on a ring.
     """
-    if kind == "replica_index" or size == 1:
+    if kind in ("replica_index", "receive") or size == 1:
         return 0
+    if kind == "send":
+        return link_cycles + math.ceil(bytes / link_bytes)
     steps = math.ceil(math.log2(size))
     if kind == "barrier":
         return steps * link_cycles

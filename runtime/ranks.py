@@ -203,8 +203,8 @@ class MpiWire(Wire):
     def __init__(self, found: World, mine: int):
         self._world, self._mine = found, mine
         self._sent: list[tuple[Any, Any]] = []  # requests, with the memory that they read
-        self._heads: dict[tuple[int, int], tuple[Any, Array]] = {}
-        self._bodies: dict[tuple[int, int], tuple[Any, Array]] = {}
+        self._heads: dict[tuple[int, int, int], tuple[Any, Array]] = {}
+        self._bodies: dict[tuple[int, int, int], tuple[Any, Array]] = {}
         self.seconds = 0.0  # that this process has waited
         self.bytes = 0  # sent
 
@@ -221,12 +221,12 @@ class MpiWire(Wire):
             _settled(request)
         self._sent = []
 
-    def _tag(self, source: int, target: int) -> int:
-        return source % self._mine * self._mine + target % self._mine
+    def _tag(self, source: int, target: int, tag: int) -> int:
+        return tag * self._mine * self._mine + source % self._mine * self._mine + target % self._mine
 
-    def send(self, source: int, target: int, label: str, array: Array) -> None:
+    def send(self, source: int, target: int, label: str, array: Array, tag: int) -> None:
         with self._known():
-            self._send(target // self._mine, self._tag(source, target), label, array)
+            self._send(target // self._mine, self._tag(source, target, tag), label, array)
 
     def _send(self, rank: int, tag: int, label: str, array: Array) -> None:
         content = np.ascontiguousarray(array)
@@ -261,8 +261,8 @@ class MpiWire(Wire):
 
     def _came(self, e: Expected) -> Array | None:
         """Gives an array once it is there."""
-        comm, byte, pair = self._world.comm, self._world.mpi.BYTE, (e.source, e.target)
-        rank, tag = e.source // self._mine, self._tag(e.source, e.target)
+        comm, byte, pair = self._world.comm, self._world.mpi.BYTE, e.key
+        rank, tag = e.source // self._mine, self._tag(*e.key)
         if pair not in self._bodies:
             if pair not in self._heads:
                 head = np.empty(16, np.uint8)

@@ -31,13 +31,19 @@ class Expected:
     target: int
     label: str
     like: Array
+    tag: int = 0  # of a message; 0 of a collective
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """The mail that it is."""
+        return self.source, self.target, self.tag
 
 
 class Wire(ABC):
     """A way to the replicas of other processes."""
 
     @abstractmethod
-    def send(self, source: int, target: int, label: str, array: Array) -> None:
+    def send(self, source: int, target: int, label: str, array: Array, tag: int) -> None:
         """Sends an array to a replica elsewhere, and does not wait until it is there."""
 
     @abstractmethod
@@ -55,7 +61,7 @@ class InTurn:
         self._turn = first
         self._ready = dict.fromkeys(self.here, True)  # those that can go on: neither waiting for others nor at their end
         self._waiting: dict[int, list[Expected]] = {}
-        self._mail: dict[tuple[int, int], deque[tuple[str, Array]]] = {}
+        self._mail: dict[tuple[int, int, int], deque[tuple[str, Array]]] = {}
         self._errors: dict[int, BaseException] = {}
 
     def run(self, function: Callable[[int], Result]) -> list[Result]:
@@ -89,14 +95,14 @@ class InTurn:
                 raise self._errors[rank]
         return [results[rank] for rank in self.here]
 
-    def post(self, source: int, target: int, label: str, array: Array) -> None:
+    def post(self, source: int, target: int, label: str, array: Array, tag: int = 0) -> None:
         """Passes an array to another replica, and does not wait."""
         if target not in self.here:
             assert self._wire is not None, target
-            self._wire.send(source, target, label, array)
+            self._wire.send(source, target, label, array, tag)
             return
         with self._changed:
-            self._mail.setdefault((source, target), deque()).append((label, array))
+            self._mail.setdefault((source, target, tag), deque()).append((label, array))
             self._settle(target)
 
     def take(self, rank: int, expected: Sequence[Expected]) -> list[Array]:
@@ -110,14 +116,14 @@ class InTurn:
         with self._changed:
             arrays: list[Array] = []
             for e in expected:
-                label, array = self._mail[e.source, rank].popleft()
+                label, array = self._mail[e.key].popleft()
                 if label != e.label:
                     raise PopulusError(f"replicas of one group are at different steps: {e.label}; and {label}")
                 arrays.append(array)
             return arrays
 
     def _missing(self, rank: int) -> list[Expected]:
-        return [e for e in self._waiting[rank] if not self._mail.get((e.source, rank))]
+        return [e for e in self._waiting[rank] if not self._mail.get(e.key)]
 
     def _settle(self, rank: int) -> None:
         """Lets a replica go on if all that it waits for is there."""
@@ -141,7 +147,7 @@ class InTurn:
                     e = missing[0]
                     raise PopulusError(f"replica {e.target} waits for others that do not come: {e.label}")
                 came, array = self._wire.receive(afar)
-                self._mail.setdefault((came.source, came.target), deque()).append((came.label, array))
+                self._mail.setdefault(came.key, deque()).append((came.label, array))
                 self._settle(came.target)
         except BaseException as error:
             self._errors.setdefault(rank, error)
@@ -181,8 +187,8 @@ class _Member(Communicator):
         taken = self._all.take(self.rank, [Expected(member, self.rank, label, arrays[own]) for member, _ in others])
         return [*taken[:own], arrays[own], *taken[own:]]
 
-    def send(self, target: int, array: Array, label: str) -> None:
-        self._all.post(self.rank, target, label, array)
+    def send(self, target: int, array: Array, label: str, tag: int) -> None:
+        self._all.post(self.rank, target, label, array, tag)
 
-    def receive(self, source: int, like: Array, label: str) -> Array:
-        return self._all.take(self.rank, [Expected(source, self.rank, label, like)])[0]
+    def receive(self, source: int, like: Array, label: str, tag: int) -> Array:
+        return self._all.take(self.rank, [Expected(source, self.rank, label, like, tag)])[0]

@@ -15,7 +15,6 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean, printable
 from populus.lowering.driver.files import parse_message
 from populus.nets import NETS, model_path, net
-from populus.runtime import ranks
 
 
 class UsageError(PopulusError):
@@ -148,6 +147,8 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
     except (Exception, ArgSpecParseError) as error:
         if "--debug" in args:
             raise
+        from populus.runtime import ranks  # with NumPy, which most commands that succeed at once do not need
+
         if not ranks.failed(line_of(tool, error)):
             print(line_of(tool, error), file=sys.stderr)
             if isinstance(error, SourceError) and error.source:

@@ -61,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and apply dropout")
     add("--replicas", type=int, metavar="N", help="deal each batch to N replicas (the ranks of mpiexec, or 1)")
     add("--shard", nargs="?", const="states", default="none", metavar="WHAT", help="cut the optimizer's states over replicas, or weights")
+    add("--stages", type=int, default=1, metavar="S", help="cut the model into S stages, each on a replica of its own (1)")
+    add("--micro-batches", type=int, default=1, metavar="M", help="parts of a replica's batch, which pass through the stages (1)")
+    add("--cut", action="append", default=[], metavar="NODE", help="end a stage after this node, instead of where cycles are balanced")
     add("--synchronise-statistics", action="store_true", help="batch statistics are those of all replicas")
     add("--checkpoint", metavar="DIR", help="resume from the newest checkpoint of this folder, and write one after each epoch")
     add("--every", type=int, metavar="N", help="also write a checkpoint every N steps")
@@ -126,6 +129,9 @@ def execute(args: argparse.Namespace) -> int:
         batch_statistics=args.batch_statistics,
         replicas=args.replicas,
         shard=args.shard,
+        stages=args.stages,
+        micro_batches=args.micro_batches,
+        cuts=args.cut,
         synchronise_statistics=args.synchronise_statistics,
         parameters=args.parameter or None,
         output=args.output,

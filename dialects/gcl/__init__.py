@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import TensorType, i1, i32
 from xdsl.ir import Attribute, Dialect
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.support.constraints import choice, whole
+from populus.dialects.support.constraints import choice, whole, wholes
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
 REDUCTIONS = ("add", "mean", "mul", "min", "max", "and", "or", "square_add")
@@ -134,5 +134,39 @@ class ReplicaIndexOp(Collective):
         return [tensor((), i32)]
 
 
-OPS = (AllReduceOp, AllGatherOp, ReduceScatterOp, BroadcastOp, AllToAllOp, BarrierOp, ReplicaIndexOp)
+@irdl_op_definition
+class SendOp(TensorOp):
+    """`y = token`, and x goes to the replica `offset` after this one, which receives it by `tag`.
+
+    The token orders what a replica sends: each send takes that of the one before, and each receive that of the last send before it.
+    """
+
+    name = "gcl.send"
+    x = operand_def(TensorType)
+    token = operand_def(TensorType)
+    offset = whole()
+    tag = whole(0, low=0)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(shape_of(self.token.type), element_type_of(self.token.type))]
+
+
+@irdl_op_definition
+class ReceiveOp(TensorOp):
+    """`y = the tensor that the replica `offset` after this one sends by `tag``, of this shape and element type."""
+
+    name = "gcl.receive"
+    token = operand_def(TensorType)
+    offset = whole()
+    tag = whole(0, low=0)
+    shape = wholes()
+    element = prop_def(Attribute)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        return [tensor(self.shape, self.element)]
+
+
+OPS = (AllReduceOp, AllGatherOp, ReduceScatterOp, BroadcastOp, AllToAllOp, BarrierOp, ReplicaIndexOp, SendOp, ReceiveOp)
 GCL = Dialect("gcl", list(OPS), [])

@@ -21,6 +21,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popart-seed": lazily("populus.lowering.popart.seed:PopartSeedPass"),
     "popart-loss": lazily("populus.lowering.popart.loss:PopartLossPass"),
     "popart-autodiff": lazily("populus.lowering.popart.autodiff:PopartAutodiffPass"),
+    "popart-pipeline": lazily("populus.lowering.popart.pipeline:PopartPipelinePass"),
     "popart-accumulate": lazily("populus.lowering.popart.accumulate:PopartAccumulatePass"),
     "popart-replicate": lazily("populus.lowering.popart.replicate:PopartReplicatePass"),
     "popart-optimize": lazily("populus.lowering.popart.optimize:PopartOptimizePass"),

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
+from populus.dialects import popart
 from populus.dialects.expr import Arg, Expr, absolute, cast, maximum, minimum, select, sqrt, substitute
 from populus.dialects.popart import calls, train
 from populus.dialects.popart.optimizer import wide
@@ -103,6 +104,8 @@ class PopartOptimizePass(ModulePass):
     - `clip_value` limits the magnitude of each element.
     - `clip_norm` limits the norm of all gradients together.
 
+    `stages`: the replicas, next to each other, that each have some of the weights: norm and overflow are of all.
+
     A gradient with a result `Rows___w` consists of these rows of the weight. Equal rows are summed first. Only
     these rows and their states change.
 
@@ -116,6 +119,7 @@ class PopartOptimizePass(ModulePass):
     clip_norm: bool = False
     clip_value: bool = False
     loss_scale: bool = False
+    stages: int = 1
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         function = main_of(op)
@@ -145,7 +149,7 @@ class PopartOptimizePass(ModulePass):
         overflow: SSAValue | None = None
         if self.loss_scale:
             gradients = _mapped(b, gradients, Arg(1) / Arg(2), scalar_input(LOSS_SCALE))
-            overflow = _overflow(b, gradients, scalar.element_type)
+            overflow = self._of_all(b, _overflow(b, gradients, scalar.element_type), "max")
             results[OVERFLOW] = overflow
         counts: dict[str, SSAValue] = {}
         for name, indices in rows.items():
@@ -155,7 +159,7 @@ class PopartOptimizePass(ModulePass):
         if self.clip_value:
             gradients = _mapped(b, gradients, maximum(minimum(Arg(1), Arg(2)), -Arg(2)), scalar_input(CLIP_VALUE))
         if self.clip_norm:
-            gradients = _clipped(b, gradients, counts, scalar_input(CLIP_NORM))
+            gradients = self._clipped(b, gradients, counts, scalar_input(CLIP_NORM))
         for name, weight in weights.items():
             types = optimizer.op.state_types(tensor(calls.shape(weight), calls.element(weight)))
             states = [add_argument(function, state_name(name, s), t, s) for s, t in zip(optimizer.op.STATE, types)]
@@ -172,6 +176,32 @@ class PopartOptimizePass(ModulePass):
             results.update(zip([updated_name(name), *(state_name(name, s) for s in optimizer.op.STATE)], new))
         locate(between(function.body.block, before, last), named("gradients"))
         replace_results(function, results)
+
+    def _of_all(self, b: Builder, x: SSAValue, reduction: str) -> SSAValue:
+        """Builds the reduction of a scalar over stages."""
+        return x if self.stages == 1 else calls.insert(b, popart.AllReduceOp(x, reduction=reduction, size=self.stages))
+
+    def _clipped(
+        self, b: Builder, gradients: Mapping[str, SSAValue], counts: Mapping[str, SSAValue], limit: SSAValue
+    ) -> dict[str, SSAValue]:
+        """Scales gradients by `min(1, limit / (norm + 1e-6))`, as PyTorch's clip_grad_norm_ does.
+
+        `counts`: for sparse gradients, the number of times that each row occurs; each distinct row counts once.
+        """
+        inside = calls.element(limit)
+        total: SSAValue | None = None
+        for name, g in gradients.items():
+            x = g if calls.element(g) == inside else calls.map(b, cast(Arg(1), inside), g)
+            if name in counts:
+                share = calls.reshape(b, counts[name], (*calls.shape(counts[name]), *(1,) * (len(calls.shape(x)) - 1)))
+                x = calls.map(b, Arg(1) / sqrt(cast(Arg(2), inside)), x, share)
+            s = calls.reduce(b, "square_add", x, range(len(calls.shape(x))))
+            total = s if total is None else calls.map(b, Arg(1) + Arg(2), total, s)
+        assert total is not None
+        total = self._of_all(b, total, "add")
+        factor = calls.map(b, minimum(Arg(2) / (sqrt(Arg(1)) + 1e-6), 1), total, limit)
+        return _mapped(b, gradients, Arg(1) * Arg(2), factor)
+
 
 
 def _mapped(b: Builder, gradients: Mapping[str, SSAValue], formula: Expr, scalar: SSAValue) -> dict[str, SSAValue]:
@@ -190,22 +220,3 @@ def _overflow(b: Builder, gradients: Mapping[str, SSAValue], element: Attribute)
         total = bad_anywhere if total is None else calls.map(b, maximum(Arg(1), Arg(2)), total, bad_anywhere)
     assert total is not None
     return total
-
-
-def _clipped(b: Builder, gradients: Mapping[str, SSAValue], counts: Mapping[str, SSAValue], limit: SSAValue) -> dict[str, SSAValue]:
-    """Scales gradients by `min(1, limit / (norm + 1e-6))`, as PyTorch's clip_grad_norm_ does.
-
-    `counts`: for sparse gradients, the number of times that each row occurs; each distinct row counts once.
-    """
-    inside = calls.element(limit)
-    total: SSAValue | None = None
-    for name, g in gradients.items():
-        x = g if calls.element(g) == inside else calls.map(b, cast(Arg(1), inside), g)
-        if name in counts:
-            share = calls.reshape(b, counts[name], (*calls.shape(counts[name]), *(1,) * (len(calls.shape(x)) - 1)))
-            x = calls.map(b, Arg(1) / sqrt(cast(Arg(2), inside)), x, share)
-        s = calls.reduce(b, "square_add", x, range(len(calls.shape(x))))
-        total = s if total is None else calls.map(b, Arg(1) + Arg(2), total, s)
-    assert total is not None
-    factor = calls.map(b, minimum(Arg(2) / (sqrt(Arg(1)) + 1e-6), 1), total, limit)
-    return _mapped(b, gradients, Arg(1) * Arg(2), factor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 CLIP_NORM, CLIP_VALUE, LOSS_SCALE = "clip_norm", "clip_value", "loss_scale"  # scalars that belong to no optimizer
 OVERFLOW = "Overflow"  # the result that is 1 if a gradient was not finite
+SENT = "Sent"  # the result that a stage gives once all that it sends is sent
 SEED = "Seed"  # the input from which random numbers derive
 
 

@@ -43,6 +43,23 @@ def net(norm=False, dtype=np.float32):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
 
+def deep(layers=4):
+    """Gives a model of dense layers with residuals, one of which skips two layers."""
+    g = np.random.default_rng(5)
+    nodes = [helper.make_node("MatMul", ["x", "first"], ["h0"], name="first")]
+    weights = {"first": g.normal(size=(FEATURES, HIDDEN)) / 2, "last": g.normal(size=(HIDDEN, CLASSES)) / 2}
+    for i in range(layers):
+        weights[f"w{i}"] = g.normal(size=(HIDDEN, HIDDEN)) / 4
+        nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"a{i}"], name=f"product{i}"))
+        nodes.append(helper.make_node("Tanh", [f"a{i}"], [f"t{i}"], name=f"tanh{i}"))
+        nodes.append(helper.make_node("Add", [f"t{i}", f"h{max(i - 2, 0)}"], [f"h{i + 1}"], name=f"add{i}"))
+    nodes.append(helper.make_node("MatMul", [f"h{layers}", "last"], ["y"], name="last"))
+    inputs = [helper.make_tensor_value_info("x", 1, ["n", FEATURES])]
+    outputs = [helper.make_tensor_value_info("y", 1, ["n", CLASSES])]
+    constants = [numpy_helper.from_array(a.astype(np.float32), name) for name, a in weights.items()]
+    return helper.make_model(helper.make_graph(nodes, "deep", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 17)])
+
+
 def data(count=4 * BATCH, dtype=np.float32):
     """Gives samples and their classes."""
     g = np.random.default_rng(2)
@@ -50,9 +67,9 @@ def data(count=4 * BATCH, dtype=np.float32):
     return {"x": x, "labels": (x @ g.normal(size=(FEATURES, CLASSES))).argmax(1)}
 
 
-def trained(norm=False, steps=STEPS, dtype="float32", **options):
-    """Trains for so many steps, and gives the session."""
-    model = net(norm, np.dtype(dtype))
+def trained(norm=False, steps=STEPS, dtype="float32", layers=0, **options):
+    """Trains for so many steps, and gives the session. `layers`: those of a deep net, instead of the small one."""
+    model = deep(layers) if layers else net(norm, np.dtype(dtype))
     session = populus.TrainingSession(model, batch_statistics=norm, target="host", tiles=2, engine="numpy", **{"batch": BATCH, **options})
     all = data(STEPS * BATCH, np.dtype(dtype))
     for i in range(steps):

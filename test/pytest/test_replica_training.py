@@ -166,7 +166,7 @@ def test_what_replicas_cannot_do_is_one_line(options, message):
 
 
 def test_shares_are_equal_parts_with_zeros_after_the_end():
-    shares = Shares(Place.of(4), {"w": np.arange(6.0).reshape(2, 3), "t": np.array(1.0)}, {"w": (2,), "t": ()})
+    shares = Shares(Place.of(4), {"w": np.arange(6.0).reshape(2, 3), "t": np.array(1.0)}, {"w": (2,), "t": ()}, {})
     assert [shares.of(k)["w"].tolist() for k in range(4)] == [[0, 1], [2, 3], [4, 5], [0, 0]]
     assert shares.whole()["w"].tolist() == [[0, 1, 2], [3, 4, 5]]
     moved = shares.taken([{"w": shares.of(k)["w"] + 1, "t": np.array(2.0)} for k in range(4)])

@@ -18,5 +18,9 @@ func.func @main(%x: tensor<4x3xf32>, %m: tensor<2xi1>) {
   %h = gcl.barrier %x {stride = 1 : i64, size = 4 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
   // CHECK: %k = gcl.replica_index {size = 4 : i64} : tensor<i32>
   %k = gcl.replica_index {stride = 1 : i64, size = 4 : i64} : tensor<i32>
+  // CHECK: %t = gcl.send %x, %k {offset = 1 : i64, tag = 3 : i64} : (tensor<4x3xf32>, tensor<i32>) -> tensor<i32>
+  %t = gcl.send %x, %k {offset = 1 : i64, tag = 3 : i64} : (tensor<4x3xf32>, tensor<i32>) -> tensor<i32>
+  // CHECK: %c = gcl.receive %t {offset = -1 : i64, tag = 3 : i64, shape = array<i64: 4, 3>, element = f32} : (tensor<i32>) -> tensor<4x3xf32>
+  %c = gcl.receive %t {offset = -1 : i64, tag = 3 : i64, shape = array<i64: 4, 3>, element = f32} : (tensor<i32>) -> tensor<4x3xf32>
   func.return
 }
