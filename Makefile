@@ -1,5 +1,6 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
+# wheel: dist/ has the wheel and the source distribution.  blocks: all commands of the first page, from a wheel; and of the walks in docs.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
@@ -11,7 +12,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench levels fuzz check-ops validate
+.PHONY: demo docs test lint lit pytest portability bench wheel blocks levels fuzz check-ops validate
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -38,6 +39,13 @@ portability: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
+
+wheel: $(READY)
+	@$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null
+	@ls dist
+
+blocks: $(READY)
+	@POPULUS_ALL_BLOCKS=1 $(BIN)/pytest -q test/pytest/test_packages.py test/pytest/test_documents.py
 
 levels: $(READY)
 	@$(BIN)/python -m benchmarks.levels $(MODELS)
