@@ -72,7 +72,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
         found = shape_inference.infer_node_outputs(
             op.schema(), to_node(op), input_protos(op), data, opset_imports=[helper.make_opsetid(op.DOMAIN, op.VERSION)]
         )
-    except (shape_inference.InferenceError, checker.ValidationError) as error:
+    except (shape_inference.InferenceError, checker.ValidationError, ValueError) as error:  # ValueError: an element type of no number
         reason = str(error).split("]", 1)[-1].strip() if str(error).startswith("[") else str(error)
         operands = ", ".join("none" if v is None else str(v.type) for v in op.inputs)
         raise PopulusError(f"{' '.join(reason.split())}; its inputs are {operands}") from error

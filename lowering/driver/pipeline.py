@@ -394,7 +394,8 @@ def _spec(item: str, source: str) -> ArgSpec:
     try:
         (spec,) = parse_pipeline(item)
     except ArgSpecParseError as error:
-        raise PopulusError(f"{source}: cannot read '{item}'; a pass is name, or name{{option=value option=\"text\"}}") from error
+        found = " ".join(item.split())
+        raise PopulusError(f"{source}: cannot read '{found}'; a pass is name, or name{{option=value option=\"text\"}}") from error
     return spec
 
 

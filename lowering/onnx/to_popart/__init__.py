@@ -187,7 +187,8 @@ class Converter:
     def replace(self, op: Operation, outputs: list[Output], typed: bool = True) -> None:
         """Replaces the results of an op by `outputs`. Raises PopulusError if a type differs and `typed` is set."""
         results: list[SSAValue | None] = list(op.outputs) if isinstance(op, OnnxOp) else list(op.results)
-        assert len(outputs) >= len(results), (op.name, len(outputs))
+        if len(outputs) < len(results):
+            raise PopulusError(f"it has {len(results)} outputs, and gives {len(outputs)}")
         for result, output in zip(results, outputs):
             if result is None or output is None:
                 assert result is None or not result.uses, op.name

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.support import shapes
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, is_float
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.math import arg_index
@@ -35,8 +35,11 @@ def scatter(c: Conversion, x: SSAValue, positions: SSAValue, updates: SSAValue, 
 
 
 def reduction(c: Conversion) -> str:
-    """Gives the node's reduction as `popart.scatter` names it."""
-    return REDUCTIONS[c.get("reduction") or "none"]
+    """Gives the node's reduction as `popart.scatter` names it. Raises PopulusError for an unknown one."""
+    name = c.get("reduction") or "none"
+    if name not in REDUCTIONS:
+        raise PopulusError(f"reduction is '{name}'{did_you_mean(name, REDUCTIONS)}")
+    return REDUCTIONS[name]
 
 
 def scatter_elements(c: Conversion) -> Output:

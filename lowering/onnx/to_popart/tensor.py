@@ -212,6 +212,8 @@ def element_positions(c: Conversion, x: SSAValue, indices: SSAValue, axis: int) 
     import numpy as np
 
     size = shape(x)
+    if len(shape(indices)) != len(size) or any(n > m for d, (n, m) in enumerate(zip(shape(indices), size)) if d != axis):
+        raise PopulusError(f"indices are of shape {list(shape(indices))}, x of {list(size)}; expected the same rank, and no more elsewhere")
     strides = [math.prod(size[d + 1 :]) for d in range(len(size))]
     rest = np.zeros(shape(indices), np.int64)
     for d, n in enumerate(shape(indices)):

@@ -6,6 +6,7 @@ import io
 import zipfile
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -15,6 +16,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.levels import compare_levels
 from populus.lowering.driver.files import parse_text, text_of
+from populus.lowering.driver.pipeline import Pipeline
 from populus.tools.arrays import read_arrays
 
 MAIN = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {"
@@ -193,3 +195,50 @@ def test_an_archive_that_is_cut_is_one_line(tmp_path):
         (tmp_path / "a.npz").write_bytes(stream.getvalue()[:at])
         with pytest.raises(PopulusError, match="not a file of plain arrays"):
             read_arrays([str(tmp_path / "a.npz")], ["x"])
+
+
+BOOL = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+INDICES = helper.make_tensor_value_info("i", TensorProto.INT64, [3, 3, 3])
+ROW = helper.make_tensor_value_info("k", TensorProto.INT64, [1, 4])
+WIDE = helper.make_tensor_value_info("w", TensorProto.INT64, [2, 4])
+
+
+def branch() -> onnx.GraphProto:
+    return helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "b", [], [helper.make_tensor_value_info("b", 1, [1, 4])])
+
+
+NODES = {
+    "more outputs of an If than its branches have": (
+        lambda: helper.make_node("If", ["c"], ["y", "z"], then_branch=branch(), else_branch=branch()),
+        "it has 2 outputs, and gives 1",
+    ),
+    "indices of another rank": (
+        lambda: helper.make_node("GatherElements", ["x", "i"], ["y"]),
+        r"indices are of shape \[3, 3, 3\], x of \[1, 4\]",
+    ),
+    "more rows of indices than x has": (
+        lambda: helper.make_node("GatherElements", ["x", "w"], ["y"], axis=1),
+        r"indices are of shape \[2, 4\], x of \[1, 4\]",
+    ),
+    "a reduction that is none": (
+        lambda: helper.make_node("ScatterElements", ["x", "k", "x"], ["y"], reduction="ad"),
+        "reduction is 'ad'; did you mean 'add'",
+    ),
+    "a cast to no type": (lambda: helper.make_node("Cast", ["x"], ["y"], to=1 << 33), "type"),
+}
+
+
+@pytest.mark.parametrize("what", NODES)
+def test_a_node_that_fits_no_schema_is_refused_in_one_line(what: str):
+    make, said = NODES[what]
+    graph = helper.make_graph([make()], "g", [BOOL, X, INDICES, WIDE, ROW], [helper.make_tensor_value_info("y", 1, None)])
+    with pytest.raises(PopulusError, match=said) as error:
+        populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tiles=2, engine="numpy")
+    assert "\n" not in str(error.value)
+
+
+def test_a_pipeline_with_a_string_over_two_lines_is_one_line():
+    with pytest.raises(PopulusError, match="cannot read 'popops-to-p\"plar onnx-infer-shapes'") as error:
+        Pipeline.from_text('popops-to-p"plar\nonnx-infer-shapes')
+    assert "\n" not in str(error.value)
