@@ -6,17 +6,20 @@ import argparse
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import populus
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, built_in, definition_of
+from populus.dialects.popart.examples import Input
 from populus.dialects.popart.train import TRAIN
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
+from populus.lowering.driver.files import decode, read_bytes
 from populus.op_page import page
 
 ROOT = Path(populus.__file__).parent
@@ -46,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", nargs="?", help="an op, such as relu, or one of a --load file; without it, all ops are listed")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that defines ops")
+    add("--tests", action="append", default=[], metavar="FILE.py", help="append the op's examples, and the tests in this file as sentences")
     add("--interface", action="store_true", help="print the attributes that an op's class can have, and their readers")
 
 
@@ -65,8 +69,46 @@ def execute(args: argparse.Namespace) -> int:
             built_in(name)
         except PopulusError:
             raise PopulusError(f"there is no op '{args.name}' in {', '.join(args.load)}{did_you_mean(args.name, own)}") from None
-    print(page(own[name] if name in own else definition_of(built_in(name))), end="")
+    definition = own[name] if name in own else definition_of(built_in(name))
+    print(page(definition), end="")
+    if args.tests:
+        print("\n".join(["", *examples(definition), *tests(args.tests), ""]), end="")
     return 0
+
+
+def examples(d: Definition) -> list[str]:
+    """Renders the examples of an op as a table: its operands and attributes."""
+    text = ["## Examples", "", "| operands | attributes |", "|---|---|"]
+    for operands, attributes in d.op.EXAMPLES:
+        said = [f"{o.name}: {_operand(v)}" for o, v in zip(d.taken(len(operands)), operands)]
+        text.append(f"| {', '.join(said)} | {', '.join(f'{n} = {v!r}' for n, v in attributes.items())} |")
+    return [*text, ""] if d.op.EXAMPLES else []
+
+
+def _operand(stated: object) -> str:
+    if not isinstance(stated, Input):
+        return "left out" if stated is None else str(list(cast("Sequence[int]", stated)))
+    parts = [str(list(stated.sizes)), stated.dtype or "", "" if stated.low is None else f"{stated.low} .. {stated.high}"]
+    return " ".join(p for p in parts if p)
+
+
+def tests(paths: Sequence[str]) -> list[str]:
+    """Renders the tests of some files as a list of sentences: their names, and their docstrings. Raises PopulusError if there are none."""
+    text = ["## Tests", ""]
+    for path in paths:
+        try:
+            tree = ast.parse(decode(read_bytes(Path(path)), path))
+        except SyntaxError as error:
+            raise PopulusError(f"{path}:{error.lineno}: {error.msg}") from None
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+        if not found:
+            raise PopulusError(f"{path}: has no test; one is a function test_..")
+        for node in sorted(found, key=lambda n: n.lineno):
+            doc = " ".join((ast.get_docstring(node) or "").split())
+            text.append(
+                f"- {node.name.removeprefix('test_').replace('_', ' ')}{f': {doc}' if doc else ''} (`{Path(path).name}:{node.lineno}`)"
+            )
+    return text
 
 
 def families() -> str:

@@ -186,3 +186,17 @@ def test_a_kernel_that_gives_something_else_is_named_with_its_op(old, new, messa
     assert got.status == 1
     assert got.err.count("\n") == 1
     assert got.err.startswith(f"populus: {tmp_path / 'own.py'}: popart.relu: kernels: kernel 'blocked' {message}")
+
+
+def test_the_page_of_an_op_has_its_examples_and_tests_as_sentences(populus, tmp_path):
+    assert populus("new-op", "SmoothStep", "--folder", tmp_path).status == 0
+    got = populus("docs-op", "smooth_step", "--load", tmp_path / "smooth_step.py", "--tests", tmp_path / "test_smooth_step.py")
+    assert (got.status, got.err) == (0, "")
+    assert "# example.smooth_step" in got.out
+    assert "- the values are those of the formula (`test_smooth_step.py:" in got.out
+    own = ROOT / "examples/ops/concat.py"
+    got = populus("docs-op", "concat", "--load", own, "--tests", tmp_path / "test_smooth_step.py")
+    assert "| axis: [] int64, xs: [2, 3], xs: [2, 4] |  |" in got.out
+    got = populus("docs-op", "concat", "--load", own, "--tests", own)
+    assert (got.status, got.err.count("\n")) == (1, 1)
+    assert "concat.py: has no test; one is a function test_.." in got.err
