@@ -51,9 +51,11 @@ from populus.dialects.poplar.target import Target
 from populus.dialects.support.call_places import places_of, renamed
 from populus.dialects.support.diagnostics import PopulusError, place, where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
+from populus.runtime.bounds import NOTHING, Work, together, totals, work_of
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, Vertex
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
+from populus.runtime.exchange.boxes import vertex_tiles
 from populus.runtime.gcl import Collective, cost
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
 from populus.runtime.overlap import waits
@@ -90,6 +92,8 @@ class ProfiledStep:
     location: LocationAttr = field(default_factory=UnknownLoc, repr=False)
     call: str = ""
     waits: int = 0  # of a collective: cycles that no step before the first reader of its result can hide
+    imbalance: int = 0  # of `compute`: what the fullest tile computes beyond the mean
+    work: Work = NOTHING
 
     @property
     def cycles(self) -> int:
@@ -157,15 +161,15 @@ class Profile:
         `collective_cycles`: those of `cycles` in which replicas meet, one after the other with all else; `collective_waits`:
         those that would remain if links worked while tiles compute.
         `peak_tile_bytes`: bytes up to the highest address, if the graph is allocated. `liveness_bound`: the most
-        bytes live at once on a tile, a lower bound for it. `utilisation`: floating point operations, relative to
-        those that the matrix units could do in the same cycles.
+        bytes live at once on a tile, a lower bound for it. `utilisation`: the cycles that the operations of each type
+        would take at the matrix units' peak for it, added up, relative to `cycles`. runtime/bounds.py has the bounds.
         """
 
         def total(name: str) -> int:
             return sum(getattr(step, name) * step.count for step in self.steps)
 
         cycles = total("cycles")
-        peak = self.target.matrix_peak / self.target.clock_hz * cycles
+        used = totals(self.steps, cycles)
         return {
             "poplar_ops": self.poplar_ops,
             "compute_sets": self.compute_sets,
@@ -176,13 +180,14 @@ class Profile:
             "exchange_cycles": total("exchange"),
             "sync_cycles": total("sync"),
             "flops": total("flops"),
-            "utilisation": total("flops") / peak if peak else 0.0,
+            "utilisation": used.pop("utilisation"),
             "fits": self.peak_tile_bytes <= self.target.tile_bytes - self.target.reserved_bytes,
             "tiles_used": self.tiles_used,
             "liveness_bound": self.memory.peak_bytes,
             "host_bytes": total("host_bytes"),
             "seconds": cycles / self.target.clock_hz,
             "bounded_fields": sum(step.bounds for step in self.steps),
+            **used,
             **self._meetings(),
         }
 
@@ -313,10 +318,13 @@ class ProfileWalk:
         target, tiles, families = self.target, self.target.tiles, op.families()
         busy, received_in, arrives_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(6))
         operations = bounds = 0
+        works: list[Work] = []
         for family in families:
-            cycles, own = _cost(Vertex.of(family, target))
+            vertex = Vertex.of(family, target)
+            cycles, own = _cost(vertex)
             operations += own
-            busy[_tiles_of(family, tiles)] += cycles.ravel() + (AMP_LAUNCH if family.declaration.is_product else LAUNCH)
+            works.append(work_of(vertex))
+            busy[vertex_tiles(family.space, tiles)] += cycles.ravel() + (AMP_LAUNCH if family.declaration.is_product else LAUNCH)
             for access, value in family.connections():
                 moved = moved_by(family, access, value, tiles)
                 size = size_in_bytes(storage_of(value).type.element)
@@ -338,6 +346,8 @@ class ProfileWalk:
             "execute",
             count,
             compute=int(busy.max()),
+            imbalance=int(busy.max()) - round(float(busy.mean())),
+            work=together(works, int(arrives_in.sum() + received_out.sum()) / (tiles * target.exchange_bytes)),
             exchange=sum(phases),
             sync=target.sync_cycles * (1 + sum(1 for phase in phases if phase)),
             bytes=int(received_in.sum() + received_out.sum()),
@@ -429,19 +439,3 @@ class ProfileWalk:
             raise PopulusError(f"{where(op)}: {size} replicas meet, and {machine.name} has {machine.chips} chips")
         cycles = cost(op.function.data, sum(given), size, machine.link_bytes, machine.link_cycles)
         return ProfiledStep(op, label_of(op), where(op), "collective", count, exchange=cycles, sync=machine.sync_cycles)
-
-
-@lru_cache(1024)
-def _tiles_of_parts(parts: tuple[int, ...], order: tuple[int, ...], start: int, tiles: int) -> NDArray[np.int64]:
-    number = np.zeros([1] * len(parts), np.int64)
-    for i in order:
-        number = number * parts[i] + np.arange(parts[i]).reshape([-1 if j == i else 1 for j in range(len(parts))])
-    return ((start + number) % tiles).ravel()
-
-
-def _tiles_of(family: FamilyOp, tiles: int) -> NDArray[np.int64]:
-    """Gives the tile of each vertex, in row-major order over the split axes: [vertices]."""
-    space = family.space
-    cut = [(a, s.parts) for a, s in space.axes if s.parts > 1]
-    names = [a for a, _ in cut]
-    return _tiles_of_parts(tuple(n for _, n in cut), tuple(names.index(a) for a in space.order if a in names), space.start, tiles)

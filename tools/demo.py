@@ -158,7 +158,9 @@ def machine_table(module: ModuleOp, summary: Mapping[str, Any]) -> Table:
         n = int(summary[f"{part}_cycles"])
         share = n / cycles
         table.add_row(f"  {part}", f"{n:,} cycles", f"{'█' * round(share * 20):20} {share:.0%}")
-    table.add_row("utilisation", f"{summary['utilisation']:.1%}", "of the matrix units' peak")
+    shares = {name.removesuffix("_utilisation"): share for name, share in summary.items() if name.endswith("_utilisation")}
+    types = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    table.add_row("utilisation", f"{summary['utilisation']:.1%}", f"of the matrix units' peak for each type: {types}")
     return table
 
 

@@ -30,6 +30,23 @@ def vertex_cycles(vertex: Vertex) -> NDArray[np.int64]:
     return np.where(empty, 0, cycles)[np.ix_(*where)] if where else np.where(empty, 0, cycles)
 
 
+def accesses(vertex: Vertex, field: int) -> int:
+    """Counts the elements of a field that the vertices read or write, those of several once for each."""
+    sizes: dict[str, Count] = {a: s.n for a, s in vertex.domain.axes}
+    many = 1
+    cut = [(a, s) for a, s in vertex.domain.axes if s.parts > 1]
+    named = vertex.axes_of(field)
+    varying = [(a, s) for a, s in cut if a in named]
+    for axis, split in cut:
+        if axis not in named:
+            many *= split.parts
+    for i, (axis, split) in enumerate(varying):
+        distinct, counts = np.unique(np.diff(split.bounds()), return_counts=True)
+        sizes[axis] = distinct.reshape([-1 if j == i else 1 for j in range(len(varying))])
+        many = many * counts.reshape([-1 if j == i else 1 for j in range(len(varying))])
+    return int(np.sum(np.asarray(vertex.elements(field, sizes)) * many))
+
+
 def flops(vertex: Vertex) -> int:
     """Counts the floating-point operations of a whole family: two for each multiply-add; a map counts its
     functions.

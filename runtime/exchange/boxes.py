@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ class Boxes:
 
     tile: Counts
     intervals: tuple[tuple[Counts, Counts], ...]
+
+
+@lru_cache(1024)
+def vertex_tiles(domain: Domain, tiles: int) -> Counts:
+    """Gives the tile of each vertex, in row-major order over the split axes: [vertices]."""
+    return vertex_boxes(domain, (), (), tiles).tile.ravel()
 
 
 def vertex_boxes(domain: Domain, accesses: Sequence[Access], shape: Sequence[int], tiles: int) -> Boxes:

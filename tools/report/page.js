@@ -120,7 +120,7 @@ function summaryView() {
   return [
     el("div", { class: "cards" },
       card("estimated time", time(s.cycles), `${count(s.cycles)} cycles at ${(t.clock_hz / 1e9).toFixed(3)} GHz`),
-      card("matrix units", percent(s.utilisation), `${count(s.flops)} operations, of the peak of ${t.name}`),
+      card("matrix units", percent(s.utilisation), `${count(s.flops)} operations, of the peak of ${t.name} for their types`, ...Object.keys(s).filter(k => k.endsWith("_utilisation")).map(k => `${k.slice(0, -12)} ${percent(s[k])}`)),
       card("fullest tile", bytes(m.peak), fit),
       card("exchanged", bytes(s.exchange_bytes), `${count(s.compute_sets)} compute sets`),
       card("tiles", `${count(s.tiles_used)} of ${count(t.tiles)}`, "that run a vertex at some time"),
@@ -130,6 +130,7 @@ function summaryView() {
     ...meetings(), ...insights(),
     el("h2", {}, "Where the cycles go"), el("div", { class: "wide" }, bar(shares, s.cycles)),
     el("div", { class: "legend" }, ...shares.map(([name, v]) => el("span", {}, el("i", { style: `background:var(--${name})` }), `${name} ${percent(v / Math.max(s.cycles, 1))}`))),
+    ...boundsTable(s),
     el("h2", {}, "The dearest ops"), opsTable(DATA.ops.slice(0, 12)),
     el("p", { class: "note" }, "Cycles are estimates of the machine model; nothing was measured. Keys: 1 to 9 choose a view, / goes to its filter, arrows move in tabs and charts."),
   ];
@@ -138,6 +139,13 @@ function meetings() {
   const found = DATA.steps.filter(s => s.kind === "collective" && s.cycles);
   if (!found.length) return [];
   return [el("h2", {}, "Where replicas meet"), table([["collective", s => s.label], ["op of the model", s => s.place], ["cycles", s => s.cycles, s => count(s.cycles), true], ["can overlap", s => s.cycles - s.waits, s => count(s.cycles - s.waits), true], ["waits", s => s.waits, s => count(s.waits), true]], found)];
+}
+const BOUNDS = ["matrix", "vector", "load", "exchange", "sync", "imbalance"];
+function boundsTable(s) {
+  const rows = BOUNDS.map(name => { const own = DATA.steps.filter(x => x.bound === name); return { name, steps: own.length, cycles: own.reduce((sum, x) => sum + x.cycles * x.count, 0), alone: name === "imbalance" ? s.cycles - s.imbalance_cycles : s[`at_${name}_bound_cycles`] }; });
+  if (s.imbalance_cycles === undefined) return [];
+  return [el("h2", {}, "What bounds the steps"), table([["bound by", r => r.name], ["steps", r => r.steps, null, true], ["their cycles", r => r.cycles, r => count(r.cycles), true], ["the program if that alone mattered", r => r.alone, r => `${count(r.alone)} cycles`, true]], rows),
+    el("p", { class: "note" }, "Matrix: products at the matrix units' rate. Vector: other operations at the vector units' rate. Load: what vertices read. Imbalance: what the fullest tile computes beyond the mean; its last column is the program with all tiles alike.")];
 }
 function opsTable(rows) {
   const most = Math.max(...DATA.ops.map(o => o.cycles), 1), all = Math.max(DATA.summary.cycles, 1);
@@ -267,7 +275,7 @@ function timelineView() {
     if (starts[chosen] < from || starts[chosen + 1] > to) { const span = to - from; from = Math.max(0, Math.min(total - span, starts[chosen] - span / 4)); to = from + span; }
     detail.replaceChildren(el("h2", {}, `Step ${chosen}: ${s.label}`), table([["", r => r[0]], ["", r => r[1]]], [
       ["op of the model", s.place], ...(s.call ? [["function", `@${s.call}`]] : []), ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count)], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}`],
-      ["received from other tiles", bytes(s.bytes)], ["operations", count(s.flops)], ["fullest tile", s.tile_bytes === null ? "" : bytes(s.tile_bytes)]]));
+      ...(s.bound ? [["bound by", `${s.bound}, which alone would take ${count(s.bound_cycles)} cycles: ${percent(s.bound_cycles / Math.max(s.cycles, 1))} of the step`]] : []), ["received from other tiles", bytes(s.bytes)], ["operations", count(s.flops)], ["fullest tile", s.tile_bytes === null ? "" : bytes(s.tile_bytes)]]));
     canvas.redraw();
   };
   const canvas = chart("steps over time; arrows choose a step, plus and minus zoom", 190, draw, {

@@ -23,6 +23,7 @@ from populus.dialects.support.diagnostics import PopulusError, printable, where
 from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, read_bytes
+from populus.runtime.bounds import bound_of
 from populus.runtime.memory import Bytes, Tenant, label_of, layout, tenants
 from populus.tools.report.ir import ir_by_place
 from populus.tools.report.record_types import SCHEMA, VERSION, Category, Live, Node, Op, Record, Step, TileBytes, Variable
@@ -190,6 +191,9 @@ def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequ
     for step in steps:
         entry: dict[str, Any] = {name: getattr(step, name) for name in ("label", "place", "kind", "count", "call", *SUMS)}
         entry["codelets"] = list(step.codelets)
+        if step.kind == "execute":
+            entry["bound"], least = bound_of(step)
+            entry["bound_cycles"] = round(least)
         if step.kind == "collective":
             entry["waits"] = step.waits
         places = at.get(step.op)

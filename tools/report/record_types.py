@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 SCHEMA, VERSION = "populus-profile", 1
 FILE = Path(__file__).with_name("profile.schema.json")
@@ -15,6 +15,9 @@ SOME: Mapping[str, int] = {"minItems": 1}
 
 Runs = list[Annotated[list[int], PAIR]]
 Category = Literal["constants", "variables", "exchanged"]
+
+
+Bound: TypeAlias = Literal["matrix", "vector", "load", "exchange", "sync", "imbalance"]
 
 
 class Costs(TypedDict):
@@ -49,6 +52,8 @@ class Step(Costs):
     codelets: list[str]
     live: Annotated[int | None, "the step's entry in memory.curve"]
     tile_bytes: Annotated[int | None, "bytes of the fullest tile meanwhile"]
+    bound: NotRequired[Annotated[Bound, "the unit, or the cause, that takes most of a compute set's cycles"]]
+    bound_cycles: NotRequired[Annotated[int, "cycles of one run if that alone mattered, with all tiles alike"]]
     waits: NotRequired[Annotated[int, "cycles of a collective that no step before the first reader of its result can hide"]]
 
 
