@@ -29,6 +29,7 @@ from populus.dialects.table import context
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import VARIABLE, machine
 from populus.runtime.engine.native.codegen.jit import Library, library
+from populus.runtime.engine.native.kernels import circular_formulas
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run import image, step_table
@@ -65,14 +66,14 @@ def test_a_model_gives_what_the_numpy_engine_gives(case: Case):
 
 
 def test_a_session_says_what_it_leaves_to_numpy():
-    program = populus.compile(one_op("Sin", [draw(40)]), target="host", tiles=16, engine="native")
+    program = populus.compile(one_op("Sin", [draw(40, dtype="f8")]), target="host", tiles=16, engine="native")
     assert program.session.fallbacks == {"map": 1}
     assert Session(program.module("poplar"), "numpy").fallbacks == {}
 
 
 def test_populus_run_says_what_runs_on_numpy(populus: Command, tmp_path: Path):
     paths = {c.name: c.path for c in RUN}
-    onnx.save(one_op("Sin", [draw(40)]), tmp_path / "sin.onnx")
+    onnx.save(one_op("Sin", [draw(40, dtype="f8")]), tmp_path / "sin.onnx")
     outcome = populus("run", tmp_path / "sin.onnx", "--tiles", "16", "--engine", "native")
     assert outcome.status == 0, outcome.err
     assert "families without native code, run by NumPy: map 1" in outcome.out
@@ -238,6 +239,40 @@ def test_a_power_is_the_nearest_number_with_c_s_special_cases(cpu):
     np.testing.assert_array_equal(found[special], rounded[special])
     np.testing.assert_array_equal(np.signbit(found)[~np.isnan(found)], np.signbit(rounded)[~np.isnan(rounded)])
     assert (np.abs(found[~special] - exact[~special]) / np.spacing(np.abs(rounded[~special]))).max() <= 0.51
+
+
+NEAREST = ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "sin", "sinh", "tan"]
+NUMPYS = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh"}
+
+
+@pytest.mark.parametrize("function", NEAREST)
+def test_a_function_of_f32_is_the_nearest_number(function):
+    g = np.random.default_rng(0)
+    sizes = np.exp(g.uniform(-60, 88, 20_000)) * g.choice([-1, 1], 20_000)
+    turns = np.arange(1, 2000) * np.pi / 2
+    x = np.concatenate([sizes, turns, g.uniform(-1.1, 1.1, 10_000), np.nextafter(np.float32(1), [0, 2]), SPECIAL]).astype("f4")
+    found = mapped(f"{function}(_1)", x)
+    with np.errstate(all="ignore"):
+        exact = getattr(np, NUMPYS.get(function, function))(x.astype(np.longdouble))
+        rounded = exact.astype("f4")
+    special = ~np.isfinite(rounded) | (rounded == 0)
+    np.testing.assert_array_equal(found[special], rounded[special])
+    np.testing.assert_array_equal(np.signbit(found)[~np.isnan(found)], np.signbit(rounded)[~np.isnan(rounded)])
+    assert (np.abs(found[~special] - exact[~special]) / np.spacing(np.abs(rounded[~special]))).max() <= 0.501
+
+
+def test_two_over_pi_has_the_bits_that_the_reduction_needs():
+    one = 1 << 400
+
+    def inverse_tangent(n):
+        total, term, k, sign = one // n, one // n, 1, 1
+        while term:
+            term, k, sign = term // (n * n), k + 2, -sign
+            total += sign * (term // k)
+        return total
+
+    pi = 4 * (4 * inverse_tangent(5) - inverse_tangent(239))
+    assert (2 << 640) // pi == circular_formulas.TWO_OVER_PI
 
 
 @pytest.mark.parametrize("source", ["f4", "f8"])

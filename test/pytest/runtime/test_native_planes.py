@@ -167,3 +167,11 @@ def test_weights_packed_by_output_channels_are_read_again_as_they_were():
     program.run({"x": rng.standard_normal((1, 80, 8, 8)).astype(np.float32)})
     stored = [op.array() for op in program.module("poplar").walk() if isinstance(op, ConstOp)]
     assert any(np.array_equal(a.reshape(-1), w.reshape(-1)) for a in stored)
+
+
+def test_depthwise_weights_that_are_all_equal_are_no_exception():
+    x = planes(1, 5, 9, 9)
+    x[~np.isfinite(x)] = 0
+    found, _ = run("Conv", x, (np.full((5, 1, 3, 3), 0.5, np.float32),), group=5)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
+    np.testing.assert_allclose(found, windows.astype("f8").sum((-1, -2)) / 2, rtol=1e-6)

@@ -1,8 +1,7 @@
 """Steps of a tape as `arith` and `math` ops on one element, equal to NumPy's loops to the last bit except exp, log, tanh
-and pow.
+and what `wide_formulas.py` and `circular_formulas.py` compute in f64.
 
-Polynomials compute these, to 2 units in the last place (their tests allow 4): those of f32 here, others in `wide_formulas.py`. They use
-no fused operations, so all CPUs agree.
+Polynomials compute these three, to 2 units in the last place (their tests allow 4). None uses fused operations, so all CPUs agree.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.support.element_types import dtype_of
-from populus.runtime.engine.native.kernels import wide_formulas
+from populus.runtime.engine.native.kernels import circular_formulas, wide_formulas
 from populus.runtime.engine.native.kernels.native_support import COMPARES, FLOATS, HALVES, INTEGERS
 from populus.runtime.tape import Tape, TapeStep
 
@@ -424,6 +423,13 @@ _TESTS: dict[str, Callable[[Formula, SSAValue], SSAValue]] = {
     "isnan": lambda f, x: f.compare(x, x, "uno"),
 }
 _ROUNDED: dict[str, dict[str, Callable[..., SSAValue]]] = {
-    "float32": {"exp": Formula.exp, "log": Formula.log, "tanh": Formula.tanh, "pow": wide_formulas.power},
+    "float32": {
+        "exp": Formula.exp,
+        "log": Formula.log,
+        "pow": wide_formulas.power,
+        "tanh": Formula.tanh,
+        **{name: getattr(wide_formulas, name) for name in ("acosh", "asinh", "atanh", "cosh", "expm1", "log1p", "sinh")},
+        **{name: getattr(circular_formulas, name) for name in ("acos", "asin", "atan", "cos", "sin", "tan")},
+    },
     "float64": {"exp": wide_formulas.exp, "log": wide_formulas.log, "tanh": wide_formulas.tanh},
 }

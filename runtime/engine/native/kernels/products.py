@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
@@ -130,6 +132,8 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
     after = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], extents))
     before = tuple(p for p, _ in pads)
     is_depthwise = slices is None and x.ndim == 5 and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1 and y.dtype.name in TYPES
+    if is_depthwise and field_w.constant:
+        w = np.ascontiguousarray(w)  # a constant of equal elements is one element of memory
     around = tuple(zip(before, after))
     if is_depthwise and (made := depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), around)) is not None:
         return made

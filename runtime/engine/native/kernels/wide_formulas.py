@@ -1,12 +1,13 @@
 """exp, log and tanh of f64, and powers of f32 through them, as `arith` and `math` ops on one element.
 
 exp and log are those of fdlibm (Sun), tanh is Cephes' (Moshier): within 2 units in the last place. They use no fused operations, so all
-CPUs agree. A power of f32 is computed in f64 and rounded once.
+CPUs agree. Powers of f32, and the hyperbolic functions and differences from 1 below, are computed in f64 and rounded once.
 """
 
 from __future__ import annotations
 
 import math as pymath
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, math
@@ -106,3 +107,63 @@ def power(f: Formula, x: SSAValue, y: SSAValue) -> SSAValue:
     size = f.select(undefined, nan, size)
     is_one = f.op(arith.OrIOp(f.compare(y, zero, "oeq"), f.compare(x, one, "oeq")))
     return f.select(is_one, one, size)
+
+
+def _of_f32(f: Formula, x: SSAValue, small: float, series: tuple[float, ...], far: Callable[[SSAValue], SSAValue]) -> SSAValue:
+    """Computes a function of f32 in f64: x p(x) below `small`, with the coefficients `series`, where `far` would lose digits."""
+    wide = f.op(arith.ExtFOp(x, f64))
+    near = f.mul(wide, f.polynomial(wide, series))
+    small_enough = f.compare(f.op(math.AbsFOp(wide)), f.constant(small, f64), "olt")
+    return f.op(arith.TruncFOp(f.select(small_enough, near, far(wide)), f32))
+
+
+def expm1(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes e^x - 1."""
+    return _of_f32(f, x, 1e-5, (1 / 6, 0.5, 1.0), lambda w: f.sub(exp(f, w), f.constant(1.0, f64)))
+
+
+def log1p(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes log(1 + x)."""
+    return _of_f32(f, x, 1e-5, (1 / 3, -0.5, 1.0), lambda w: log(f, f.add(w, f.constant(1.0, f64))))
+
+
+def sinh(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes (e^x - e^-x) / 2."""
+    return _of_f32(f, x, 1e-3, (1 / 6, 0.0, 1.0), lambda w: _halved(f, f.sub(exp(f, w), exp(f, f.op(arith.NegfOp(w))))))
+
+
+def cosh(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes (e^x + e^-x) / 2."""
+    wide = f.op(arith.ExtFOp(x, f64))
+    return f.op(arith.TruncFOp(_halved(f, f.add(exp(f, wide), exp(f, f.op(arith.NegfOp(wide))))), f32))
+
+
+def asinh(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes log(|x| + sqrt(x^2 + 1)) with the sign of x."""
+
+    def far(w: SSAValue) -> SSAValue:
+        a = f.op(math.AbsFOp(w))
+        y = log(f, f.add(a, f.op(math.SqrtOp(f.add(f.mul(w, w), f.constant(1.0, f64))))))
+        return f.select(f.compare(w, f.constant(0.0, f64), "olt"), f.op(arith.NegfOp(y)), y)
+
+    return _of_f32(f, x, 1e-3, (-1 / 6, 0.0, 1.0), far)
+
+
+def acosh(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes log(x + sqrt(x^2 - 1)); NaN below 1."""
+    wide = f.op(arith.ExtFOp(x, f64))
+    root = f.op(math.SqrtOp(f.sub(f.mul(wide, wide), f.constant(1.0, f64))))
+    y = f.op(arith.TruncFOp(log(f, f.add(wide, root)), f32))
+    return f.select(f.compare(x, f.constant(1.0, f32), "olt"), f.constant(pymath.nan, f32), y)
+
+
+def atanh(f: Formula, x: SSAValue) -> SSAValue:
+    """Computes log((1 + x) / (1 - x)) / 2; NaN beyond 1."""
+    one = f.constant(1.0, f64)
+    return _of_f32(
+        f, x, 1e-3, (1 / 3, 0.0, 1.0), lambda w: _halved(f, log(f, f.op(arith.DivfOp(f.add(one, w), f.sub(one, w)))))
+    )
+
+
+def _halved(f: Formula, x: SSAValue) -> SSAValue:
+    return f.mul(x, f.constant(0.5, f64))
