@@ -105,7 +105,7 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     refuse_python(program.signature)
     inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
     check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
-    return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states)
+    return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states, program.options.threads)
 
 
 def keep(program: Program, place: Place, begun: int) -> bool:

@@ -35,6 +35,7 @@ Types = Mapping[str, "tuple[tuple[int, ...], np.dtype[Any]]"]
 
 # What the runtime converts between a caller's elements and those in memory: (caller's, memory's).
 CONVERTED = {("int64", "int32"), ("uint64", "uint32"), ("float64", "float32")}
+THREADS = 2  # that a program is cut for by default, on every machine
 SMALL = 1 << 20  # bytes of constants that are kept once if their content is equal
 
 
@@ -46,13 +47,15 @@ class FreezingProgram(NativeProgram):
 
     name = "frozen"
 
-    def __init__(self, graph: GraphOp, plan: Machine, given: Sequence[str], taken: Sequence[str], states: Mapping[str, str]):
+    def __init__(
+        self, graph: GraphOp, plan: Machine, given: Sequence[str], taken: Sequence[str], states: Mapping[str, str], threads: int | None
+    ):
         self.plan, self.given, self.taken = plan, list(given), list(taken)
         self.refusals: dict[int, str] = {}  # texts of launches, by identity
-        super().__init__(graph, threads=1, states=states)
+        super().__init__(graph, threads=threads, states=states)
 
     def begin(self, cpu: str | None, threads: int | None) -> None:
-        here = machine()
+        here, self.threads = machine(), threads or THREADS
         runs = self.plan.architecture == here.architecture and self.plan.enabled <= here.enabled
         self.library = library_of(self.plan, None if runs else here)
 
@@ -156,17 +159,20 @@ class Frozen:
     plan: Machine
 
 
-def freeze(graph: GraphOp, plan: Machine, inputs: Types, outputs: Types, states: Mapping[str, str]) -> Frozen:
+def freeze(
+    graph: GraphOp, plan: Machine, inputs: Types, outputs: Types, states: Mapping[str, str], threads: int | None = None
+) -> Frozen:
     """Freezes a graph for a CPU.
 
-    `inputs` and `outputs`: (shape, dtype) by name, in order, with the states among them. Raises PopulusError for a CPU that programs
+    `inputs` and `outputs`: (shape, dtype) by name, in order, with the states among them. `threads`: the number that work is cut for
+    where memory depends on it; any number may run the program, with the same results. Raises PopulusError for a CPU that programs
     are not built for, and for a step that only Python runs; the error names its node.
     """
     if plan.architecture not in MACHINES:
         raise PopulusError(f"programs are built for {' and '.join(MACHINES)}, not for {plan.architecture}")
     given = [name for name in inputs if name not in states]
     taken = [name for name in outputs if name not in states.values()]
-    program = FreezingProgram(graph, plan, given, taken, states)
+    program = FreezingProgram(graph, plan, given, taken, states, threads)
     tensors = (
         [Tensor(name, inputs[name][1].name, inputs[name][0]) for name in given],
         [Tensor(name, outputs[name][1].name, outputs[name][0]) for name in taken],

@@ -75,12 +75,13 @@ class NativeProgram(NumpyProgram):
     def begin(self, cpu: str | None, threads: int | None) -> None:
         """Finds the library of the CPU, and the threads."""
         self.library = library(cpu)
-        self.team = team(self.library, threads_of(threads))
+        self.threads = threads_of(threads)
+        self.team = team(self.library, self.threads)
 
     def load(self) -> None:
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
-        self.table.bind(self.team.size, times)
+        self.table.bind(self.threads, times)
         self.constants.release_all(set(self._memory))
 
     def blocks(self) -> Blocks:
@@ -116,7 +117,7 @@ class NativeProgram(NumpyProgram):
         launches: list[Launch] = []
         for box in collapsed(family).boxes():
             pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
-            task = Task(params, box, pieces, self.workspace, constants=self.constants, threads=self.team.size)
+            task = Task(params, box, pieces, self.workspace, constants=self.constants, threads=self.threads)
             bound = native(self.library, task)
             if bound is None:
                 return None
@@ -253,7 +254,7 @@ class NativeProgram(NumpyProgram):
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         product = native_form(family.codelet.data)
         assert product is not None, family.codelet.data
-        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants, threads=self.team.size)
+        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants, threads=self.threads)
         launches = product(self.library, task, pair.slices())
         if launches is None:
             return None
