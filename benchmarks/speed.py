@@ -205,6 +205,7 @@ def main() -> int:
         if not args.models and args.engine == "native":
             tables.append(reference(folder))
             tables.append(_elsewhere(f"from benchmarks.training import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
+            tables.append(_elsewhere(f"from benchmarks.quantized import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
             tables.append(_elsewhere("from benchmarks.families import rows\nfor row in rows(): print(row, flush=True)"))
         for lines in tables:
             for line in lines:

@@ -14,9 +14,9 @@ from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
-from populus.dialects.support.element_types import is_byte, shape_of
+from populus.dialects.support.element_types import shape_of
 from populus.lowering.poplar.graph import ToPoplarPass
-from populus.lowering.poplar.plan.channels import has_channels_last, variable
+from populus.lowering.poplar.plan.channels import variable, will_have_channels_last
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.tile_builder import TileBuilder
 
@@ -30,7 +30,7 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
     shape, kernel = op.y.type.get_shape(), ints(op.kernel)
     spatial, pads = range(len(kernel)), ints(op.pads)
     w = Windows(x.type.shape[2:], ints(op.strides), ints(op.dilations), pads[: len(kernel)], pads[len(kernel) :])
-    last = is_byte(x.type.element) and has_channels_last(x)
+    last = op.kind.data == "max" and will_have_channels_last(op.x)
     x, w = thinned(t, x, w, shape[2:], kernel)
     assert isinstance(x.type, TensorType)
     grid = t.linear(shape, x.type.element)

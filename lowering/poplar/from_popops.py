@@ -37,7 +37,7 @@ from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.dialects.support.shapes import axes
 from populus.lowering.poplar.control_flow import branch, end_of_region, loop
 from populus.lowering.poplar.graph import ToPoplarPass
-from populus.lowering.poplar.plan.channels import follow, has_channels_last, variable
+from populus.lowering.poplar.plan.channels import channels_last, follow, has_channels_last, variable
 from populus.lowering.poplar.plan.indexed import multi_update, top_k
 from populus.lowering.poplar.plan.reduction import reduce as plan_reduce
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
@@ -104,7 +104,10 @@ def _followed(t: TileBuilder, operands: Sequence[SSAValue], shape: Sequence[int]
 
 def reduce(op: ReduceOp, t: TileBuilder) -> Sequence[SSAValue]:
     """Lowers to a planned reduction."""
-    return [plan_reduce(t, t.view(op.x), axes(ints(op.dims), len(shape_of(op.x.type))), op.op.data)]
+    x, rank = t.view(op.x), len(shape_of(op.x.type))
+    if len(ints(op.dims)) == rank and has_channels_last(x):
+        x = t.dim_shuffle(x, channels_last(rank))  # a tile then reduces neighbours
+    return [plan_reduce(t, x, axes(ints(op.dims), rank), op.op.data)]
 
 
 def reshape(op: ReshapeOp, t: TileBuilder) -> Sequence[SSAValue]:
@@ -139,17 +142,19 @@ def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
         return [t.view(op.operands[0])]
-    y = t.first(shape, element, t.linear(shape, element))
+    views = [t.view(part) for part in op.operands]
+    order = channels_last(len(shape)) if all(map(has_channels_last, views)) else list(range(len(shape)))
+    home = t.first([shape[d] for d in order], element, t.linear([shape[d] for d in order], element))
     begin = 0
-    for part in op.operands:
-        x = t.view(part)
+    for x in views:
+        x = t.dim_shuffle(x, order)
         assert isinstance(x.type, TensorType)
-        begins = [begin if d == dim else 0 for d in range(len(shape))]
-        if not t.move(x, y, begins):
-            ends = [b + n for b, n in zip(begins, x.type.shape)]
-            t.copy(x, t.slice(y, begins, ends, [1] * len(shape)))
-        begin += x.type.shape[dim]
-    return [y]
+        begins = [begin if d == dim else 0 for d in order]
+        ends = [b + n for b, n in zip(begins, x.type.shape)]
+        begin += x.type.shape[order.index(dim)]
+        if not t.move(x, home, begins):
+            t.copy(x, t.slice(home, begins, ends, [1] * len(shape)))
+    return [t.dim_shuffle(home, [order.index(d) for d in range(len(shape))])]
 
 
 def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:

@@ -106,7 +106,8 @@ def dynamic_quantize(c: Conversion) -> list[Output]:
     zero = (0 - low) / scale
     ratio = c.insert(popart.DivOp(x, scale.value))
     rounded = zero.max(0).min(255).round()
-    return [saturated(c, ratio, rounded.value, ui8), scale.value, c.cast(rounded.value, ui8)]
+    # Bounded where it is cast too: a formula that casts it alone then shows that it fits.
+    return [saturated(c, ratio, rounded.value, ui8), scale.value, c.cast(rounded.max(0).min(255).value, ui8)]
 
 
 def centred(c: Conversion, x: SSAValue, zero: SSAValue | None) -> SSAValue:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import UnrealizedConversionCastOp
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.poplar.memory import view_of
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplar.view import row_major
+from populus.dialects.popops import MapOp
+from populus.dialects.support.element_types import shape_of
 from populus.lowering.poplar.tile_builder import TileBuilder
 
 
@@ -29,6 +32,17 @@ def has_channels_last(x: SSAValue) -> bool:
         return False
     turned = view.dim_shuffle(channels_last(rank))
     return all(n == 1 or s == t for n, s, t in zip(turned.shape, turned.strides, row_major(turned.shape)))
+
+
+def will_have_channels_last(tensor: SSAValue) -> bool:
+    """Tells whether a tensor has channels last, or is the result of an unlowered map that will `follow` such operands."""
+    owner = tensor.owner
+    if isinstance(owner, UnrealizedConversionCastOp):
+        return has_channels_last(owner.inputs[0])
+    if not isinstance(owner, MapOp):
+        return False
+    whole = [o for o in owner.operands if shape_of(o.type) == shape_of(tensor.type)]
+    return bool(whole) and all(map(will_have_channels_last, whole))
 
 
 def follow(operands: Sequence[SSAValue], shape: Sequence[int]) -> bool:

@@ -10,6 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 import populus
 from helpers.quantized_models import on_engines, unoptimised
 from populus.dialects import popart
+from populus.dialects.poplar.program import GraphOp
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.run.program import NativeProgram
 
 
 class Net:
@@ -126,3 +129,53 @@ def test_weights_that_no_product_takes_are_constants():
     model = g.model(g.op("MatMul", "x", w))
     assert not ops(model, popart.DequantizeOp)
     assert len(ops(model, popart.MatMulOp)) == 1
+
+
+def dynamic(g, x, n):
+    """A product of integers that are quantized when the model runs, as quantisers write it; its scale is computed after it."""
+    name = f"q{len(g.nodes)}"
+    g.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], [name, f"{name}_scale", f"{name}_zero"], name=name))
+    w = g.constant(g.rng.integers(-128, 128, (g.shape[-1], n)), np.int8)
+    y = g.op("Cast", g.op("MatMulInteger", name, w, f"{name}_zero", g.constant(0, np.int8)), to=TensorProto.FLOAT)
+    return g.op("Mul", y, g.op("Mul", f"{name}_scale", g.constant(0.01, np.float32)))
+
+
+def test_a_formula_of_two_dynamic_products_reads_both():
+    pytest.importorskip("onnxruntime")
+    g = Net(1.0, [5, 12])
+    left, right = dynamic(g, "x", 20), dynamic(g, g.op("Neg", "x"), 20)
+    model = g.model(g.op("Relu", g.op("Add", left, right)))
+    expected = unoptimised(model, inputs(model))
+    for engine, y in on_engines(model, inputs(model)).items():
+        np.testing.assert_array_equal(y, expected, err_msg=engine)
+
+
+def test_a_dynamic_convolution_its_window_and_the_next_have_their_channels_last():
+    pytest.importorskip("onnxruntime")
+    g = Net(1.0, [1, 3, 9, 9])
+    name, x = "q", "x"
+    for outputs in (8, 20):
+        g.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], [name, f"{name}_scale", f"{name}_zero"], name=name))
+        w = g.constant(g.rng.integers(-128, 128, (outputs, 3 if x == "x" else 8, 3, 3)), np.int8)
+        y = g.op("ConvInteger", name, w, f"{name}_zero", pads=[1] * 4)
+        y = g.op("Mul", g.op("Cast", y, to=TensorProto.FLOAT), g.op("Mul", f"{name}_scale", g.constant(0.01, np.float32)))
+        x, name = g.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), "r"
+    model = g.model(x)
+    expected = unoptimised(model, inputs(model))
+    for engine, found in on_engines(model, inputs(model)).items():
+        np.testing.assert_array_equal(found, expected, err_msg=engine)
+
+
+def test_scales_are_operands_of_one_kernel():
+    g = Net(0.1, [1, 8, 6, 6])
+    x = "x"
+    for scale in (0.1, 0.2, 0.3, 0.4):
+        w, _ = g.weights(8, 8, 1, 1)
+        x = g.op("Conv", g.quantized(x, int(100 * scale), scale), w)
+    module = populus.compile(g.model(g.quantized(x, 1, 0.5)), tiles=4).module("poplar")
+    program = NativeProgram(next(op for op in module.walk() if isinstance(op, GraphOp)))
+    launches = [run for run, _ in program.body.calls() if isinstance(run, Launch)]
+    blocks = [launch for launch in launches if launch.kernel.key == "byte blocks formula"]
+    assert len(blocks) == 4
+    formulas = {kernel.key for launch in blocks for kernel in launch.kernels if kernel.key.startswith("map")}
+    assert len(formulas) == 2  # between products; after the last one, where floats leave

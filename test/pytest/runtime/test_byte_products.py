@@ -48,6 +48,7 @@ def test_convolutions_of_all_signs_and_zero_points_are_onnxruntimes(kinds, zeros
 CONVOLUTIONS = [
     {"size": (2, 8, 12, 9), "stride": 2, "group": 4, "channels": True},
     {"size": (1, 8, 8, 9), "group": 8, "channels": True},
+    {"size": (2, 80, 80, 7), "group": 80, "channels": True, "stride": 2},
     {"size": (1, 16, 20, 9), "largest": True},
     {"size": (1, 8, 70, 7), "kernel": 1},
 ]

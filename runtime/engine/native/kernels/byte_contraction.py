@@ -26,7 +26,7 @@ from populus.runtime.engine.native.kernels.panels import Panels, Table, shares
 
 AT_ONCE = 8  # blocks of rows whose sums wait for the formula
 WORDS = 64  # arguments of a formula, at most
-FIRST_ADDRESS = 27  # the arguments from here on are the addresses of a formula
+FIRST_WORD = 19  # the arguments from here on are those of a formula
 
 
 def block_kernel(rows: int, vectors: int, signed: bool) -> Kernel:
@@ -84,10 +84,10 @@ def _blocks(formula: bool, name: str, machine: Machine) -> str:
     fours, n, blocks, high, tall, wide, broad, row_step, chunks = (f.arg(10 + i) for i in range(9))
     lanes, vector_bytes = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine)
     rows_most, vectors_most = byte_dots.block_of(machine)
-    room = sums = ""
+    sums = room = ""
     if formula:
-        sums = f.let(f"alloca [{AT_ONCE * rows_most * vectors_most * lanes} x i32], align 64")
         room = f.let(f"alloca [{WORDS} x i64], align 64")
+        sums = f.let(f"alloca [{AT_ONCE * rows_most * vectors_most * lanes} x i32], align 64")
 
     def unit(u: str) -> None:
         j, chunk = f.let(f"sdiv i64 {u}, {chunks}"), f.let(f"srem i64 {u}, {chunks}")
@@ -117,25 +117,33 @@ def _blocks(formula: bool, name: str, machine: Machine) -> str:
 
         f.loop(low, until, block)
         if formula:
-            call, words, moves, pointers, count, place_of_sums, place_of_width, place_of_step = f.args_from(19, "pppiiiii")
-            def word(w: str) -> None:
-                f.store("i64", f.load("i64", f.at(words, w, "i64")), f.at(room, w, "i64"))
-
-            def advance(p: str) -> None:
-                by_row, by_column = (f.load("i64", f.at(moves, f.add(f.mul(p, 2), i), "i64")) for i in range(2))
-                base = f.load("i64", f.at("%args", f.add(p, FIRST_ADDRESS), "i64"))
-                address = f.add(base, f.add(f.mul(by_row, low_row), f.mul(by_column, column)))
-                f.store("i64", address, f.at(room, p, "i64"))
-
-            f.loop(0, count, word)
-            f.loop(0, pointers, advance)
-            f.store("ptr", sums, f.at(room, place_of_sums, "i64"))
-            f.store("i64", valid, f.at(room, place_of_width, "i64"))
-            f.store("i64", width, f.at(room, place_of_step, "i64"))
-            f.let(f"call i64 {call}(ptr {room}, i64 0, i64 {f.sub(end_row, low_row)})")
+            call_formula(f, FIRST_WORD, room, low_row, column, f.sub(end_row, low_row), valid, width, sums)
 
     f.loop("%first", "%end", unit)
     return f.done()
+
+
+def call_formula(f: Function, first: int, room: str, row: str, column: str, rows: str, width: str, step: str, sums: str) -> None:
+    """Emits the call of a formula on sums [rows, width], `step` elements from row to row, which begin at a row and column.
+
+    Argument `first` of the kernel and those after it are `Epilogue.arguments`. `room`: memory for WORDS words.
+    """
+    call, words, moves, pointers, count, place_of_sums, place_of_width, place_of_step = f.args_from(first, "pppiiiii")
+
+    def word(w: str) -> None:
+        f.store("i64", f.load("i64", f.at(words, w, "i64")), f.at(room, w, "i64"))
+
+    def advance(p: str) -> None:
+        by_row, by_column = (f.load("i64", f.at(moves, f.add(f.mul(p, 2), i), "i64")) for i in range(2))
+        base = f.load("i64", f.at("%args", f.add(p, first + 8), "i64"))
+        f.store("i64", f.add(base, f.add(f.mul(by_row, row), f.mul(by_column, column))), f.at(room, p, "i64"))
+
+    f.loop(0, count, word)
+    f.loop(0, pointers, advance)
+    f.store("ptr", sums, f.at(room, place_of_sums, "i64"))
+    f.store("i64", width, f.at(room, place_of_width, "i64"))
+    f.store("i64", step, f.at(room, place_of_step, "i64"))
+    f.let(f"call i64 {call}(ptr {room}, i64 0, i64 {rows})")
 
 
 def _packer(name: str, machine: Machine) -> str:
@@ -222,6 +230,11 @@ class Epilogue:
     step: int
     arrays: Sequence[Array]
 
+    def arguments(self) -> list[int | Array | Kernel]:
+        """Lists the arguments as `call_formula` takes them."""
+        numbers = len(self.moves), len(self.words), self.sums, self.width, self.step
+        return [self.kernel, self.words, self.moves, *numbers, *self.arrays]
+
 
 @dataclass(frozen=True)
 class Bytes:
@@ -287,8 +300,6 @@ class ByteProduct:
         work = m * p.columns * self.fours * 4 // 300
         if formula is None:
             return Launch(self.library, BLOCKS, args, p.parts * chunks, work)
-        args += [formula.kernel, formula.words, formula.moves, len(formula.moves), len(formula.words)]
-        args += [formula.sums, formula.width, formula.step]
-        assert len(args) == FIRST_ADDRESS, len(args)
-        args += formula.arrays
+        assert len(args) == FIRST_WORD, len(args)
+        args += formula.arguments()
         return Launch(self.library, WITH_FORMULA, args, p.parts * chunks, work + m * p.columns // 4)

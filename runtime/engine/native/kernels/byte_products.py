@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import TypeAlias
 
 import numpy as np
@@ -13,9 +14,10 @@ from populus.dialects.expr import Expr
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels import byte_depthwise
 from populus.runtime.engine.native.kernels.byte_contraction import WORDS, ByteProduct, Bytes, Epilogue
 from populus.runtime.engine.native.kernels.copies import copy
-from populus.runtime.engine.native.kernels.elementwise import formula_kernel
+from populus.runtime.engine.native.kernels.elementwise import formula_kernel, lifted
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
 from populus.runtime.engine.native.kernels.native_support import has_form
@@ -42,7 +44,7 @@ class Formula:
             return None
         return Formula(self.expr, arrays, out)
 
-    def at(self, *index: int | slice) -> Formula:
+    def at(self, *index: int | slice | EllipsisType) -> Formula:
         """Gives the formula on a part of all arrays."""
         return Formula(self.expr, [None if x is None else x[index] for x in self.inputs], self.out[index])
 
@@ -56,7 +58,8 @@ def is_product(task: Task) -> bool:
 
 def epilogue(formula: Formula) -> Epilogue | None:
     """Builds the arguments of a formula on sums [rows, columns]; None if it has no kernel."""
-    tape = tape_of(formula.expr, tuple(np.dtype(np.int32) if x is None else x.dtype for x in formula.inputs))
+    tape, literals = lifted(tape_of(formula.expr, tuple(np.dtype(np.int32) if x is None else x.dtype for x in formula.inputs)))
+    formula = Formula(formula.expr, [*formula.inputs, *(np.broadcast_to(a, formula.out.shape) for a in literals)], formula.out)
     if tape.result < len(tape.operands) or not has_form(tape):
         return None
     arrays: list[Array] = []
@@ -219,10 +222,16 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
             return None
     to = _Binding(library, task, [])
     extents = list(map(reach, out, strides, kernel, dilations))
-    placed = _in_place(to, x, field_x.pads[len(field_x.pads) - spatial :], extents)
+    pads = field_x.pads[len(field_x.pads) - spatial :]
+    single = x.shape[2] == 1 == oc and groups > 1 and groups % byte_depthwise.lanes_of(library.host) == 0 and last is not None
+    placed = _in_place(to, np.swapaxes(x, 1, 2) if single else x, pads, extents)
     if placed is None:
         return None
     x, channels = placed
+    if single and last is not None:
+        rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(x.strides[3:], strides))))
+        depth = offsets(kernel, tuple(s * n for s, n in zip(x.strides[3:], dilations)))
+        return _depthwise(to, field_w.constant, x, rows, depth, w, last[..., 0], turned and turned.at(..., 0))
     product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8)
     steps = x.strides[3:]
     rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(steps, strides))))
@@ -240,6 +249,24 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     return to.launches
 
 
+def _depthwise(
+    to: _Binding, constant: bool, x: Array, rows: Array, depth: Array, w: Array, y: Array, formula: Formula | None
+) -> Launches | None:
+    """Adds a convolution with one channel in and out of each group. y: [positions, channels]."""
+    taps = w.reshape(w.shape[0], -1) if constant else seen_as(w, (w.shape[0], math.prod(w.shape[1:])))
+    ending = None if formula is None else epilogue(formula)
+    if taps is None or (formula is not None and ending is None) or (formula is None and y.strides[1] != 4):
+        return None
+    if constant and to.task.constants is not None:
+        weights = to.task.constants.form(w.ctypes.data, ("taps", w.shape, w.strides), lambda: np.ascontiguousarray(w.reshape(taps.shape).T))
+    else:
+        weights = np.ascontiguousarray(taps.T) if constant else to.task.scratch(taps.shape[::-1], w.dtype)
+        if not constant and not to.copied(taps.T, weights):
+            return None
+    made = byte_depthwise.launch(to.library, x, rows, depth, weights, y.shape[1], y, x.dtype == np.int8, ending)
+    return [*to.launches, made]
+
+
 def _in_place(to: _Binding, x: Array, pads: Sequence[tuple[int, int]], extents: Sequence[int]) -> tuple[Array, int] | None:
     """Gives x [b, g, ic, sides..] with its padding and with channels that are adjacent, a multiple of four; and their number.
 
@@ -254,8 +281,11 @@ def _in_place(to: _Binding, x: Array, pads: Sequence[tuple[int, int]], extents: 
     padded = [b + n + e for b, n, e in zip(before, sides, after)]
     room = to.task.scratch((batch, *padded, groups, channels), x.dtype)
     spatial = range(len(sides))
-    if (any(before) or any(after)) and not to.copied(np.zeros((), x.dtype), room):
-        return None
+    if any(before) or any(after):
+        words = room.reshape(-1)[: room.size // 8 * 8].view(np.int64)
+        rest = room.reshape(-1)[room.size // 8 * 8 :]
+        if not to.copied(np.zeros((), np.int64), words) or not to.copied(np.zeros((), x.dtype), rest):
+            return None
     inner = room[(slice(None), *(slice(b, b + n) for b, n in zip(before, sides)), slice(None), slice(ic))]
     source = x.transpose(0, *(3 + d for d in spatial), 1, 2)
     # A copy has at most four dimensions: batches go one by one.

@@ -17,7 +17,7 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels import byte_pool
+from populus.runtime.engine.native.kernels import channel_pool
 from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -194,6 +194,11 @@ def depthwise(
     return launches
 
 
+def last(x: Array) -> bool:
+    """Tells whether the channels of x [n, c, sides..] are adjacent, and positions are not."""
+    return x.shape[1] > 1 and x.strides[1] == x.itemsize and x.strides[-1] != x.itemsize
+
+
 @through_f32
 def pool(library: Library, task: Task) -> list[Launch] | None:
     """Computes the maximum, mean, sum or sum of squares of each window of lines, images and volumes.
@@ -201,8 +206,8 @@ def pool(library: Library, task: Task) -> list[Launch] | None:
     Padding is left out; element types are f32 and f64, and those of 8 bits for a maximum.
     """
     field, y, kind = task.fields["x"], task["y"], task.text("kind")
-    if kind == "max" and y.dtype.name in ("int8", "uint8"):
-        return byte_pool.maximum(library, task)
+    if kind == "max" and (y.dtype.name in ("int8", "uint8") or (y.dtype.name in TYPES and last(field.array) and last(y))):
+        return channel_pool.maximum(library, task)
     x, spatial = field.array, y.ndim - 2
     if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2, 3) or 0 in (x.size, y.size):
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, storage_of, type_of
@@ -18,24 +18,31 @@ from populus.runtime.engine.native.run.partials import PartialSums, touches
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The `map` that alone reads the i32 sums of a product. `pair`: of the product's slices and their sum, if it is cut."""
+    """The `map` that alone reads the i32 sums of a product. `pair`: of the product's slices and their sum, if it is cut.
+
+    `steps`: those of the product and the map. `late`: the two run where the map is, else where the product is.
+    """
 
     product: FamilyOp
     map: FamilyOp
     sums: StorageOp
     pair: PartialSums | None
+    steps: tuple[Operation, Operation]
+    late: bool
 
 
 def epilogues(
     steps: Sequence[Operation], pairs: Sequence[PartialSums], users: Callable[[StorageOp], set[Operation]]
-) -> Iterator[tuple[Operation, Epilogue]]:
-    """Finds the formulas of a block's steps on products of 8-bit integers; yields each with the product's step.
+) -> list[Epilogue]:
+    """Finds the formulas of a block's steps on products of 8-bit integers.
 
-    The sums have no other reader. No step in between touches the formula's other operands, but constants.
+    The sums have no other reader; of several products that a formula reads, the last one takes it. No step in between
+    touches the formula's other operands, but constants; or else none writes what the product reads.
     """
     order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
     number = {family: i for i, (_, family) in enumerate(order)}
     summed = {pair.product: pair for pair in pairs}
+    found: dict[FamilyOp, Epilogue] = {}
     for i, (step, product) in enumerate(order):
         if not isinstance(product, FamilyOp) or not product.declaration.is_product:
             continue
@@ -55,9 +62,21 @@ def epilogues(
             continue
         others = [v for v in reader.operands if storage_of(v) is not sums and not isinstance(storage_of(v), ConstOp)]
         between = [op for _, op in order[i + 1 : number[reader]] if op is not total]
-        if any(touches(op, v) for op in between for v in others):
+        late = any(touches(op, v) for op in between for v in others)
+        if late and any(touches(op, v) and not _only_reads(op, v) for op in between for v in _read(product)):
             continue
-        yield step, Epilogue(product, reader, sums, pair)
+        found[reader] = Epilogue(product, reader, sums, pair, (step, order[number[reader]][0]), late)
+    return list(found.values())
+
+
+def _read(family: FamilyOp) -> list[SSAValue]:
+    """Lists the variables' views that a family reads."""
+    return [v for f, v in family.connections() if f.kind == "in" and not isinstance(storage_of(v), ConstOp)]
+
+
+def _only_reads(op: Operation, view: SSAValue) -> bool:
+    """Tells whether a step reads the memory of a view and does not write it."""
+    return isinstance(op, FamilyOp) and all(storage_of(v) is not storage_of(view) for _, v in op.written())
 
 
 def in_dimensions_of(sums: Array, seen: Array, formula: Formula) -> Formula | None:

@@ -219,7 +219,11 @@ class NativeProgram(NumpyProgram):
             steps = _steps(block)
             found = list(pairs(steps))
             early = [(step, pair.sum) for step, pair in found]
-            early += [(step, end.map) for step, end in epilogues(steps, [pair for _, pair in found], self._users)]
+            for end in epilogues(steps, [pair for _, pair in found], self._users):
+                if not end.late:
+                    early.append((end.steps[0], end.map))
+                elif all(step in numbers for step in end.steps):
+                    _prolong(spans, end.product, *(numbers[step] for step in end.steps))
             for step, family in early:
                 ((_, total),) = family.written()
                 storage = storage_of(total)
@@ -321,9 +325,11 @@ class NativeProgram(NumpyProgram):
         steps = _steps(block)
         instead: dict[FamilyOp, list[Launch]] = {}  # launches of fused products; none for their sums
         found = [pair for _, pair in pairs(steps)]
-        for _, end in epilogues(steps, found, self._users):
+        for end in epilogues(steps, found, self._users):
             if (launches := self.with_formula(end)) is not None:
                 instead |= {end.product: launches, end.map: [], **({} if end.pair is None else {end.pair.sum: []})}
+                if end.late:
+                    instead |= {end.product: [], end.map: launches}
         for pair in found:
             if pair.product not in instead and (launches := self.sums(pair)) is not None:
                 instead |= {pair.product: launches, pair.sum: []}
@@ -348,6 +354,15 @@ class NativeProgram(NumpyProgram):
         node = self.execute(step)
         self.fallbacks = counted
         return node
+
+
+def _prolong(spans: dict[VarOp, tuple[Span, ...]], family: FamilyOp, runs: Sequence[int], until: Sequence[int]) -> None:
+    """Extends the live ranges of what a family reads, from the steps `runs` to the steps `until`."""
+    for value in family.operands:
+        storage = storage_of(value)
+        if isinstance(storage, VarOp):
+            ends = list(zip(runs, until, strict=True))
+            spans[storage] = tuple((a, max([b, *(q for p, q in ends if a <= p <= b)])) for a, b in spans[storage])
 
 
 def _latest(numbers: Sequence[int], until: int) -> int:

@@ -1,4 +1,4 @@
-"""Kernel of the largest 8-bit integer of each window, with channels last: a vector holds channels of one position.
+"""Kernel of the largest element of each window, with channels last: a vector holds channels of one position.
 
 A window's elements outside the input are replaced by one inside, which changes no maximum.
 """
@@ -16,26 +16,31 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
+from populus.runtime.engine.native.kernels.rows import combine
 
 
-def _largest(signed: bool, name: str, machine: Machine) -> str:
-    """Emits the maximum over `taps` rows of `n` bytes, at x + places[unit, tap]. Units are positions, at y + ys[unit]."""
+def _largest(type: str, signed: bool, name: str, machine: Machine) -> str:
+    """Emits the maximum over `taps` rows of `n` elements, at x + places[unit, tap]. Units are positions, at y + ys[unit]."""
     f = Function(name)
     x, y, places, ys, taps, n = f.args("ppppii")
-    larger = f"llvm.{'s' if signed else 'u'}max.i8"
+
+    def larger(a: str, b: str) -> str:
+        if type == "i8":
+            return f.call(type, f"llvm.{'s' if signed else 'u'}max.i8", (type, a), (type, b))
+        return combine(f, "max", type, a, b)
 
     def position(unit: str) -> None:
         into = f.beyond(y, f.load("i64", f.at(ys, unit, "i64")))
         row = f.at(places, f.mul(unit, taps), "i64")
         first = f.beyond(x, f.load("i64", row))
-        f.each(0, n, lambda c: f.store("i8", f.load("i8", f.beyond(first, c)), f.beyond(into, c)))
+        f.each(0, n, lambda c: f.store(type, f.load(type, f.at(first, c, type)), f.at(into, c, type)))
 
         def tap(k: str) -> None:
             source = f.beyond(x, f.load("i64", f.at(row, k, "i64")))
 
             def one(c: str) -> None:
-                values = [("i8", f.load("i8", f.beyond(p, c))) for p in (into, source)]
-                f.store("i8", f.call("i8", larger, *values), f.beyond(into, c))
+                here = f.at(into, c, type)
+                f.store(type, larger(f.load(type, here), f.load(type, f.at(source, c, type))), here)
 
             f.each(0, n, one)
 
@@ -46,7 +51,7 @@ def _largest(signed: bool, name: str, machine: Machine) -> str:
 
 
 def maximum(library: Library, task: Task) -> list[Launch] | None:
-    """Computes the largest 8-bit integer of each window. Copies x and y if their channels are not last."""
+    """Computes the largest element of each window. Copies x and y if their channels are not last."""
     field, y = task.fields["x"], task["y"]
     x, spatial = field.array, y.ndim - 2
     if 0 in (x.size, y.size) or x.ndim != y.ndim:
@@ -54,13 +59,14 @@ def maximum(library: Library, task: Task) -> list[Launch] | None:
     order = (0, *range(2, x.ndim), 1)
     launches: list[Launch] = []
     source, target = x.transpose(order), y.transpose(order)
-    if x.shape[1] > 1 and x.strides[1] != 1:
+    item = x.itemsize
+    if x.shape[1] > 1 and x.strides[1] != item:
         source = task.scratch(source.shape, x.dtype)
         made = [copy(library, a, b) for a, b in zip(x.transpose(order), source)]
         if any(m is None for m in made):
             return None
         launches += [launch for m in made for launch in m or ()]
-    into = target if y.shape[1] == 1 or y.strides[1] == 1 else task.scratch(target.shape, y.dtype)
+    into = target if y.shape[1] == 1 or y.strides[1] == item else task.scratch(target.shape, y.dtype)
     sizes = [task.size(f"k{d}") for d in range(spatial)]
     walked = zip(field.windows("o", "k"), x.shape[2:], sizes, y.shape[2:], field.pads[2:])
     windows = [_inside(w, n, k, outputs, before) for w, n, k, outputs, (before, _) in walked]
@@ -74,7 +80,8 @@ def maximum(library: Library, task: Task) -> list[Launch] | None:
     batch = np.arange(x.shape[0], dtype=np.int64)[:, None, None] * source.strides[0]
     places = np.ascontiguousarray((batch + places).reshape(-1, places.shape[1]))
     ys = offsets(into.shape[:-1], into.strides[:-1])
-    kernel = Kernel(f"byte pool {x.dtype == np.int8}", partial(_largest, x.dtype == np.int8))
+    signed, type = x.dtype == np.int8, {1: "i8", 4: "float", 8: "double"}[item]
+    kernel = Kernel(f"channel pool {type} {signed}", partial(_largest, type, signed))
     args: list[int | Array | Kernel] = [source, into, places, ys, places.shape[1], y.shape[1]]
     launches.append(Launch(library, kernel, args, len(ys), places.size * max(y.shape[1], 64) // 40))
     if into is not target:
