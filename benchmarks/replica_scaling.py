@@ -119,15 +119,18 @@ def rank(name: str, steps: int) -> None:
     for _ in range(2):
         session.step({"x": x}, labels)
     wire = ranks.MpiWire.of(1) if world.size > 1 else None
-    waited, sent = (0.0, 0) if wire is None else (wire.seconds, wire.bytes)
-    begun = time.perf_counter()
+    sent, waits, times = 0 if wire is None else wire.bytes, list[float](), list[float]()
     for _ in range(steps):
+        begun, waited = time.perf_counter(), 0.0 if wire is None else wire.seconds
         session.step({"x": x}, labels)
-    seconds = (time.perf_counter() - begun) / steps
+        times.append(time.perf_counter() - begun)
+        waits.append(0.0 if wire is None else wire.seconds - waited)
     if world.rank == 0:
-        waits = 0.0 if wire is None else (wire.seconds - waited) / steps
+        profile = session.program.profile()
+        predicted = profile.summary.get("collective_cycles", 0) / profile.target.clock_hz
         bytes = 0 if wire is None else (wire.bytes - sent) // steps
-        print(json.dumps({"seconds": seconds, "waiting": waits, "bytes": bytes}))
+        seconds, waiting = statistics.mean(times), statistics.median(waits)
+        print(json.dumps({"seconds": seconds, "waiting": waiting, "least": min(waits), "predicted": predicted, "bytes": bytes}))
 
 
 def measured(name: str, size: int, steps: int) -> dict[str, float]:
@@ -154,10 +157,11 @@ def main() -> None:
         one, two = (min(r[i]["seconds"] for r in rounds) for i in range(2))
         ratios = [2 * a["seconds"] / b["seconds"] for a, b in rounds]
         waits = [b["waiting"] / b["seconds"] for _, b in rounds]
+        least, predicted = min(b["least"] for _, b in rounds), rounds[0][1]["predicted"]
         print(
             f"{name}: samples/s of 2 ranks over 1: {2 * one / two:.2f} (least times), {statistics.median(ratios):.2f} (median of rounds); "
-            f"a step takes {1e3 * one:.1f} and {1e3 * two:.1f} ms, {statistics.median(waits):.0%} of it in collectives, "
-            f"{rounds[0][1]['bytes'] / 1e6:.1f} MB sent",
+            f"a step takes {1e3 * one:.1f} and {1e3 * two:.1f} ms, {statistics.median(waits):.0%} of it in collectives; "
+            f"{rounds[0][1]['bytes'] / 1e6:.1f} MB sent in {1e3 * least:.1f} ms at least, predicted {1e3 * predicted:.1f} ms",
             flush=True,
         )
 

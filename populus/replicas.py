@@ -73,12 +73,12 @@ class Replicas:
     """`count` replicas of a program. Each runs to its next collective, and they give the same bits on every run.
 
     Each has an arena of its own; the program's text, constants and machine code are shared. `populus.dialects.gcl` has the ops in which
-    they meet. Under `mpiexec`, each rank has an equal number of them. Raises PopulusError for less than one, and for a number that
-    is not a multiple of the ranks.
+    they meet. Under `mpiexec`, each rank has an equal number of several, and runs one by itself. Raises PopulusError for less than one,
+    and for a number that is not a multiple of the ranks.
     """
 
     def __init__(self, program: Program, count: int):
-        self.place = Place.of(count)
+        self.place = Place(1, range(1), World(0, 1)) if count == 1 else Place.of(count)  # one replica is each rank's own
         self.program, self.count = program, count
         self._each = [program, *(program.replica() for _ in self.place.here[1:])]
 

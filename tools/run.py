@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -25,11 +26,13 @@ from populus.options import ACCURACIES, CHOICES
 from populus.padding import UnequalSizesError
 from populus.program import Program
 from populus.runtime.differences import RTOL
+from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import UsageError, add_model, bounds_of, buckets_of, dims_of, values_of
 from populus.tools.output import Json, add_json, described, say_written, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import stages, working
+from populus.tools.replicated import dealt, run_dealt
 from populus.validation import validating
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     served = parser.add_mutually_exclusive_group()
     served.add_argument("--exact", action="store_true", help="compile for exactly the sizes of --inputs, not for a range that holds them")
     served.add_argument("--buckets", metavar="N,N,..", help="the greatest sizes of the ranges that open dimensions are compiled for")
+    add("--replicas", type=int, default=1, metavar="N", help="deal the samples of --inputs to N replicas (1), or to the ranks of mpiexec")
     add("--outputs", metavar="FILE.npz", help="write the outputs to this .npz")
     add("--expect", action="append", default=[], metavar="FILE", help="compare with a .npz, or .pb tensors in order; exit 1 if they differ")
     add("--rtol", type=float, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
@@ -120,26 +124,40 @@ def verified(args: argparse.Namespace, console: Console) -> Program:
     return program
 
 
+def check_replicas(args: argparse.Namespace) -> None:
+    """Raises UsageError for options that are of one replica. Ranks but the first print and write nothing."""
+    if args.replicas < 1:
+        raise UsageError(f"--replicas {args.replicas}; expected at least 1")
+    alone = {"--check-levels": args.check_levels, "--shuffle-orders": args.shuffle_orders, "--profile": args.profile}
+    if args.replicas > 1 and (found := [name for name, given in alone.items() if given]):
+        raise UsageError(f"{found[0]} is of one replica; leave out --replicas")
+    if args.replicas > 1 and not args.inputs:
+        raise UsageError("--replicas deals the samples of --inputs, which are not given")
+    if args.replicas > 1 and world().rank > 0:
+        args.outputs = args.json = None
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, until the process ends
+
+
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.profile is not None and args.level != "poplar":
         raise UsageError(f"--profile needs the poplar level, and --level {args.level} does not go there")
+    check_replicas(args)
     console = make_console(args)
     start = perf_counter()
     program = verified(args, console)
     if isinstance(program, OpenProgram) and args.inputs:
-        program = sized(program, read_arrays(args.inputs, list(program.names)), exact=args.exact or args.check_levels)
+        first = dealt(read_arrays(args.inputs, list(program.names)), args.replicas)[0]
+        program = sized(program, first, exact=args.exact or args.check_levels)
     compiled = perf_counter()
     signature = program.signature
     if signature.padding is not None:
         served = ", ".join(f"{name} = {least}..{most}" for name, (least, most) in signature.padding.bounds.items())
         console.print(f"one program for {served}", style="dim", markup=False)
-    if args.inputs:
-        inputs = signature.checked(program.source.without_constants(read_arrays(args.inputs, list(signature.inputs))))
-    else:
-        inputs = signature.random(args.seed)
+    parts = inputs_of(args, program)
+    inputs = parts[0]
     with working(f"running {args.model}"):
-        outputs = plain_arrays(program.run(inputs))
+        outputs = plain_arrays(program.run(inputs) if args.replicas == 1 else run_dealt(program, parts))
     ran = perf_counter()
     console.print(outputs_table(outputs))
     if args.shuffle_orders is not None:
@@ -190,6 +208,15 @@ def execute(args: argparse.Namespace) -> int:
     for line in failed:
         print(f"populus: {args.model}: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def inputs_of(args: argparse.Namespace, program: Program) -> list[Arrays]:
+    """Gives the inputs of each replica: random ones, or its part of those from files."""
+    signature = program.signature
+    if not args.inputs:
+        return [signature.random(args.seed)]
+    given = program.source.without_constants(read_arrays(args.inputs, list(signature.inputs)))
+    return [signature.checked(part) for part in dealt(given, args.replicas)]
 
 
 def sized(program: OpenProgram, inputs: Arrays, *, exact: bool) -> Program:

@@ -150,6 +150,48 @@ def test_a_rank_with_other_data_is_refused_before_the_first_step(tmp_path):
     assert found.stderr.splitlines() == ["populus: rank 1 has other data than rank 0; all ranks run one program on the same data"]
 
 
+def test_samples_of_a_run_are_dealt_to_replicas(tmp_path, populus):
+    onnx.save(net(), tmp_path / "net.onnx")
+    np.savez(tmp_path / "x.npz", x=data(6)["x"])
+    run = ["run", tmp_path / "net.onnx", "--inputs", tmp_path / "x.npz", "--tiles", 2, "--engine", "numpy"]
+    assert populus(*run, "--outputs", tmp_path / "one.npz").status == 0
+    assert populus(*run, "--outputs", tmp_path / "three.npz", "--replicas", 3).status == 0
+    one, three = (np.load(tmp_path / f"{name}.npz")["y"] for name in ("one", "three"))
+    np.testing.assert_allclose(three, one, rtol=0, atol=1e-6)
+    found = populus(*run, "--replicas", 4)
+    assert found.status == 2 and found.err.endswith("input 'x' is [6, 5]; its first dimension is not a multiple of 4 replicas\n")
+    assert "leave out --replicas" in populus(*run, "--replicas", 2, "--check-levels").err
+
+
+@needs_mpi
+def test_programs_of_popxl_and_popart_run_by_ranks():
+    fronts = PROGRAM.parents[1] / "pytest/fronts"
+    chosen = "test_collectives_of_groups and gather or 2-Sum"
+    rest = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", chosen]
+    found = mpiexec(2, "-m", "pytest", fronts / "test_popxl_replicas.py", fronts / "test_popart_replicas.py", *rest)
+    assert not found.returncode and found.stdout.count(" passed") == 2, found.stdout
+
+
+@needs_mpi
+def test_a_rank_that_is_killed_while_it_writes_leaves_whole_checkpoints(tmp_path, populus):
+    python = files(tmp_path)
+    (tmp_path / "main.py").write_text(
+        "import os, sys\nfrom populus import checkpoint\nfrom populus.tools.main import main\n"
+        "settle, count = checkpoint._sums, []\n"
+        "def sums(*args):\n    count.append(0)\n    len(count) == 3 and os.kill(os.getpid(), 9)\n    return settle(*args)\n"
+        "checkpoint._sums = sums\nsys.exit(main())\n"
+    )
+    rest = [*python[2:], tmp_path / "a.npz", "--batch", "16", "--tiles", "2", "--engine", "numpy", "--epochs", "2", "--every", "1"]
+    lost = mpiexec(2, tmp_path / "main.py", *rest, "--shard", "--checkpoint", tmp_path / "c", timeout=60)
+    lines = [line for line in lost.stderr.splitlines() if line.startswith("populus: ")]
+    assert lost.returncode and len(lines) == 1 and lines[0].startswith("populus: rank 0 of 2 (process "), lost.stderr
+    assert [checkpoint.read(path).step for path in checkpoint.files(tmp_path / "c")] == [2, 1]
+    assert not mpiexec(2, *python, *rest[3:], "--checkpoint", tmp_path / "c").returncode
+    assert populus(*rest, "--replicas", 2, "--checkpoint", tmp_path / "whole").status == 0
+    a, b = (checkpoint.read_newest(tmp_path / folder)[0] for folder in ("c", "whole"))
+    assert a.step == b.step == 8 and all(np.array_equal(a.tensors[n], b.tensors[n]) for n in b.tensors)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
