@@ -334,10 +334,11 @@ def table_of(code: Any, inputs: dict[str, Any], outputs: dict[str, Any], scalars
     assert isinstance(ran, NativeProgram), ran
     assert not ran.fallbacks, ran.fallbacks
     found = program.run(inputs)
-    table = Table(ran.library)
+    table = Table(ran.library, ran.blocks())
     for launch in ran.table.launches.values():
         table.launch(launch)
-    table.finish(1)
+    table.finish()
+    table.bind(1, [1] * len(table))
     return found, (lambda: table.run(team(ran.library, 1)), program)
 
 

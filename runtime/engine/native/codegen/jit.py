@@ -54,9 +54,11 @@ def target_machine(host: Machine, file: bool = False) -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(host.triple)
+    # By itself LLVM makes vectors of 32 bytes for CPUs whose clock once fell with wider ones.
+    features = host.features + (",-prefer-256-bit" if host.vector_bytes == 64 else "")
     if file:
-        return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
-    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
+        return target.create_target_machine(cpu=host.cpu, features=features, opt=2, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu=host.cpu, features=features, opt=2, jit=True)
 
 
 def optimised(text: str, host: Machine, file: bool = False) -> tuple[Any, Any]:

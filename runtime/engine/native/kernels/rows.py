@@ -21,6 +21,7 @@ from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.kernels.panels import offsets
 
 LANES = 16
+CHAINS = 4  # independent maxima of a row: each waits for the one before
 
 
 def size(type: str) -> int:
@@ -54,8 +55,18 @@ def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[
         value = f.load(vector, f.at(row, i, type), item)
         return [combine(f, op, vector, total, change(value, vector) if change else value)]
 
-    start = f"splat ({type} {neutral})"
-    [lanes] = f.loop(0, whole, some, [(vector, start)], LANES)
+    start, done = f"splat ({type} {neutral})", "0"
+    if op in ("max", "min"):  # of which the order does not matter
+        done = f.let(f"and i64 {n}, {-LANES * CHAINS}")
+
+        def several(i: str, *totals: str) -> list[str]:
+            return [found for c, total in enumerate(totals) for found in some(f.add(i, c * LANES), total)]
+
+        totals = f.loop(0, done, several, [(vector, start)] * CHAINS, LANES * CHAINS)
+        start = totals[0]
+        for total in totals[1:]:
+            start = combine(f, op, vector, start, total)
+    [lanes] = f.loop(done, whole, some, [(vector, start)], LANES)
 
     def one(i: str, total: str) -> list[str]:
         value = f.load(type, f.at(row, i, type))
@@ -110,6 +121,7 @@ def _softmax(log: bool, half: str, name: str, machine: Machine) -> str:
 
         f.each(0, n, one)
         total = rounded(folded(f, "add", "float", target, n))
+        inverse = f.let(f"fdiv float 1.0, {total}")  # dividing each element would take a third of the time
         if log:
             total = f.let(f"call float @{ln}(float {total})")
 
@@ -118,8 +130,10 @@ def _softmax(log: bool, half: str, name: str, machine: Machine) -> str:
             if log:
                 shifted = f.let(f"fsub float {f.load('float', f.at(source, i, 'float'))}, {largest}")
                 f.store("float", f.let(f"fsub float {shifted}, {total}"), place)
-            else:
+            elif half:
                 f.store("float", f.let(f"fdiv float {f.load('float', place)}, {total}"), place)
+            else:
+                f.store("float", f.let(f"fmul float {f.load('float', place)}, {inverse}"), place)
 
         f.each(0, n, last)
 
