@@ -17,6 +17,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "check": "list the ops of a model and whether each is supported",
     "profile": "write a profile of cycles and memory; compare two; find the smallest machine",
     "reduce": "shrink a model or a text that fails to the smallest that still does",
+    "export": "write a model at the level onnx or popart as an ONNX file",
     "check-op": "check the whole contract of the ops in a file",
     "new-op": "write a file with an op of your own, and its test",
     "new-target": "write a file with a machine of your own, and its test",
