@@ -25,6 +25,7 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "onnx": lazily("populus.dialects.onnx:ONNX"),
     "popart": lazily("populus.dialects.popart:POPART"),
     "train": lazily("populus.dialects.popart.train:TRAIN"),
+    "sparse": lazily("populus.dialects.popart.sparse:SPARSE"),
     "popops": lazily("populus.dialects.popops:POPOPS"),
     "poplin": lazily("populus.dialects.poplin:POPLIN"),
     "popnn": lazily("populus.dialects.popnn:POPNN"),

@@ -31,5 +31,6 @@ from populus.dialects.popart.random import *
 from populus.dialects.popart.reduce import *
 from populus.dialects.popart.reshape import *
 from populus.dialects.popart.softmax import *
+from populus.dialects.popart.sparse import SparseType
 
-POPART = Dialect("popart", ops_of("popart.", globals()), [LayoutAttr, TensorValueAttr])
+POPART = Dialect("popart", ops_of("popart.", globals()), [LayoutAttr, SparseType, TensorValueAttr])

@@ -152,7 +152,8 @@ def size_in_bytes(element: Attribute) -> int:
 
 
 def shape_of(type: Attribute) -> tuple[int, ...]:
-    """Returns the shape of a tensor type; -1 for a dynamic dimension."""
+    """Returns the shape of a tensor type; -1 for a dynamic dimension. A sparse type has that of the dense tensor."""
+    type = getattr(type, "dense", type)
     assert isinstance(type, TensorType), type
     return type.get_shape()
 
@@ -168,7 +169,8 @@ def value_bytes(value: SSAValue) -> int:
 
 
 def element_type_of(type: Attribute) -> Attribute:
-    """Returns the element type of a tensor type."""
+    """Returns the element type of a tensor type, or of the dense tensor of a sparse type."""
+    type = getattr(type, "dense", type)
     assert isinstance(type, TensorType), type
     return cast("TensorType[Attribute]", type).element_type
 

@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import INPLACE, TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.sparse import SparseType
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, between, locate, where
 from populus.lowering.popart.inplace import overwritten
@@ -49,6 +50,9 @@ def _lower_block(block: Block, target: str | None) -> None:
     while op is not None:
         while within and within[-1][1] is op:
             within.pop()
+        if isinstance(op, PopartOp) and any(isinstance(r.type, SparseType) for r in op.results):
+            op = op.next_op  # its readers are lowered to what it is made of
+            continue
         if isinstance(op, PopartOp):
             if len(within) == DEPTH:
                 raise PopulusError(f"{where(op)}: {_cycle([name for name, _ in within])}; let `lower` end in library calls")
@@ -59,8 +63,11 @@ def _lower_block(block: Block, target: str | None) -> None:
             for inner in region.blocks:
                 _lower_block(inner, target)
         op = op.next_op
-    for op in list(block.ops):
-        if isinstance(op, ConstantOp) and not op.result.first_use:
+    for op in reversed(list(block.ops)):
+        sparse = any(isinstance(r.type, SparseType) for r in op.results)
+        if sparse and any(r.first_use for r in op.results):
+            raise PopulusError(f"{where(op)}: its sparse value is read by an op that takes none, or returned; make it dense")
+        if (sparse or isinstance(op, ConstantOp)) and not op.results[0].first_use:
             op.detach()
             op.erase()
 

@@ -19,6 +19,7 @@ from populus.dialects.popart import POPART, PopartOp
 from populus.dialects.popart.base import ElementwiseOp
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
+from populus.dialects.popart.sparse import DenseOp, MergeOp, PartsOp, RowsOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.table import context
@@ -495,6 +496,59 @@ def looked_up(passes: str, element: str = "float64", tied: bool = False):
 SPARSE = "popart-autodiff{loss=loss sparse=table}"
 TWICE = np.array([4, 1, 4, -2])  # -2 is 4 too
 C = np.arange(1, 13, dtype=np.float64).reshape(4, 3)
+
+
+NUMBERS, ROWS = np.array([4, 1, 4, 4, -1]), np.arange(15, dtype=np.float32).reshape(5, 3)
+
+
+def of_rows(*ends):
+    """A model that makes a sparse value of rows and their numbers, and gives what `ends` make of it."""
+    with populus.Builder() as b:
+        (s,) = b.op(RowsOp, b.input("numbers", (5,), "int64"), b.input("rows", (5, 3)), size=6, name="made")
+        for i, end in enumerate(ends):
+            for j, v in enumerate(end(b, s)):
+                b.output(f"y{i}{j}", v)
+    return b.module()
+
+
+def merged(b, s):
+    return b.op(MergeOp, s)
+
+
+@pytest.mark.parametrize("level", ["popart", "popops", "poplar"])
+def test_F12_a_sparse_value_is_of_one_type_and_merged(level):
+    module = of_rows(
+        lambda b, s: b.op(PartsOp, merged(b, s)[0]), lambda b, s: b.op(DenseOp, s), lambda b, s: b.op(DenseOp, merged(b, s)[0])
+    )
+    got = populus.compile(module, level=level, tiles=2).run({"numbers": NUMBERS, "rows": ROWS})
+    assert got["y00"].tolist() == [4, 1, -1, -1, -1]
+    assert got["y01"].tolist() == [[15, 18, 21], [3, 4, 5], *[[0, 0, 0]] * 3]
+    expected = np.zeros((6, 3), np.float32)
+    np.add.at(expected, NUMBERS[:4], ROWS[:4])
+    assert got["y10"].tolist() == got["y20"].tolist() == expected.tolist()
+
+
+def test_F12_an_infinite_row_stays_its_own():
+    rows = ROWS.copy()
+    rows[1] = np.inf
+    module = of_rows(lambda b, s: b.op(DenseOp, merged(b, s)[0]))
+    for level in ("popart", "poplar"):
+        got = populus.compile(module, level=level, tiles=2).run({"numbers": NUMBERS, "rows": rows})["y00"]
+        assert (got[1] == np.inf).all()
+        assert np.isfinite(got[[0, 2, 3, 4, 5]]).all()
+
+
+def test_F13_what_is_dense_refuses_a_sparse_value():
+    with pytest.raises(PopulusError, match=r"popart.relu: operand 'x' at position 0 does not verify"):
+        of_rows(lambda b, s: b.op("relu", s))
+    with pytest.raises(PopulusError, match=r"'y00' is !popart.sparse<5, .*; a program's inputs and outputs are tensors"):
+        populus.compile(of_rows(lambda b, s: [s]), level="popops")
+
+
+def test_F14_a_sparse_value_has_the_full_shape():
+    (made,) = [op for op in of_rows(lambda b, s: b.op(DenseOp, s)).walk() if isinstance(op, RowsOp)]
+    assert shape_of(made.s.type) == (6, 3)
+    assert str(made.s.type) == "!popart.sparse<5, tensor<6x3xf32>>"
 
 
 @pytest.mark.parametrize("element", ["float32", "float64"])
