@@ -39,6 +39,8 @@ portability: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
+	@$(BIN)/python -m benchmarks.start
+	@$(BIN)/python -m benchmarks.built
 
 wheel: $(READY)
 	@$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null

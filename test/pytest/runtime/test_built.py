@@ -336,6 +336,15 @@ def test_folders_without_a_whole_program_are_refused(folder, tmp_path):
         populus.load_program(tmp_path)
 
 
+def test_a_library_that_was_built_again_is_not_taken_for_the_old_one(tmp_path):
+    populus.build(compiled(gather()), tmp_path, embed=True)
+    populus.load_program(tmp_path)
+    populus.load_program(tmp_path)
+    populus.build(compiled(net()), tmp_path, embed=True)
+    with pytest.raises(ProgramError, match="was built again since this process loaded it"):
+        populus.load_program(tmp_path)
+
+
 def test_the_command_builds_and_refuses_in_one_line(tmp_path, capsys, monkeypatch):
     populus_command = command(main, capsys)
     path, out = tmp_path / "net.onnx", tmp_path / "out"
@@ -362,6 +371,23 @@ def test_the_command_builds_and_refuses_in_one_line(tmp_path, capsys, monkeypatc
     got = populus_command("build", path, "-o", tmp_path / "no")
     assert "building needs a C compiler, and there is no cc, gcc, clang here; install one (Debian: apt install gcc" in got.err
     assert not (tmp_path / "no").exists()
+
+
+def test_products_of_8_bit_integers_have_the_bits_of_the_native_engine(tmp_path):
+    """Their kernels use instructions that not every CPU has, and constants in layouts of their own."""
+    numbers = {"sx": np.float32(0.02), "zx": np.uint8(128), "sw": np.full(8, 0.01, np.float32), "zw": np.zeros(8, np.int8)}
+    weights = np.arange(8 * 4 * 9, dtype=np.int64).reshape(8, 4, 3, 3) % 251 - 125
+    constants = {**{n: np.asarray(v) for n, v in numbers.items()}, "w": weights.astype(np.int8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["q"], name="in"),
+        helper.make_node("QLinearConv", ["q", "sx", "zx", "w", "sw", "zw", "sx", "zx"], ["c"], name="conv", pads=[1] * 4),
+        helper.make_node("DequantizeLinear", ["c", "sx", "zx"], ["y"], name="out"),
+    ]
+    program = compiled(model(nodes, [("x", [2, 4, 9, 9])], [("y", [2, 8, 9, 9])], constants))
+    inputs = program.signature.random()
+    for cpu in ("native", "x86-64-v3") if machine().architecture == "x86_64" and "avx2" in machine().enabled else ("native",):
+        populus.build(program, tmp_path / cpu, cpu=cpu)
+        same(populus.load_program(tmp_path / cpu, threads=2).run(inputs), program.run(inputs))
 
 
 def test_what_needs_python_is_refused_with_its_node(tmp_path):
