@@ -37,6 +37,11 @@ def populus_opt() -> int:
     return _run("populus-opt", "populus_opt")
 
 
+def populus_gui() -> int:
+    """The command `populus-gui`."""
+    return _run("populus-gui", "gui")
+
+
 def _run(tool: str, module: str) -> int:
     if (found := foreign()) is not None:
         print(
