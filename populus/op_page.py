@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import TensorType, f32, i1, i32
+from xdsl.dialects.builtin import TensorType, f32, i1, i8, i32
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
@@ -53,9 +53,9 @@ def formulas(d: Definition) -> list[str]:
     if not issubclass(d.op, ElementwiseOp) or any(p.required for p in d.properties.values()):
         return []
     names = [o.name for o in d.operands]
-    for element in (f32, i1, i32):
+    for element, bytes in ((f32, ()), (i1, ()), (i32, ()), (f32, ("zero",)), (f32, ("x", "zero"))):  # those of quantization have bytes
         try:
-            op = d.op(*(create_ssa_value(_sample(o, element)) for o in d.operands))
+            op = d.op(*(create_ssa_value(_sample(o, i8 if o.name in bytes else element)) for o in d.operands))
             formula = op.formula()
             slopes = _slopes(op, formula)
         except (PopulusError, VerifyException):  # its operands have other element types

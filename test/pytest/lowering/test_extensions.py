@@ -59,7 +59,7 @@ def test_the_same_op_from_onnx_builder_and_text_is_the_same_program(example, tmp
 def test_a_file_that_is_only_given_to_compile_is_known_there_alone():
     assert populus.compile(model(alpha=0.5), load=[EXAMPLE]).run({"x": X})["y"].tolist() == [[-0.5, 0, 1], [2, -1.5, -0.0]]
     with pytest.raises(
-        PopulusError, match="there is no op LeakyRelu in the custom domain 'com.acme'; give the file that defines it with --load"
+        PopulusError, match="there is no op LeakyRelu in the custom domain 'com.acme'; give the file that defines it with load='FILE.py'"
     ):
         populus.compile(model(alpha=0.5))
 
