@@ -20,6 +20,7 @@ from populus.lowering.driver.extensions import known
 from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.open_program import OpenProgram
 from populus.program import Program
+from populus.runtime import built
 from populus.runtime.engine.states import check_states
 from populus.signature import Signature
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
 
-TEMPLATES = Path(__file__).resolve().parent.parent / "runtime" / "built"
+TEMPLATES = Path(built.__file__).parent
 
 
 @dataclass(frozen=True)

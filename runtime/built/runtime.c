@@ -58,6 +58,7 @@ struct populus_session {
   unsigned char *memory;
   int64_t *words;
   int threads, started;
+  pid_t process; /* a forked child has no threads of its parent */
   pthread_t *ids;
   pthread_mutex_t lock;
   pthread_cond_t wake;
@@ -257,13 +258,15 @@ API populus_status populus_open(const populus_model *m, int threads, populus_ses
 
 API void populus_close(populus_session *s) {
   if (!s) return;
-  pthread_mutex_lock(&s->lock);
-  s->ticket = -1;
-  pthread_cond_broadcast(&s->wake);
-  pthread_mutex_unlock(&s->lock);
-  for (int i = 0; i < s->started; i++) pthread_join(s->ids[i], 0);
-  pthread_mutex_destroy(&s->lock);
-  pthread_cond_destroy(&s->wake);
+  if (!s->started || s->process == getpid()) {
+    pthread_mutex_lock(&s->lock);
+    s->ticket = -1;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    for (int i = 0; i < s->started; i++) pthread_join(s->ids[i], 0);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->wake);
+  }
   if (s->memory) munmap(s->memory, (size_t)s->model->h->memory);
   free(s->ids);
   free(s->words);
@@ -320,9 +323,10 @@ static int64_t shared(populus_session *s, int64_t *row) {
 
 static int woken(populus_session *s) { /* starts threads at the first run; tells whether there are any for this one */
   if (s->threads == 1 || s->model->h->shared < WOKEN) return 0;
+  if (!s->ids) s->process = getpid();
   if (!s->ids && (s->ids = calloc((size_t)s->threads, sizeof *s->ids)))
     while (s->started < s->threads - 1 && !pthread_create(s->ids + s->started, 0, worker, s)) s->started++;
-  if (!s->started) return 0;
+  if (!s->started || s->process != getpid()) return 0;
   pthread_mutex_lock(&s->lock);
   s->ticket++;
   atomic_store(&s->open, s->ticket);

@@ -336,6 +336,23 @@ def test_folders_without_a_whole_program_are_refused(folder, tmp_path):
         populus.load_program(tmp_path)
 
 
+def test_a_forked_child_runs_and_closes_what_its_parent_threads_serve(tmp_path):
+    product = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    populus.build(compiled(model(product, [("x", [256, 256])], [("y", [256, 256])], {"w": normal(256, 256)})), tmp_path)
+    code = (
+        "import os, populus, numpy as np\n"
+        f"program = populus.load_program({str(tmp_path)!r}, threads=3)\n"
+        "x = {'x': np.ones((256, 256), np.float32)}\n"
+        "y = program.run(x)['y']\n"
+        "child = os.fork()\n"
+        "equal = (program.run(x)['y'] == y).all()\n"
+        "del program\n"
+        "if child == 0: os._exit(0 if equal else 1)\n"
+        "raise SystemExit(os.waitpid(child, 0)[1])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_a_library_that_was_built_again_is_not_taken_for_the_old_one(tmp_path):
     populus.build(compiled(gather()), tmp_path, embed=True)
     populus.load_program(tmp_path)
