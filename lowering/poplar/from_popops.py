@@ -142,12 +142,12 @@ def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
         return [t.view(op.operands[0])]
-    views = [t.view(part) for part in op.operands]
-    order = channels_last(len(shape)) if all(map(has_channels_last, views)) else list(range(len(shape)))
+    last = all(has_channels_last(t.view(part)) for part in op.operands)
+    order = channels_last(len(shape)) if last else list(range(len(shape)))
     home = t.first([shape[d] for d in order], element, t.linear([shape[d] for d in order], element))
     begin = 0
-    for x in views:
-        x = t.dim_shuffle(x, order)
+    for part in op.operands:
+        x = t.dim_shuffle(t.view(part), order)  # as it is now: a part before may have been the same value
         assert isinstance(x.type, TensorType)
         begins = [begin if d == dim else 0 for d in order]
         ends = [b + n for b, n in zip(begins, x.type.shape)]

@@ -179,3 +179,11 @@ def test_scales_are_operands_of_one_kernel():
     assert len(blocks) == 4
     formulas = {kernel.key for launch in blocks for kernel in launch.kernels if kernel.key.startswith("map")}
     assert len(formulas) == 2  # between products; after the last one, where floats leave
+
+
+def test_a_value_may_be_joined_with_itself():
+    g = Net(1.0, [2, 3])
+    y = g.op("Neg", "x")
+    model = g.model(g.op("Concat", y, y, axis=1))
+    for found in on_engines(model, inputs(model)).values():
+        np.testing.assert_array_equal(found, np.tile(-inputs(model)["x"], 2))
