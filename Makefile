@@ -5,6 +5,7 @@
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked.
+# mutants: mistakes planted in a copy of the sources, one at a time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
@@ -12,7 +13,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench wheel blocks levels fuzz check-ops validate
+.PHONY: demo docs test lint lit pytest portability bench wheel blocks levels fuzz check-ops validate mutants
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -67,6 +68,9 @@ build/docs-venv/.ready: docs/site/requirements.txt
 	@$(PYTHON) -m venv build/docs-venv
 	@build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/site/requirements.txt
 	@touch $@
+
+mutants: $(READY)
+	@$(BIN)/python -m benchmarks.mutants
 
 validate: $(READY)
 	@$(BIN)/python -m benchmarks.validation

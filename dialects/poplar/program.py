@@ -82,6 +82,8 @@ class GraphOp(_Control):
     def verify_(self) -> None:
         machine = self.machine
         for op in self.walk():
+            if any(isinstance(v.owner, Operation) and not self.is_ancestor(v.owner) for v in op.operands):
+                raise VerifyException(f"{op.name} reads a value that is defined outside of the graph")
             if isinstance(op, StorageOp):
                 if not machine.holds(op.type.element):
                     raise VerifyException(f"'{op.label.data}' is {op.type.element}, which target {machine.name} cannot hold")

@@ -21,6 +21,13 @@ from populus.tools.arrays import read_arrays
 
 MAIN = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {"
 TEXTS = {
+    "a variable outside of the graph": (
+        (
+            '%x = poplar.var "x" : !poplar.tensor<5xf32> poplar.graph @main target <host> '
+            '{ poplar.stream_in "x" to %x : !poplar.tensor<5xf32> poplar.stream_out %x to "y" : !poplar.tensor<5xf32> }'
+        ),
+        "poplar.stream_in reads a value that is defined outside of the graph",
+    ),
     "two outputs of one name": (
         (
             'func.func @main(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) attributes {output_names = ["y", "y"]} '
