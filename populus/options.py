@@ -20,6 +20,7 @@ from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.driver.program_cache import ProgramCache
 from populus.lowering.popart.select_kernels import PopartSelectKernelsPass
+from populus.lowering.poplar.plan.aims import aim_of
 from populus.runtime.engine import choice
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class MachineOptions:
     `auto` chooses native, but numpy for small programs.
     `level`: the level to run (`popart`, `popops`, `poplar`). `load`: Python files that define ops.
     `threads`: number of threads of the native engine; default: POPULUS_THREADS, or the number of CPUs of this process.
+    `optimise`: `balanced` (default), `cycles` or `memory`: what plans of products and convolutions spare.
     `partials`: the type that products of halves are summed in, `f32` (default) or `f16`, as docs/machine-model.md says.
     """
 
@@ -78,6 +80,7 @@ class MachineOptions:
     load: Sequence[str | os.PathLike[str]] = ()
     threads: int | None = None
     partials: str | None = None
+    optimise: str | None = None
 
     def extensions(self) -> tuple[extensions.Extension, ...]:
         """Loads the files of `load`; gives them after the extensions that the process already has. Raises PopulusError."""
@@ -98,6 +101,7 @@ class MachineOptions:
                 f"threads = {self.threads} with engine {self.engine}; the native engine runs on 1 thread or more, the others on one"
             )
         check_partials(self.partials)
+        aim_of(self.optimise)
         Spec.of(self.target, self.tiles)
 
     def compiling(self, pipeline: Pipeline, dims: Dims | None) -> CompileOptions:
@@ -111,6 +115,7 @@ class MachineOptions:
             load=self.load,
             threads=self.threads,
             partials=self.partials,
+            optimise=self.optimise,
             pipeline=pipeline,
         )
 
@@ -180,7 +185,7 @@ class CompileOptions(MachineOptions):
         if self.accuracy != "standard" and any(p.name == "poplin-to-poplar" for p in chosen.passes):
             chosen = chosen.with_options("poplin-to-poplar", winograd=ACCURACIES[self.accuracy])
         chosen.check()
-        return chosen.with_defaults(target=self.target, tiles=self.tiles, partials=self.partials)
+        return chosen.with_defaults(target=self.target, tiles=self.tiles, partials=self.partials, optimise=self.optimise)
 
     def program_cache(self) -> ProgramCache | None:
         """Opens the cache on disk, if `cache` is set."""

@@ -55,6 +55,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
     add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
     add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
+    add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
     add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
     add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
@@ -105,6 +106,7 @@ def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BU
             sample=args.sample,
             narrow=args.narrow,
             partials=args.partials,
+            optimise=args.optimise,
             threads=args.threads,
             host=not args.no_host,
             force_kernels=args.force_kernel,

@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--threads", type=int, metavar="N", help="number of threads of the native engine (all CPUs)")
+    add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
     add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension; open first dimensions are the batch")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
@@ -151,7 +152,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _machine(args: argparse.Namespace) -> dict[str, Any]:
     """Gives the keywords of the machine and the engine."""
-    names = ("target", "tiles", "engine", "threads", "load", "partials")
+    names = ("target", "tiles", "engine", "threads", "load", "partials", "optimise")
     return {name: getattr(args, name) for name in names} | {"dims": dims_of(args.dim)}
 
 

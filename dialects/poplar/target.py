@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -191,7 +192,26 @@ def register(target: Target, place: str) -> None:
     if target.name in _OWN or _PLACES.get(target.name, place) != place:
         other = "of ours" if target.name in _OWN else f"of {_PLACES[target.name]}"
         raise PopulusError(f"{place}: target '{target.name}' is one {other}; give yours another name")
+    if why := impossible(target):
+        raise PopulusError(f"{place}: target '{target.name}': {why}")
     PRESETS[target.name], _PLACES[target.name] = target, place
+
+
+def impossible(target: Target) -> str | None:
+    """Returns the reason why no machine has these numbers; None if one may."""
+    for name in sorted(_INTEGER_FIELDS):
+        if (value := getattr(target, name)) < (0 if name in _MAY_BE_0 else 1):
+            return f"{name} = {value}; expected at least {0 if name in _MAY_BE_0 else 1}"
+    if not 0 < target.clock_hz < math.inf:
+        return f"clock_hz = {target.clock_hz}; expected cycles per second"
+    for name in ("exchange_bytes", "vector_bytes", "copy_bytes", "reserved_bytes"):
+        if (value := getattr(target, name)) >= target.tile_bytes and value:
+            return f"{name} = {value} is not less than the tile's memory, tile_bytes = {target.tile_bytes}"
+    if target.bus_tiles > target.tiles and target.bus_tiles > 2:
+        return f"bus_tiles = {target.bus_tiles} is more than all tiles, {target.tiles}"
+    if not target.types:
+        return "types is empty; a machine holds some element type"
+    return None
 
 
 _PLACES: dict[str, str] = {}  # of machines from files
@@ -213,7 +233,10 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
             raise PopulusError(f"target '{name}': {field} = {value} is out of range")
         if field == "tiles" and value > 2**20:
             raise PopulusError(f"target '{name}': {value} tiles are more than the {2**20} that fit in memory here")
-    return replace(PRESETS[name], **dict(overrides))
+    made = replace(PRESETS[name], **dict(overrides))
+    if overrides and (why := impossible(made)):
+        raise PopulusError(f"target '{name}': {why}")
+    return made
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import bytes_of, element_type_of, shape_of
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
-from populus.lowering.poplar.plan.contraction import Contraction, Near, Option, Plan, options, shape_of_contraction, splits_of
+from populus.lowering.poplar.plan.aims import aim_of
+from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, Near, Option, Plan, options, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed
 from populus.lowering.poplar.plan.reduction import reduce_partials
 from populus.lowering.poplar.plan.residency import Residency, room
@@ -222,6 +223,7 @@ class Planning:
     partials: str
     winograd: int
     arguments: Mapping[StorageOp, Sequence[SSAValue]]
+    share: float = MEMORY_SHARE
 
     def is_constant(self, tensor: SSAValue) -> bool:
         """Tells whether an operand is a constant in all calls of its function."""
@@ -231,7 +233,7 @@ class Planning:
 
     def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
         """Plans a contraction. Also tells whether its weights are resident: replicated on the tiles that read them."""
-        candidates = options(shape, element, t.target, near if self.agree else None, self.traffic)
+        candidates = options(shape, element, t.target, near if self.agree else None, self.traffic, self.share)
         return self.residency.choose(candidates, _weights(weights) is not None)
 
 
@@ -245,8 +247,9 @@ class PoplinToPoplarPass(ToPoplarPass):
     a multicast byte costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
     in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
     the rate, and which rounds each running sum after every call of the matrix unit. `winograd`:
-    the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4. Raises PopulusError
-    if `resident` is not from 0 to 1, or for another type or tile. To rounding.
+    the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4. `optimise`: the aim,
+    `balanced` (default), `cycles` or `memory`, which sets `resident` and `traffic`. Raises PopulusError if `resident` is not
+    from 0 to 1, or for another type, tile or aim. To rounding.
     """
 
     name = "poplin-to-poplar"
@@ -256,6 +259,7 @@ class PoplinToPoplarPass(ToPoplarPass):
     serial: bool = True
     partials: str | None = None
     winograd: int = 2
+    optimise: str | None = None
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         if not 0 <= self.resident <= 1:
@@ -267,17 +271,23 @@ class PoplinToPoplarPass(ToPoplarPass):
             raise PopulusError(f"partials = {self.partials}; halves are summed in {' or '.join(PARTIALS)}{near}")
         if self.serial:
             split_serially(graph, self._half_sums)
-        how = Planning(Residency.of(*self._bids(graph)), self.agree, self.traffic, self._half_sums, self.winograd, _arguments(graph))
+        aim = aim_of(self.optimise)
+        traffic = self.traffic if aim.traffic is None else aim.traffic
+        residency = Residency.of(*self._bids(graph, self.resident if aim.resident is None else aim.resident, traffic, aim.temporaries))
+        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, _arguments(graph), aim.temporaries)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
 
     @property
     def _half_sums(self) -> str:
         return "f16" if self.partials == "f16" else ""
 
-    def _bids(self, graph: GraphOp) -> tuple[float, list[tuple[Option, ...]]]:
-        """Returns the bytes of a tile for resident weights, and each contraction's options for them."""
+    def _bids(self, graph: GraphOp, share: float, traffic: float, temporaries: float) -> tuple[float, list[tuple[Option, ...]]]:
+        """Returns the bytes of a tile for resident weights, and each contraction's options for them.
+
+        `share`: of a tile for such weights. `temporaries`: the share for temporaries.
+        """
         machine, bids, spread = graph.machine, list[tuple[Option, ...]](), list[int]()
-        if self.resident == 0:
+        if share == 0:
             return 0.0, []
         for op in graph.walk():
             if isinstance(op, ConstOp):
@@ -285,5 +295,5 @@ class PoplinToPoplarPass(ToPoplarPass):
             elif isinstance(op, MatMulOp | ConvolutionOp) and _weights(op.operands[1]) is not None:
                 shape = shape_of_contraction(op, self._half_sums)
                 if shape.macs:
-                    bids.append(options(shape, element_type_of(op.operands[0].type), machine, None, self.traffic))
-        return room(self.resident, machine.tile_bytes, spread, machine.tiles), bids
+                    bids.append(options(shape, element_type_of(op.operands[0].type), machine, None, traffic, temporaries))
+        return room(share, machine.tile_bytes, spread, machine.tiles), bids

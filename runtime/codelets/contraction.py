@@ -2,14 +2,14 @@
 
 16- and 8-bit floats are multiplied and summed in float32 and rounded when stored; integers wrap around in the
 output's type. With `partials = "f16"`, the running sum is rounded to f16 after each call of a matrix unit: after
-every 16 in-channels of every kernel element, channels first. BLAS chooses the order of sums; other steps are exact.
+every 16 in-channels of every kernel element. BLAS chooses the order of sums; all other steps are exact.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -53,8 +53,8 @@ def matmul(task: Task) -> Run:
     a = _operand(task, task.fields["a"], dtype, steps)
     b = _operand(task, task.fields["b"], dtype, steps)
     if "partials" in task.params:
-        parts = [(a[..., k : k + HALVES], b[:, k : k + HALVES]) for k in range(0, task.size("k"), HALVES)]
-        return sequence([*steps, *_half_sums(task, parts, c)])
+        depth = range(0, task.size("k"), HALVES)
+        return sequence([*steps, _half_sums(task, lambda: ((a[..., k : k + HALVES], b[:, k : k + HALVES]) for k in depth), c)])
     return _product(task, a, b, c, dtype, steps)
 
 
@@ -72,19 +72,20 @@ def _product(task: Task, a: Array, b: Array, c: Array, dtype: np.dtype[Any], ste
     return sequence(steps)
 
 
-def _half_sums(task: Task, parts: Sequence[tuple[Array, Array]], y: Array) -> list[Run]:
+def _half_sums(task: Task, parts: Callable[[], Iterable[tuple[Array, Array]]], y: Array) -> Run:
     """Adds products of float32 in order, and rounds the sum to f16 after each."""
-    product, total = task.scratch(y.shape, np.float32), task.scratch(y.shape, np.float32)
-    half = task.scratch(y.shape, np.float16)
+    product, total, half = (task.scratch(y.shape, dtype) for dtype in (np.float32, np.float32, np.float16))
 
-    def add(a: Array, b: Array) -> None:
-        np.matmul(a, b, out=product)
-        np.add(total, product, out=total)
-        np.copyto(half, total, casting="unsafe")
-        np.copyto(total, half)
+    def run() -> None:
+        total.fill(0)
+        for a, b in parts():
+            np.matmul(a, b, out=product)
+            np.add(total, product, out=total)
+            np.copyto(half, total, casting="unsafe")
+            np.copyto(total, half)
+        np.copyto(y, half, casting="unsafe")
 
-    steps: list[Run] = [lambda: total.fill(0), *(partial(add, a, b) for a, b in parts)]
-    return [*steps, lambda: np.copyto(y, half, casting="unsafe")]
+    return run
 
 
 def _matmul(a: Array, b: Array, c: Array) -> None:
@@ -303,17 +304,16 @@ class _Conv:
         for image in range(batch):
             task.used = first
             windows = self._windows(self._padded(image, steps))
-            parts: list[tuple[Array, Array]] = []
-            for c in range(0, ic, HALVES):
-                own = slice(c, min(c + HALVES, ic))
-                for k in np.ndindex(*self.kernel):
-                    w, x = self.w[(slice(None), slice(None), own, *k)], windows[(slice(None), own, *k)]
-                    left, right = task.scratch(w.shape, self.dtype), task.scratch(x.shape, self.dtype)
-                    steps += [_copier(left, w), _copier(right, x)]
-                    parts.append((left, right.reshape(g, -1, area)))
             total = task.scratch((g, self.y.shape[2], area), np.float16)
-            steps += [*_half_sums(task, parts, total), _copier(self.y[image], total.reshape(self.y.shape[1:]))]
+            steps += [_half_sums(task, partial(self._parts, windows, ic), total), _copier(self.y[image], total.reshape(self.y.shape[1:]))]
         return sequence(steps)
+
+    def _parts(self, windows: Array, channels: int) -> Iterable[tuple[Array, Array]]:
+        """Gives w and the unfolded input of each 16 in-channels and kernel element."""
+        shape = (self.w.shape[0], -1, math.prod(self.out))
+        for c, k in itertools.product(range(0, channels, HALVES), np.ndindex(*self.kernel)):
+            own = slice(c, min(c + HALVES, channels))
+            yield self.w[(slice(None), slice(None), own, *k)].astype(self.dtype), windows[(slice(None), own, *k)].reshape(shape)
 
     def _direct(self) -> bool:
         """Tells whether products can be written into y."""

@@ -190,7 +190,7 @@ def contraction(
         products = vector_macs(outputs, depth, element, target)
         return np.minimum(products, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else products
     half, half_sums, inputs = size_in_bytes(element) == 2, size_in_bytes(sums) == 2, target.in_channels(element)
-    fast = target.interleaved_bytes
+    fast = min(target.interleaved_bytes, target.tile_bytes)
     if swapped:
         rows, cols, out_channels = out_channels, 1, rows * cols
     cheapest: Any = vector_macs(outputs, depth, element, target)

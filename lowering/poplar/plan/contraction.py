@@ -123,7 +123,7 @@ Near: TypeAlias = "tuple[int, ...] | None"
 """The parts of batch and windows in which the input already lies, one to a tile, channels whole; None: in some other way."""
 
 
-class _Candidates:
+class Candidates:
     """Candidate cuts of a contraction, as arrays with one element for each candidate."""
 
     def __init__(self, shape: Contraction, element: Attribute, target: Target, near: Near, traffic: float, parts: Sequence[Counts]):
@@ -143,10 +143,10 @@ class _Candidates:
         self.swapped: NDArray[np.bool_] = np.zeros_like(self.depth, bool)
         self.outputs = shape.groups * shape.batch * shape.out_channels * math.prod(shape.windows)
 
-    def where(self, selection: NDArray[Any]) -> _Candidates:
+    def where(self, selection: NDArray[Any]) -> Candidates:
         """Selects candidates by a mask or by indices."""
         parts = [p[selection] for p in self.parts]
-        return _Candidates(self.shape, self.element, self.target, self.near, self.traffic, parts)
+        return Candidates(self.shape, self.element, self.target, self.near, self.traffic, parts)
 
     def bytes(self) -> tuple[Counts, Counts, Counts]:
         """Computes the bytes of a tile for the input, the weights and the partial results."""
@@ -218,22 +218,24 @@ def grains_of(shape: Contraction, element: Attribute, target: Target) -> tuple[i
 
 
 @lru_cache(None)
-def options(shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0) -> tuple[Option, ...]:
+def options(
+    shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0, share: float = MEMORY_SHARE
+) -> tuple[Option, ...]:
     """Finds the plan of fewest cycles, then the Pareto-optimal plans with resident weights that are faster.
 
     `near`: the part counts in which the input lies already. `traffic`: cycles that a multicast byte costs in
-    addition, so that of nearly equal plans the one with less traffic wins. Temporaries stay within the memory
-    share; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
+    addition, so that of nearly equal plans the one with less traffic wins. Temporaries stay within `share` of a tile's
+    memory; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
     in a fixed order of axes, so that results are deterministic.
     """
     outs, ins = grains_of(shape, element, target)
     channels = _grains(shape.out_channels, outs), _grains(shape.in_channels, ins)
     axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
     parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
-    everything = _Candidates(shape, element, target, near, traffic, parts)
-    promising = _promising(everything)
+    everything = Candidates(shape, element, target, near, traffic, parts)
+    promising = _promising(everything, share)
     cycles, temporary = promising.cycles(False), promising.temporary_bytes()
-    room = MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
+    room = share * (target.tile_bytes - target.reserved_bytes)
     key = cast("Counts", np.where(temporary <= room, cycles, 1e15 + temporary))
     best = int(np.lexsort((*promising.parts, _product(promising.parts), temporary, key))[0])
     limit = float(cycles[best])
@@ -252,6 +254,11 @@ def options(shape: Contraction, element: Attribute, target: Target, near: Near =
     return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i)) for i in front)
 
 
+def candidates_of(shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]) -> Candidates:
+    """Makes candidates of given part counts, an array for each axis: groups, batch, channels out and in, windows, kernel."""
+    return Candidates(shape, element, target, None, 0.0, parts)
+
+
 def cheapest(candidates: Sequence[Option], price: float, left: float = math.inf) -> Option:
     """Returns the option of fewest cycles, with `price` cycles for each resident byte, and at most `left` resident
     bytes.
@@ -260,7 +267,7 @@ def cheapest(candidates: Sequence[Option], price: float, left: float = math.inf)
     return min(affordable, key=lambda o: (o.cycles + price * o.resident_bytes, o.resident_bytes))
 
 
-def _promising(everything: _Candidates) -> _Candidates:
+def _promising(everything: Candidates, share: float) -> Candidates:
     """Drops candidates whose lower bound exceeds the cost of a candidate that is known to fit.
 
     Keeps all of them if they are few, or if none of the first fits.
@@ -270,7 +277,7 @@ def _promising(everything: _Candidates) -> _Candidates:
     if len(used) > 4 * PROBES and len(wide) > PROBES:
         probes = everything.where(wide)
         probes = probes.where(np.argpartition(probes.bound(False), PROBES)[:PROBES])
-        fits = probes.temporary_bytes() <= MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
+        fits = probes.temporary_bytes() <= share * (target.tile_bytes - target.reserved_bytes)
         if fits.any():
             limit = probes.cycles(False)[fits].min()
             some = everything.where(everything.products() <= limit)

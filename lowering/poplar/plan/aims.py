@@ -1,0 +1,32 @@
+"""The aims of `--optimise`: cycles, memory, or a balance of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.lowering.poplar.plan.contraction import MEMORY_SHARE
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Shares of a tile's memory for resident weights and for temporaries, and the cycles that a byte of multicast costs.
+
+    None: as the pass's own options say.
+    """
+
+    resident: float | None = None
+    traffic: float | None = None
+    temporaries: float = MEMORY_SHARE
+
+
+# cycles: a byte costs its time alone, and weights may take what temporaries leave. memory: each weight is on one tile, and
+# a plan has temporaries of a twentieth of a tile if one does.
+AIMS = {"balanced": Aim(), "cycles": Aim(0.75, 0.0), "memory": Aim(0.0, None, 0.05)}
+
+
+def aim_of(name: str | None) -> Aim:
+    """Finds an aim by its name; `balanced` if there is none. Raises PopulusError, with the nearest, for another name."""
+    if name is not None and name not in AIMS:
+        raise PopulusError(f"optimise = {name}; expected {', '.join(AIMS)}{did_you_mean(name, AIMS)}")
+    return AIMS[name or "balanced"]
