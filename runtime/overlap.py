@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
@@ -17,20 +18,38 @@ def waits(ops: Sequence[tuple[Operation, int]]) -> dict[CollectiveOp, int]:
     free; it is over before the first op that touches its result, or writes its operand. Links carry one collective at a time.
     """
     found: dict[CollectiveOp, int] = {}
-    under_way: list[tuple[CollectiveOp, int, Callable[[Operation], bool]]] = []  # with its end, and who waits for it
+    under_way: list[_Running] = []
     now = free = 0
+
+    def wait(end: int) -> int:
+        """Adds the cycles up to `end`, in which nothing else happens, to the waits of the collectives that have the links then."""
+        for c in under_way:
+            found[c.op] += max(min(end, c.end) - max(now, c.begin), 0)
+        return max(now, end)
+
     for op, cycles in ops:
-        for collective, end, waiting in list(under_way):
-            if waiting(op):
-                found[collective] = max(end - now, 0)
-                now = max(now, end)
-                under_way.remove((collective, end, waiting))
+        for running in list(under_way):
+            if running.awaited(op):
+                now = wait(running.end)
+                under_way.remove(running)
         if isinstance(op, CollectiveOp):
-            free = max(now, free) + cycles
-            under_way.append((op, free, _touches(op)))
+            begin = max(now, free)
+            free, found[op] = begin + cycles, 0
+            under_way.append(_Running(op, begin, free, _touches(op)))
         else:
             now += cycles
-    return {**found, **{collective: max(end - now, 0) for collective, end, _ in under_way}}
+    wait(free)
+    return found
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A collective with the cycles at which the links are its own, and the test of who waits for it."""
+
+    op: CollectiveOp
+    begin: int
+    end: int
+    awaited: Callable[[Operation], bool]
 
 
 def _touches(collective: CollectiveOp) -> Callable[[Operation], bool]:

@@ -57,6 +57,16 @@ def test_a_replica_has_the_weights_and_states_of_its_stage():
     assert [set(p.signature.inputs) & set(session.weights) for p in programs] == each
 
 
+def test_a_profile_has_what_stages_send_and_wait_for():
+    session = populus.TrainingSession(net(), batch=16, stages=2, micro_batches=2, optimizer="sgd", target="gc200", tiles=4)
+    profile = session.program.profile()
+    met = [s for s in profile.steps if s.kind == "collective"]
+    assert [s.label for s in met].count("send") == 2 and [s.label for s in met].count("receive") >= 2
+    assert all(0 <= s.waits <= s.cycles for s in met)
+    sent = next(s for s in met if s.label == "send")
+    assert sent.exchange == 500 + -(-(4 * 8 * 7 + 4) // 120)  # half of the batch, of 7 floats each, and the token
+
+
 def test_a_stage_that_is_not_finite_ends_all():
     session = populus.TrainingSession(deep(), batch=4, stages=2, optimizer="sgd", hyper={"lr": 3e38}, target="host", tiles=2)
     x = data()["x"][:4]
