@@ -80,8 +80,8 @@ def weighty(path):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_programs_of_one_model_share_its_weights(tmp_path, monkeypatch, stored):
-    packed, pack = [], Product._fill
-    monkeypatch.setattr(Product, "_fill", lambda self, room, *rest: packed.append(room.nbytes) or pack(self, room, *rest))
+    packed, pack = [], Product.fill
+    monkeypatch.setattr(Product, "fill", lambda self, room, *rest: packed.append(room.nbytes) or pack(self, room, *rest))
     y = weighty(tmp_path / "m.onnx")
     program = populus.compile(tmp_path / "m.onnx" if stored else load(tmp_path / "m.onnx"), tiles=4, engine="native")
     results, arrays = {}, set()
