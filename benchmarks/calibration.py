@@ -2,6 +2,7 @@
 
     python -m benchmarks.calibration             products, vertices, convolutions
     python -m benchmarks.calibration --networks  and whole networks, which takes minutes
+    python -m benchmarks.calibration --plans     products with the planner's own plans: the table of docs/quality.md
 
 A product is predicted with the plan in its row, which the planner chose when the model was corrected: a better plan
 is thus never mistaken for a truer model. Nothing is run. Sources have short names; docs/machine-model.md lists them.
@@ -188,7 +189,8 @@ def product(row: Product, planned: bool = True) -> Row:
     """Predicts a product with the plan of its row, or else with the planner's own."""
     module = program(row.element, (1, row.n, row.k), (1, row.k, row.k), MatMulOp)
     partials = "f16" if row.element == "f16" else None
-    lowering = _AsRecorded(BOW, partials=partials, row=row) if planned else PoplinToPoplarPass("bow", partials=partials, traffic=0.0)
+    own = PoplinToPoplarPass("bow", partials=partials, optimise="cycles")
+    lowering = _AsRecorded(BOW, partials=partials, row=row) if planned else own
     cycles = float(profile_of(module, lowering).summary["cycles"])
     return Row("product", f"[{row.n}, {row.k}] x [{row.k}, {row.k}] {row.element}", "bow", 1e3 * row.kilocycles, cycles, "SB")
 
@@ -299,7 +301,12 @@ def table(found: Sequence[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.calibration")
     parser.add_argument("--networks", action="store_true", help="whole networks too, which takes minutes")
-    found = rows() + (networks() if parser.parse_args().networks else [])
+    parser.add_argument("--plans", action="store_true", help="products with the planner's own plans, for fewest cycles")
+    args = parser.parse_args()
+    if args.plans:
+        print(table([product(row, planned=False) for row in PRODUCTS]))
+        return
+    found = rows() + (networks() if args.networks else [])
     print(f"{summary(found)}\n\n{table(found)}")
 
 

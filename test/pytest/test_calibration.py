@@ -39,3 +39,10 @@ def test_the_page_has_the_rows_that_are_printed(rows: list[calibration.Row]):
     page = (ROOT / "docs/machine-model.md").read_text()
     for line in (*calibration.table(rows).splitlines(), *calibration.summary(rows).splitlines()):
         assert line in page
+
+
+def test_our_plans_take_fewer_cycles_than_were_measured():
+    wanted = {(e, k, n) for e in ("f16", "f32") for k, n in ((1024, 1024), (2048, 1024), (8192, 256), (4096, 16))}
+    found = [calibration.product(row, planned=False) for row in calibration.PRODUCTS if (row.element, row.k, row.n) in wanted]
+    assert len(found) == len(wanted)
+    assert [(r.workload, r.ratio) for r in found if r.ratio > 0.95] == []

@@ -20,9 +20,9 @@ class Aim:
     temporaries: float = MEMORY_SHARE
 
 
-# cycles: a byte costs its time alone, and weights may take what temporaries leave. memory: each weight is on one tile, and
+# cycles: a byte costs its time alone. memory: each weight is on one tile, and
 # a plan has temporaries of a twentieth of a tile if one does.
-AIMS = {"balanced": Aim(), "cycles": Aim(0.75, 0.0), "memory": Aim(0.0, None, 0.05)}
+AIMS = {"balanced": Aim(), "cycles": Aim(None, 0.0), "memory": Aim(0.0, None, 0.05)}
 
 
 def aim_of(name: str | None) -> Aim:
