@@ -136,14 +136,14 @@ def threads_of(count: int | None) -> int:
     return int(asked)
 
 
-_LOADED: dict[Path, tuple[int, int]] = {}  # libraries of this process, with what tells whether the file is another one now
+_LOADED: dict[Path, tuple[int, int]] = {}  # libraries of this process: device and inode, which no other file has meanwhile
 
 
 def _opened(path: Path) -> ctypes.CDLL:
     try:
         found = path.stat()
         # The system finds a library that is loaded by its path, and would give the old one.
-        if _LOADED.setdefault(path, (found.st_ino, found.st_mtime_ns)) != (found.st_ino, found.st_mtime_ns):
+        if _LOADED.setdefault(path, (found.st_dev, found.st_ino)) != (found.st_dev, found.st_ino):
             raise ProgramError(f"{path}: was built again since this process loaded it; load it in a new process, or build elsewhere")
         library = ctypes.CDLL(str(path))
         library.populus_version.restype = ctypes.c_uint32
