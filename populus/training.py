@@ -98,7 +98,7 @@ class TrainingSession:
         self._trained = recipe.weights
         owners = self._programs.owners()
         self._weights = Shares(self.place, all, parts, owners, options.stages)
-        self._states = Shares(self.place, self._zeros(all), parts, owners, options.stages)
+        self._states: Shares = Shares(self.place, self._zeros(all), parts, owners, options.stages)
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
         self.labels = None if options.loss == IDENTITY else signature.inputs[LABELS]
         self._output = options.output or next(iter(signature.outputs))

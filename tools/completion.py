@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 from populus.dialects.support.diagnostics import did_you_mean
 from populus.tools.command import UsageError
@@ -25,9 +26,9 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
 def _fish(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yields the lines for fish: commands, and the options of each with their choices."""
     name = parser.prog
-    commands = next((a for a in parser._actions if isinstance(a, argparse._SubParsersAction)), None)  # pyright: ignore[reportPrivateUsage]
-    assert commands is not None, name
-    found = {choice.dest: choice.help or "" for choice in commands._choices_actions}  # pyright: ignore[reportPrivateUsage]
+    subparsers: Any = argparse._SubParsersAction  # pyright: ignore[reportPrivateUsage]
+    commands: Any = next(a for a in parser._actions if isinstance(a, subparsers))  # pyright: ignore[reportPrivateUsage]
+    found: dict[str, str] = {choice.dest: choice.help or "" for choice in commands._choices_actions}
     for command, help in found.items():
         yield f"complete -c {name} -n __fish_use_subcommand -f -a {command} -d {_quoted(help)}"
     yield from (f"complete -c {name} -n __fish_use_subcommand {option}" for option in _options(parser))

@@ -90,7 +90,8 @@ def _arrays(op: OnnxOp, inference: Inference) -> list[NDArray[Any]] | None:
 def _is_weight(op: OnnxOp) -> bool:
     """Tells whether an op dequantizes weights, which products take as integers (`popart-fuse`)."""
     x = op.operands[0].type
-    return op.OP_TYPE == "DequantizeLinear" and len(shape_of(x)) > 0 and (is_byte(element_type_of(x)) or element_type_of(x) == i32)
+    rank, element = len(shape_of(x)), element_type_of(x)
+    return op.OP_TYPE == "DequantizeLinear" and (rank > 1 if is_byte(element) else rank > 0 and element == i32)
 
 
 def _replace(op: OnnxOp, arrays: list[NDArray[Any]]) -> None:

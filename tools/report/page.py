@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -36,6 +36,6 @@ def html(data: Record, before: Record | None = None, others: Sequence[Record] = 
     )
 
 
-def _embedded(data: Record | Sequence[Record]) -> str:
+def _embedded(data: Mapping[str, object] | Sequence[Mapping[str, object]]) -> str:
     """Serialises JSON so that it cannot end its script element."""
     return text_of(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from hashlib import file_digest, sha256
 from importlib import metadata
@@ -89,7 +89,7 @@ def graph_of(module: ModuleOp) -> GraphOp:
     return graph
 
 
-def text_of(data: Record | Sequence[Record]) -> str:
+def text_of(data: Mapping[str, object] | Sequence[Mapping[str, object]]) -> str:
     """Formats a record, or several, as the text of a profile.json."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
 

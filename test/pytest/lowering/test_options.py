@@ -66,7 +66,26 @@ def spelled_out() -> onnx.ModelProto:
     return g.model("spelled_out", g.op("Add", x, g.op("Cast", g.op("Cast", x, to=11), to=1)), [4, 8])
 
 
+def quantized() -> onnx.ModelProto:
+    """A convolution, a maximum, a concatenation and a term between quantized values; no sum is half way between two of them."""
+    g = Graph()
+    zero = g.constant(7, np.int8)
+
+    def again(t: str, scale: float) -> str:
+        step = g.constant(scale)
+        return g.op("DequantizeLinear", g.op("QuantizeLinear", t, step, zero), step, zero)
+
+    weights = g.constant(g.rng.integers(-127, 128, (8, 3, 3, 3)), np.int8)
+    w = g.op("DequantizeLinear", weights, g.constant(g.rng.uniform(0.003, 0.004, 8)), g.constant([0] * 8, np.int8), axis=0)
+    x = again(g.op("Conv", again("x", 0.0313), w), 0.0517)
+    x = again(g.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]), 0.0517)
+    x = again(g.op("Concat", x, g.op("Relu", x), axis=1), 0.0619)
+    b = g.op("DequantizeLinear", g.constant(g.rng.integers(-9, 9, (16, 1, 1)), np.int8), g.constant(0.1), zero)
+    return g.model("quantized", g.op("Add", x, b), [1, 16, 2, 2], inputs=[1, 3, 6, 6])
+
+
 MODELS = {
+    "quantized": quantized,
     "bert": lambda: transformer(**SIZES),
     "gpt": lambda: transformer(**SIZES, causal=True),
     "convolutions": convolutions,
