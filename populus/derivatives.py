@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 from populus.api import compiled
 from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.element_types import dtype_of, element_of, is_float, tensor
 from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
@@ -66,7 +66,7 @@ def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
 class Vjp:
     """A program of outputs and gradients. `weights` are the default values of the weights among `wrt`.
 
-    For a model with open dimensions, `run` accepts inputs of any size. Inputs, outputs, cotangents, levels and profile
+    For a model with open dimensions, `run` accepts inputs of any size. Levels and profile
     belong to one size: `sized(n=..)` gives it.
     """
 
@@ -78,19 +78,23 @@ class Vjp:
 
     @cached_property
     def outputs(self) -> dict[str, TensorType[Attribute]]:
-        """The model's outputs by name. Raises PopulusError if a dimension is open."""
+        """The model's outputs by name. An open dimension has the size -1, in `get_shape`."""
         gradients = {gradient_name(name) for name in self.wrt}
         return {n: t for n, t in self.program.signature.outputs.items() if n not in gradients}
 
     @cached_property
     def cotangents(self) -> dict[str, TensorType[Attribute]]:
-        """The outputs of floats, by name. Raises PopulusError if a dimension is open."""
+        """The outputs of floats, by name."""
+        if isinstance(self.program, OpenProgram):
+            return {n: t for n, t in self.outputs.items() if is_float(t.element_type)}
         inputs = self.program.signature.inputs
         return {n: inputs[gradient_name(n)] for n in self.outputs if gradient_name(n) in inputs}
 
     @cached_property
     def inputs(self) -> dict[str, TensorType[Attribute]]:
-        """The model's inputs and the weights of `wrt`, by name. Raises PopulusError if a dimension is open."""
+        """The model's inputs and the weights of `wrt`, by name."""
+        if isinstance(self.program, OpenProgram):
+            return {**self.program.signature.inputs, **{n: tensor(a.shape, element_of(a.dtype)) for n, a in self.weights.items()}}
         gradients = {gradient_name(name) for name in self.cotangents}
         return {n: t for n, t in self.program.signature.inputs.items() if n not in gradients}
 

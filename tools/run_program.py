@@ -20,6 +20,7 @@ from populus.lowering.driver import extensions
 from populus.lowering.driver.files import replacing
 from populus.options import CHOICES
 from populus.program import Program
+from populus.tools.command import UsageError
 from populus.watch import Watch, watching
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def split(arguments: Sequence[str], given: dict[str, str | None]) -> list[str]:
-    """Takes our options out of what follows the file, into `given`; gives the rest. Raises PopulusError for an option without a value."""
+    """Takes our options out of what follows the file, into `given`; gives the rest. Raises UsageError for an option without a value."""
     rest: list[str] = []
     left = list(arguments)
     while left:
@@ -76,7 +77,7 @@ def split(arguments: Sequence[str], given: dict[str, str | None]) -> list[str]:
         elif left:
             given[name] = left.pop(0)
         else:
-            raise PopulusError(f"argument --{name}: expected one argument (--help lists the options)")
+            raise UsageError(f"argument --{name}: expected one argument (--help lists the options)")
     return rest
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from populus import aliases
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
@@ -21,6 +23,15 @@ def runner():
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch):
+    """Takes away the names that a notebook gets by `populus.compat`, which other tests must not find."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    yield
+    aliases.uninstall()
+    sys.modules.pop("populus.compat", None)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

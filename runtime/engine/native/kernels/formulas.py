@@ -123,7 +123,10 @@ class Formula:
             case "mask":  # the condition itself is the mask
                 return args[0]
             case "blend":
-                return self.select(args[2], args[0], args[1])
+                mask = args[2]
+                if mask.type != i1:  # a literal: all bits or none
+                    mask = self.op(arith.CmpiOp(mask, self.constant(0, mask.type), "ne"))
+                return self.select(mask, args[0], args[1])
             case "convert":
                 return self.convert(args[0], dtype, step.dtype)
             case "bits":
