@@ -101,6 +101,8 @@ class Grid:
         return f"[{', '.join(map(str, self.splits))}]{order}" + (f" start {self.start}" if self.start else "")
 
 
+MOST_POINTS = 1 << 52  # of an iteration space; a product of three dimensions of 65,536 has 2^48
+
 Box: TypeAlias = "dict[str, tuple[int, int, int]]"
 """A part of an iteration space: axis -> (first element, end, part number)."""
 
@@ -146,6 +148,8 @@ class Domain:
             return found
         if len(set(self.order)) < len(self.order) or not self.cut <= set(self.order) <= set(names):
             return f"'on ({', '.join(self.order)})' does not name each cut axis of ({', '.join(names)}) once"
+        if (points := math.prod(max(s.n, 1) for _, s in self.axes)) > MOST_POINTS:
+            return f"the iteration space has {points} points; at most 2^{MOST_POINTS.bit_length() - 1} are run"
         return None
 
     def collapse(self, contracted: frozenset[str]) -> Domain:

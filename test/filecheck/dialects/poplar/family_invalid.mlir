@@ -16,6 +16,13 @@ poplar.graph @main target <host> {
 }
 
 // -----
+// CHECK: the iteration space has 9223372036854775808 points; at most 2^52 are run
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<8xf32>
+  poplar.execute "e" { poplar.family @fill for (i = 8, k = 1152921504606846976) out y = %x[i] : !poplar.tensor<8xf32> }
+}
+
+// -----
 // CHECK: 8 elements by 4 have 2 grains, too few for 3 parts
 poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<8xf32>

@@ -46,7 +46,7 @@ poplar.graph @apart target <gc200, tiles = 8> {
 // Not where what both bring from other tiles is more than a tenth of a tile.
 
 // CHECK-LABEL: poplar.graph @crowded
-poplar.graph @crowded target <gc200, tiles = 8, tile_bytes = 4096> {
+poplar.graph @crowded target <gc200, tiles = 8, tile_bytes = 4096, reserved_bytes = 1024> {
   %x = poplar.var "x" on [64 in 8] order [0] : !poplar.tensor<64xf32>
   %a = poplar.var "a" on [8 in 8, 64] order [0] : !poplar.tensor<8x64xf32>
   %b = poplar.var "b" on [8 in 8, 64] order [0] : !poplar.tensor<8x64xf32>
