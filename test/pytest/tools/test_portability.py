@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,11 @@ def test_a_setting_that_is_there_runs_the_tests_in_it(tmp_path):
     (tmp_path / "test_it.py").write_text("import signal\n\ndef test_it():\n    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN\n")
     cell, output = result(threads(1) + NOHUP, [str(tmp_path)])
     assert (cell.partition(",")[0], output) == ("1 passed", "")
-    cell, output = result(threads(1), [str(tmp_path)])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored, and so its processes
+    try:
+        cell, output = result(threads(1), [str(tmp_path)])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert cell.startswith("1 failed") and "assert" in output
 
 
