@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROUNDS = 20
-"""How often all candidates are tried again, at most."""
+"""The most times that all candidates are tried again."""
 
 
 def smallest(case: T, candidates: Callable[[T], Iterator[T]], fails: Callable[[T], bool]) -> T:

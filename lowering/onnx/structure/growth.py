@@ -68,8 +68,7 @@ def state_bounds(module: ModuleOp, bounds: Mapping[str, int]) -> None:
     loops = {(place(op.location) or "").strip("'"): op for op in module.walk() if isinstance(op, OnnxOp) and op.OP_TYPE == "Loop"}
     for name, most in bounds.items():
         if name not in loops:
-            there = ", ".join(f"'{n}'" for n in loops) or "none"
-            raise PopulusError(f"there is no Loop '{name}' to bound{did_you_mean(name, loops)}; the model has {there}")
+            raise PopulusError(f"there is no Loop '{name}' to bound{did_you_mean(name, loops)}")
         loops[name].attributes[BOUND] = attribute(most)
 
 
