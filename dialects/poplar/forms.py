@@ -151,6 +151,11 @@ def pool(p: Parts) -> None:
     _windowed(p, ["n", "c"], outs, taps)
     if len(after := _ints(p.params["after"])) != len(outs) or min(after, default=0) < 0:
         raise VerifyException(f"after = {after} is not a padding for each of {len(outs)} dimensions")
+    for access, n, behind, o, k in zip(p.access["x"][2:], p.shape["x"][2:], after, outs, taps):
+        factors = dict(access.terms)
+        room = n + behind + factors[o] - access.offset
+        if (taken := (p.domain[k].n - 1) * factors[k] + 1) > room:  # a size of its own, which no variable bounds
+            raise VerifyException(f"windows of {taken} along {k} do not fit x, its padding and a stride, {room} elements")
 
 
 def _windowed(p: Parts, lead: Sequence[str], outs: Sequence[str], taps: Sequence[str]) -> None:
