@@ -173,6 +173,8 @@ def refuse_python(signature: Signature) -> None:
         raise PopulusError(f"'{name}' is complex numbers, which need Python; a built program has arrays of floats")
     for entry in signature.maps:
         raise PopulusError(f"output '{entry.output}' is a sequence of maps, which needs Python; a built program has arrays of numbers")
+    for entry in signature.map_inputs:
+        raise PopulusError(f"input '{entry.input}' is a map, which needs Python; a built program has arrays of numbers")
     for entry in signature.bounded:
         raise PopulusError(f"the data decide the size of output '{entry.output}'; a built program has one size")
     for entry in signature.required:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from populus.buckets import bucket
 from populus.dialects.onnx.dimensions import parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, is_open
+from populus.dialects.signature.map_inputs import as_rows
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
 from populus.lowering.poplar.allocate import TooLargeError
@@ -170,6 +171,8 @@ class OpenProgram(Program):
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""
+        assert self.source.opened is not None, self.source
+        inputs = as_rows(self.source.opened.maps, inputs)
         program = self.program_for(inputs)
         last, self._last = self._last, program
         if last is not None and last is not program:

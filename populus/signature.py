@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 
 from populus.dialects.signature import input_names, output_names, state_names
 from populus.dialects.signature.complex_pairs import NO_PAIRS, Pairs, as_pairs, pairs
+from populus.dialects.signature.map_inputs import MapInput, as_rows, map_inputs
 from populus.dialects.signature.map_outputs import Map, maps
 from populus.dialects.signature.required_values import Required, required
 from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
@@ -43,6 +44,7 @@ class Signature:
     bounded: tuple[Bounded, ...] = ()
     texts: Texts = NO_TEXTS
     maps: tuple[Map, ...] = ()
+    map_inputs: tuple[MapInput, ...] = ()
     pairs: Pairs = NO_PAIRS
     padding: Padding | None = None
     dimensions: Mapping[str, Mapping[int, str]] = field(default_factory=dict[str, "Mapping[int, str]"])
@@ -88,6 +90,7 @@ class Signature:
             tuple(bounded(op)),
             strings,
             tuple(maps(op)),
+            tuple(map_inputs(op)),
             pairs(op),
             padding,
         )
@@ -129,6 +132,7 @@ class Signature:
         if missing := [name for name in self.inputs if name not in inputs]:
             given = f"; given are {', '.join(inputs)}" if inputs else ""
             raise PopulusError(f"input '{missing[0]}' is missing ({self.inputs[missing[0]]}){given}")
+        inputs = as_rows(self.map_inputs, inputs)
         arrays: Arrays = {}
         for name, type in self.inputs.items():
             if name in self.texts.inputs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any, cast
 
 from onnx.defs import OpSchema, get_all_schemas_with_history
@@ -16,10 +15,7 @@ from populus.lowering.onnx.to_popart import RULES
 
 # Operators that no table has, because they depend on the model or its shapes.
 FOLDED = ("Constant", "Shape", "Size")
-WHY_NOT: Mapping[str, str] = {
-    "ai.onnx.ml.CastMap": "its input is a map; maps can only be given back",
-    "ai.onnx.ml.DictVectorizer": "its input is a map; maps can only be given back",
-}
+MAPS = ("ai.onnx.ml.CastMap", "ai.onnx.ml.DictVectorizer")  # that the host makes rows of
 
 
 def operators() -> str:
@@ -53,7 +49,8 @@ def _how(name: str, schemas: list[OpSchema]) -> str:
         return "at compile time; the rest on tiles"
     if functions:
         return "tiles, by ONNX's function"
-    return f"no: {WHY_NOT[name]}"
+    assert name in MAPS, name
+    return "host: the row of an input that is a map"
 
 
 def _not_held(name: str, schema: OpSchema) -> list[str]:

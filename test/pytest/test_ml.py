@@ -267,6 +267,74 @@ def test_maps_are_given_back_and_read_by_no_node():
         populus.compile(model("ZipMap", [X], classlabels_int64s=[1, 2]))
 
 
+def of_map(op, key, value, **attributes):
+    """A model of one node that reads a map, and of a node that reads its row."""
+    entry = helper.make_value_info("x", helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, [])))
+    nodes = [helper.make_node(op, ["x"], ["r"], "row", domain=ML, **attributes), helper.make_node("Identity", ["r"], ["y"], "copy")]
+    graph = helper.make_graph(nodes, "g", [entry], [helper.make_empty_tensor_value_info("y")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(ML, 1)], ir_version=8)
+
+
+DENSE, SPARSE = {"cast_to": "TO_FLOAT"}, {"cast_to": "TO_FLOAT", "map_form": "SPARSE", "max_map": 8}
+MAPS = [
+    ("DictVectorizer", T.STRING, T.FLOAT, {"string_vocabulary": ["c", "b", "a"]}, {"a": 2.5, "c": 1.5}),
+    ("DictVectorizer", T.STRING, T.FLOAT, {"string_vocabulary": ["c", "b", "a"]}, {"a": 2.5, "other": 1.5}),
+    ("DictVectorizer", T.INT64, T.FLOAT, {"int64_vocabulary": [7, 8, 1]}, {1: 2.5, 7: 1.5}),
+    ("CastMap", T.INT64, T.FLOAT, DENSE, {5: 2.5, 1: 1.5, 9: -1.0}),
+    ("CastMap", T.INT64, T.FLOAT, {"cast_to": "TO_INT64"}, {5: 2.5, 1: -1.5}),
+    ("CastMap", T.INT64, T.FLOAT, {"cast_to": "TO_STRING"}, {5: 2.5, 1: -1.5}),
+    ("CastMap", T.INT64, T.FLOAT, SPARSE, {5: 2.5, 1: 1.5}),
+]
+
+
+@pytest.mark.parametrize(("op", "key", "value", "attributes", "given"), MAPS)
+def test_maps_that_a_model_reads_become_onnxruntimes_rows(op, key, value, attributes, given):
+    made = of_map(op, key, value, **attributes)
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": given})
+    program = populus.compile(made)
+    found = program.run({"x": given})["y"]
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    assert found.tolist() == wanted.tolist() == program.run({"x": wanted})["y"].tolist()  # the row itself may be given too
+
+
+def test_values_of_maps_that_onnxruntime_cannot_be_given():
+    words = of_map("CastMap", T.INT64, T.STRING, **SPARSE)
+    assert populus.compile(words).run({"x": {0: "2.5", 7: "-1"}})["y"].tolist() == [[2.5, 0, 0, 0, 0, 0, 0, -1]]
+    named = of_map("DictVectorizer", T.INT64, T.STRING, int64_vocabulary=[7, 8, 1])
+    assert populus.compile(named).run({"x": {1: "q", 7: "r"}})["y"].tolist() == [["r", "", "q"]]
+    counted = of_map("DictVectorizer", T.STRING, T.INT64, string_vocabulary=["a", "b"])
+    assert populus.compile(counted).run({"x": {"b": 2**53 + 1}})["y"].tolist() == [[0, 2**53 + 1]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({8: 1.0}, "input 'x': the key 8 is not in 0 to 7, the positions of max_map"),
+        ({"a": 1.0}, "input 'x': the key 'a' is str; keys are integers"),
+        ({1: "many"}, "input 'x': the value 'many' is no number"),
+        ([1.0], r"input 'x' is float64, expected float32"),
+    ],
+)
+def test_maps_that_make_no_row_are_refused(given, said):
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(of_map("CastMap", T.INT64, T.FLOAT, **SPARSE)).run({"x": given})
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (of_map("CastMap", T.STRING, T.FLOAT), "'row': CastMap: keys of input 'x' are no int64"),
+        (of_map("CastMap", T.INT64, T.FLOAT, cast_to="TO_BOOL"), "'row': CastMap: cast_to is 'TO_BOOL'"),
+        (of_map("DictVectorizer", T.STRING, T.FLOAT), "'row': DictVectorizer: one vocabulary, of the type of the keys of 'x', is expected"),
+        (of_map("DictVectorizer", T.INT64, T.FLOAT, int64_vocabulary=[1, 1]), "'row': DictVectorizer: its vocabulary has a key twice"),
+        (of_map("Scaler", T.INT64, T.FLOAT), "'row': Scaler reads the map 'x'; CastMap or DictVectorizer is expected"),
+    ],
+)
+def test_nodes_that_do_not_fit_their_map_are_refused(made, said):
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(made)
+
+
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_det_is_numpys(n):
     x = RNG.normal(size=(2, 3, n, n)).astype(np.float32)

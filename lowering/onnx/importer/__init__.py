@@ -17,6 +17,7 @@ from populus.dialects.onnx.dimensions import Dimensions, parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto
 from populus.dialects.signature import state_names
 from populus.dialects.signature.bounded_dimensions import open_dimensions
+from populus.dialects.signature.map_inputs import note_map
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.lowering.onnx.importer.build import NodeBuilder, Scope, constant_of, hint, standard
 from populus.lowering.onnx.importer.complex_pairs import to_pairs
@@ -103,6 +104,8 @@ def _module(
     if bound.bounds:
         open_dimensions(function, bound.bounds, sizes, {str(s): n for s, n in bound.limits.items()})
     to_pairs(function)
+    for entry in opened.maps:
+        note_map(function, entry)
     return ModuleOp([function])
 
 

@@ -13,7 +13,9 @@ from xdsl.ir import Attribute, Operation
 
 from populus.dialects.data import Blob, ConstantOp, StoredAttr
 from populus.dialects.support.constant_pool import ConstantPool, sharing
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
+from populus.lowering.onnx.importer.input_maps import without_maps
 from populus.lowering.onnx.importer.read import check_names
 from populus.lowering.onnx.importer.stripped import read_stripped
 
@@ -25,6 +27,7 @@ class OpenedModel:
     """A model and the constants that its modules share.
 
     `proto`: the model, whose large tensors stay in its file. `place`: its name in errors. `folder`: that of its file.
+    `maps`: inputs that are maps for the caller; `proto` has rows in their place.
     `pool`: what passes compute from its constants. Several threads may import it.
     Raises PopulusError if the file cannot be read.
     """
@@ -35,6 +38,10 @@ class OpenedModel:
         else:
             self.place, self.folder, self.proto = model.graph.name or "model", None, model
         check_names(self.proto, self.place)
+        try:
+            self.proto, self.maps = without_maps(self.proto)
+        except PopulusError as error:
+            raise PopulusError(f"{self.place}: {error}") from error
         self.pool: ConstantPool[Blob] = ConstantPool()
         self._made: dict[str, Operation] = {}
         self._stored: WeakValueDictionary[str, Blob] = WeakValueDictionary()
