@@ -31,13 +31,13 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import expr
 from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import constant_value
-from populus.dialects.expr import Arg, Expr
+from populus.dialects.expr import Arg, Cast, Expr
 from populus.dialects.popart import calls
 from populus.dialects.popart.examples import Examples
 from populus.dialects.support import shapes, user_op_errors
 from populus.dialects.support.constraints import flag
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -249,7 +249,11 @@ class ReduceOp(PopartOp):
 
     def reduced(self, b: Builder) -> SSAValue:
         """Builds the operand of `after`, without the reduced dimensions."""
-        return calls.reduce(b, self.reduction, calls.map(b, self.before(Arg(1)), self.x), self.dims())
+        match self.before(Arg(1)):
+            case Cast(Arg(), to, False) if is_float(calls.element(self.x)) and is_float(to):
+                return calls.reduce(b, self.reduction, self.x, self.dims(), to)
+            case before:
+                return calls.reduce(b, self.reduction, calls.map(b, before, self.x), self.dims())
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.reshape(b, calls.map(b, self.after(Arg(1)), self.reduced(b)), shape_of(self.y.type))]

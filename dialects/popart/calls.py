@@ -83,11 +83,13 @@ def map(b: Builder, e: Expr, *values: SSAValue) -> SSAValue:
     return insert(b, MapOp(*values, expr=e))
 
 
-def reduce(b: Builder, op: str, x: SSAValue, dims: Sequence[int]) -> SSAValue:
-    """Reduces x over `dims`. Over no dimension, the result is x itself (its squares for `square_add`)."""
+def reduce(b: Builder, op: str, x: SSAValue, dims: Sequence[int], to: Attribute | None = None) -> SSAValue:
+    """Reduces x over `dims`, to the element type `to` if that is not x's. Over no dimension, x stays (squared for `square_add`)."""
+    to = None if to == element(x) else to
     if not dims:
-        return map(b, expr.square(Arg(1)), x) if op == "square_add" else x
-    return insert(b, ReduceOp(x, op=op, dims=tuple(dims)))
+        wide = Arg(1) if to is None else expr.cast(Arg(1), to)
+        return map(b, expr.square(wide) if op == "square_add" else wide, x)
+    return insert(b, ReduceOp(x, op=op, dims=tuple(dims), **({} if to is None else {"to": to})))
 
 
 def codelet(

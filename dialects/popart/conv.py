@@ -106,10 +106,11 @@ def weight_gradient(
     rest = range(2, 2 + len(size))
     x = calls.reshape(b, x, (n, group, channels // group, *size))
     x = calls.reshape(b, calls.transpose(b, x, (2, 1, 0, *(d + 1 for d in rest))), (channels // group, group * n, *size))
+    # Elements of x beyond the last window are cropped: they would count as further kernel positions here.
+    reach = [(o - 1) * s + (k - 1) * d + 1 for o, k, s, d in zip(calls.shape(g)[2:], kernel, strides, dilations)]
+    pads = [(before, r - m - before) for (before, _), r, m in zip(pads, reach, size)]
     y = convolution(b, x, calls.transpose(b, g, (1, 0, *rest)), dilations, pads, strides, group)
-    y = calls.transpose(b, y, (1, 0, *rest))
-    # Elements of x that no window reached count as further kernel positions here.
-    return calls.slice(b, y, (0,) * len(calls.shape(y)), (*calls.shape(y)[:2], *kernel))
+    return calls.transpose(b, y, (1, 0, *rest))
 
 
 @irdl_op_definition

@@ -17,6 +17,7 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg, Expr, cast, rsqrt, sqrt
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.popnn import WhitenOp
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import number, whole
@@ -90,10 +91,72 @@ class BatchNormOp(PopartOp):
         return [calls.map(b, self._formula(), self.x, *(per_channel(b, o, rank) for o in self.operands[1:]))]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        operands = [self.x, *(per_channel(b, o, len(calls.shape(self.x))) for o in self.operands[1:])]
-        slopes = calls.slopes(self._formula(), [calls.element(o) for o in operands])
-        pulled = calls.pull(b, slopes, operands, self.y, grads[0])
-        return [None if p is None else calls.reshape(b, p, calls.shape(o)) for o, p in zip(self.operands, pulled)]
+        # With r = 1 / sqrt(variance + epsilon), w = (x - mean) r and sums over all but the channels: dbias = sum g, dscale = sum g w,
+        # dmean = - scale r dbias, dvariance = - scale r^2 / 2 dscale, dx = scale r g. Roots and quotients are those of the channels.
+        x, g, rank = self.x, grads[0], len(calls.shape(self.x))
+        element, wide, dims = calls.element(x), calls.element(self.mean), [d for d in range(rank) if d != 1]
+        sums = sum_type(wide)
+
+        def to(value: Expr, own: Attribute, other: Attribute) -> Expr:
+            return value if own == other else cast(value, other)
+
+        def vector(e: Expr, own: Attribute, like: SSAValue, *values: SSAValue) -> SSAValue:
+            return calls.map(b, to(e, own, calls.element(like)), *values)
+
+        factor = calls.map(b, to(Arg(1), calls.element(self.scale), wide) * rsqrt(Arg(2) + self.epsilon), self.scale, self.variance)
+        root = calls.map(b, rsqrt(Arg(1) + self.epsilon), self.variance)
+        along = [per_channel(b, v, rank) for v in (self.mean, root, factor)]
+        white = (to(Arg(1), element, wide) - Arg(2)) * Arg(3)
+        dx = calls.map(b, to(to(Arg(1), element, wide) * Arg(2), wide, element), g, along[2])
+        total = calls.reduce(b, "add", g, dims, sums)
+        moment = calls.reduce(b, "add", calls.map(b, to(Arg(4), element, wide) * white, x, along[0], along[1], g), dims, sums)
+        slope = -to(Arg(2), wide, sums) * Arg(1)
+        dmean = vector(slope, sums, self.mean, total, factor)
+        dvariance = vector(0.5 * slope * to(Arg(3), wide, sums), sums, self.variance, moment, factor, root)
+        return [dx, vector(Arg(1), sums, self.scale, moment), vector(Arg(1), sums, self.bias, total), dmean, dvariance]
+
+
+@irdl_op_definition
+class BatchVarianceOp(PopartOp):
+    """`variance = mean of (x - mean)^2` over all dimensions but that of channels, for statistics of a batch.
+
+    x: [batch, channels, size..], mean: [channels], which is the mean of x, or of the x of all replicas. There the variance is
+    least, so that no gradient flows to the mean. Halves are summed as floats. Source: ONNX BatchNormalization-15, training_mode = 1.
+    """
+
+    name = "popart.batch_variance"
+    INTERNAL: ClassVar[bool] = True
+    x = operand_def(TensorType)
+    mean = operand_def(TensorType)
+    variance = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        _channels(self, self.x, self.operands[1:])
+        if (own := element_type_of(self.mean.type)) != element_type_of(self.x.type):
+            raise VerifyException(f"x is {self.x.type} and its mean of {own}; equal element types are expected")
+        return [tensor(shape_of(self.mean.type), own)]
+
+    def _count(self) -> int:
+        shape = calls.shape(self.x)
+        return math.prod(shape) // max(shape[1], 1)
+
+    def _centred(self, b: Builder, e: Expr, *more: SSAValue) -> SSAValue:
+        rank = len(calls.shape(self.x))
+        return calls.map(b, e, self.x, *(per_channel(b, v, rank) for v in (self.mean, *more)))
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        element = calls.element(self.x)
+        dims = [d for d in range(len(calls.shape(self.x))) if d != 1]
+        total = calls.reduce(b, "square_add", self._centred(b, Arg(1) - Arg(2)), dims, sum_type(element))
+        mean = Arg(1) / self._count()
+        return [calls.map(b, mean if sum_type(element) == element else cast(mean, element), total)]
+
+    def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
+        # In the wide type: a 16-bit float holds no count beyond 65,504.
+        element, sums = calls.element(self.x), sum_type(calls.element(self.x))
+        each = (Arg(1) if sums == element else cast(Arg(1), sums)) * (2 / self._count())
+        slope = calls.map(b, each if sums == element else cast(each, element), grads[0])
+        return [self._centred(b, (Arg(1) - Arg(2)) * Arg(3), slope), None]
 
 
 class _WhiteningOp(PopartOp):

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import (
+    AnyFloatConstr,
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
@@ -17,7 +28,7 @@ from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.diagnostics import did_you_mean
-from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, tensor
+from populus.dialects.support.element_types import element_type_of, is_float, is_integer, shape_of, size_in_bytes, tensor
 from populus.dialects.support.shapes import ShapeError
 
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "square_add")
@@ -49,21 +60,24 @@ class MapOp(TensorOp):
 class ReduceOp(TensorOp):
     """`y = op over dims of x`; the dims are gone from the result. An empty reduction gives the op's neutral element.
 
-    `square_add` sums squares. Source: popops::reduce.
+    `square_add` sums squares. `to`: the type of the result, a wider float than x's, without which it is x's. Source: popops::reduce.
     """
 
     name = "popops.reduce"
     x = operand_def(TensorType)
     op = prop_def(StringAttr)
     dims = prop_def(DenseArrayBase.constr(i64))
+    to = opt_prop_def(AnyFloatConstr)
     y = result_def(TensorType)
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         if self.op.data not in REDUCTIONS:
             raise VerifyException(f"'{self.op.data}' is not one of {', '.join(REDUCTIONS)}")
-        shape = shape_of(self.x.type)
+        shape, element = shape_of(self.x.type), element_type_of(self.x.type)
         dims = shapes.axes(ints(self.dims), len(shape))
-        return [tensor(shapes.reduced(shape, dims, keep=False), element_type_of(self.x.type))]
+        if self.to is not None and (not is_float(element) or size_in_bytes(self.to) <= size_in_bytes(element)):
+            raise VerifyException(f"to = {self.to} of {element}; a wider float than that of x is expected")
+        return [tensor(shapes.reduced(shape, dims, keep=False), self.to or element)]
 
 
 class _ViewOp(TensorOp):

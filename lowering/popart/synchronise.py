@@ -36,7 +36,7 @@ class PopartSynchronisePass(ModulePass):
         done: set[SSAValue] = set()
         for norm in norms if self.replicas > 1 else ():
             for statistic in (norm.mean, norm.variance):
-                if isinstance(mean := statistic.owner, popart.ReduceMeanOp) and statistic not in done:
+                if isinstance(mean := statistic.owner, popart.ReduceMeanOp | popart.BatchVarianceOp) and statistic not in done:
                     made = popart.AllReduceOp(statistic, reduction="mean", size=self.replicas, stride=self.stride)
                     made.location = mean.location
                     together = calls.insert(Builder(InsertPoint.after(mean)), made)

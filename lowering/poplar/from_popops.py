@@ -107,7 +107,7 @@ def reduce(op: ReduceOp, t: TileBuilder) -> Sequence[SSAValue]:
     x, rank = t.view(op.x), len(shape_of(op.x.type))
     if len(ints(op.dims)) == rank and has_channels_last(x):
         x = t.dim_shuffle(x, channels_last(rank))  # a tile then reduces neighbours
-    return [plan_reduce(t, x, axes(ints(op.dims), rank), op.op.data)]
+    return [plan_reduce(t, x, axes(ints(op.dims), rank), op.op.data, element_type_of(op.y.type))]
 
 
 def reshape(op: ReshapeOp, t: TileBuilder) -> Sequence[SSAValue]:

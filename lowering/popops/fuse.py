@@ -15,7 +15,7 @@ from populus.dialects import expr
 from populus.dialects.base.control_flow import blocks_of
 from populus.dialects.base.tensor_op import INPLACE
 from populus.dialects.data import ConstantOp, array_attribute
-from populus.dialects.popops import MapOp, ReshapeOp
+from populus.dialects.popops import BroadcastOp, MapOp, ReshapeOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
@@ -28,6 +28,7 @@ MOST_FUNCTIONS = 64  # the code of a fused codelet must not outweigh the saved m
 class PopopsFusePass(ModulePass):
     """Substitutes each `popops.map` whose only user is a map of the same shape into that user.
 
+    A stretched operand is read as it was before, if another operand has the shape of the result.
     Results stay bit for bit the same, because each function of an expression rounds as its original map did.
     `literals`: constants of equal elements become literals of the expression. To rounding.
     """
@@ -77,6 +78,10 @@ def fuse(op: MapOp, literals: bool) -> None:
             changed = True
             continue
         producer = value.owner
+        if isinstance(producer, BroadcastOp) and shapes.broadcast(*(shape_of(o.type) for j, o in enumerate(operands) if j != i)) == shape:
+            operands[i] = producer.x
+            changed = True
+            continue
         if not isinstance(producer, MapOp) or shape_of(value.type) != shape:
             continue
         if producer.parent is not op.parent or any(use.operation is not op for use in value.uses):
@@ -146,7 +151,7 @@ def _compacted(e: expr.Expr, operands: list[SSAValue]) -> tuple[expr.Expr, list[
 
 
 def _erase_dead(block: Block) -> None:
-    dead: list[Operation] = [op for op in reversed(list(block.ops)) if isinstance(op, MapOp | ConstantOp | ReshapeOp)]
+    dead: list[Operation] = [op for op in reversed(list(block.ops)) if isinstance(op, BroadcastOp | MapOp | ConstantOp | ReshapeOp)]
     for op in dead:
         if not any(r.uses for r in op.results):
             Rewriter.erase_op(op)

@@ -19,6 +19,7 @@ from populus.dialects import expr
 from populus.dialects.base.control_flow import blocks_of
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.poplar.target import Spec
+from populus.dialects.popops import ReduceOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, tensor
 
@@ -75,6 +76,8 @@ class PopopsNarrowPass(ModulePass):
                 continue
             for name, attribute in list(op.properties.items()):
                 op.properties[name] = self._attribute(attribute)
+            if isinstance(op, ReduceOp) and op.to == _element(op.x):
+                op.to = None
             for result in list(op.results):
                 self._retype(result)
 

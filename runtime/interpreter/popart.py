@@ -189,6 +189,11 @@ def _batch_norm(op: popart.BatchNormOp, x: Array, *parameters: Array) -> list[Ar
     return [y.astype(x.dtype)]
 
 
+def _batch_variance(op: popart.BatchVarianceOp, x: Array, mean: Array) -> list[Array]:
+    centred = (x - _channels(mean, x.ndim)).astype(wide(x.dtype))
+    return [(centred * centred).mean((0, *range(2, x.ndim))).astype(x.dtype)]
+
+
 def _scaled(x: Array, white: Array, scale: Array, bias: Array | None) -> list[Array]:
     y = white * scale.astype(x.dtype)
     return [y if bias is None else y + bias.astype(x.dtype)]
@@ -223,6 +228,7 @@ FUNCTIONS: dict[type[Operation], Callable[..., list[Array]]] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     popart.AveragePoolOp: partial(_pool, "average"),
     popart.BatchNormOp: _batch_norm,
+    popart.BatchVarianceOp: _batch_variance,
     popart.ConcatOp: _concat,
     popart.ConvOp: _conv,
     popart.ConvTransposeOp: _conv_transpose,

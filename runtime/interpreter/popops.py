@@ -75,7 +75,8 @@ def _map(op: popops.MapOp, *xs: Array) -> list[Array]:
 
 
 def _reduce(op: popops.ReduceOp, x: Array) -> list[Array]:
-    return [np.asarray(reduce(op.op.data, x, ints(op.dims)))]
+    wide = x if op.to is None else x.astype(dtype_of(op.to))
+    return [np.asarray(reduce(op.op.data, wide, ints(op.dims)))]
 
 
 def _reshape(op: popops.ReshapeOp, x: Array) -> list[Array]:

@@ -422,6 +422,9 @@ def _norms(g: Generator) -> Iterator[Case]:
     onnx = ("BatchNormalization", {"epsilon": 0.01})
     yield Case("batch_norm", popart.BatchNormOp, [x, scale, bias, mean, variance], {"epsilon": 0.01}, onnx=onnx)
     yield Case("batch_norm_2d", popart.BatchNormOp, [x[:, :, 0, 0], scale, bias, mean, variance], onnx=("BatchNormalization", {}))
+    yield Case("batch_variance", popart.BatchVarianceOp, [x, x.mean((0, 2, 3))], gradient=False)  # none flows to the mean
+    halves = x.astype(np.float16), x.mean((0, 2, 3)).astype(np.float16)
+    yield Case("batch_variance_half", popart.BatchVarianceOp, halves, tolerance=2e-3, gradient=False)
     yield Case("instance_norm", popart.InstanceNormOp, [x, scale, bias], onnx=("InstanceNormalization", {}), tolerance=1e-4)
     for groups in (1, 2, 6):
         onnx = ("GroupNormalization", {"num_groups": groups})

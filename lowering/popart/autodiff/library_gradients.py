@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects import popart, poplin, popnn, popops
 from populus.dialects.base.tensor_op import ints
-from populus.dialects.expr import Arg
+from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import PopartOp, calls
 
 Gradients: TypeAlias = "Sequence[SSAValue | None]"
@@ -42,6 +42,8 @@ def library_gradient(op: Operation, b: Builder, grads: Sequence[SSAValue]) -> Gr
         case popnn.PoolOp() if op.kind.data == "sum" and not op.ceil:
             scaled = calls.map(b, Arg(1) * math.prod(ints(op.kernel)), grads[0])
             return _through(_average(op, count_padding=True), op, b, [scaled])
+        case popops.ReduceOp() if op.to is not None:
+            return _of_wide_reduction(op, b, grads[0])
         case _ if (twin := _twin(op, b)) is not None:
             return _through(twin, op, b, grads)[: len(op.operands)]
         case _:
@@ -89,6 +91,17 @@ def _through(twin: PopartOp, op: Operation, b: Builder, grads: Sequence[SSAValue
     twin.results[0].replace_all_uses_with(op.results[0])
     twin.erase()
     return gradients
+
+
+def _of_wide_reduction(op: popops.ReduceOp, b: Builder, g: SSAValue) -> Gradients | None:
+    """Computes the gradient of a reduction to a wider type: that of the wide elements, rounded."""
+    assert op.to is not None
+    wide = calls.map(b, cast(Arg(1), op.to), op.x)
+    twin = _twin(popops.ReduceOp(wide, op=op.op, dims=op.dims), b)
+    if twin is None:
+        return None
+    (dx,) = _through(twin, op, b, [g])
+    return [None if dx is None else calls.map(b, cast(Arg(1), calls.element(op.x)), dx)]
 
 
 def _cut(op: popops.PadOp, b: Builder, g: SSAValue) -> Gradients:

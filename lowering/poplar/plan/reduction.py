@@ -54,14 +54,14 @@ def _stage(t: TileBuilder, x: SSAValue, leading: int, fan_out: int, element: Att
     return y
 
 
-def reduce(t: TileBuilder, x: SSAValue, dims: Sequence[int], op: str) -> SSAValue:
-    """Reduces the dimensions `dims` of a view; the result does not have them.
+def reduce(t: TileBuilder, x: SSAValue, dims: Sequence[int], op: str, element: Attribute) -> SSAValue:
+    """Reduces the dimensions `dims` of a view to `element`; the result does not have them.
 
     Outputs are cut first. If they are fewer than the tiles and rows are long, rows are cut too: each tile reduces
     its part, and then the partial results are reduced.
     """
     assert isinstance(x.type, TensorType), x.type
-    shape, element = x.type.shape, x.type.element
+    shape = x.type.shape
     remaining = [d for d in range(len(shape)) if d not in dims]
     outputs = tuple(shape[d] for d in remaining)
     grid = t.linear(outputs, element)

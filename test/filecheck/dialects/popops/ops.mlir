@@ -6,6 +6,8 @@ func.func @main(%x: tensor<2x3xf32>, %v: tensor<3xf32>, %i: tensor<4xi64>, %zero
   %map = popops.map <select(_1, mul(_2, 0.5), gte(_1, -0.0))>(%x, %v) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
   // CHECK-NEXT: %sum = popops.reduce %x {op = "add", dims = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2xf32>
   %sum = popops.reduce %x {op = "add", dims = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2xf32>
+  // CHECK-NEXT: %double = popops.reduce %x {op = "add", dims = array<i64: 1>, to = f64} : (tensor<2x3xf32>) -> tensor<2xf64>
+  %double = popops.reduce %x {op = "add", dims = array<i64: 1>, to = f64} : (tensor<2x3xf32>) -> tensor<2xf64>
   // CHECK-NEXT: %flat = popops.reshape %x {shape = array<i64: 6>} : (tensor<2x3xf32>) -> tensor<6xf32>
   %flat = popops.reshape %x {shape = array<i64: 6>} : (tensor<2x3xf32>) -> tensor<6xf32>
   // CHECK-NEXT: %turned = popops.dim_shuffle %x {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>

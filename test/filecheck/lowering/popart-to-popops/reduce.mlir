@@ -6,8 +6,7 @@ func.func @main(%x: tensor<2x4xf32>, %h: tensor<2x4xf16>, %p: tensor<2x4xi1>) ->
   // CHECK-NEXT: %mean = popops.reshape {{.*}} -> tensor<2x1xf32>
   %mean = popart.reduce_mean %x {axes = array<i64: 1>, keep = true} : (tensor<2x4xf32>) -> tensor<2x1xf32>
   // A sum of squares of f16 would overflow; the root need not.
-  // CHECK-NEXT: popops.map <cast(_1, f32)>(%h)
-  // CHECK-NEXT: popops.reduce {{.*}} {op = "square_add", dims = array<i64: 1>}
+  // CHECK-NEXT: popops.reduce %h {op = "square_add", dims = array<i64: 1>, to = f32} : (tensor<2x4xf16>) -> tensor<2xf32>
   // CHECK-NEXT: %length = popops.map <cast(sqrt(_1), f16)>
   %length = popart.reduce_l2 %h {axes = array<i64: 1>} : (tensor<2x4xf16>) -> tensor<2xf16>
   // CHECK-NEXT: %any = popops.reduce %p {op = "or", dims = array<i64: 1>}

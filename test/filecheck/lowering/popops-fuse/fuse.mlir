@@ -74,3 +74,18 @@ func.func @main(%x : tensor<1x2x3xf32>) -> tensor<1x2x3xf32> {
 
 // CHECK:      %b = data.constant dense<{{.*}}> : tensor<1x2x1xf32>
 // CHECK-NEXT: popops.map <add(_1, _2)>(%x, %b)
+
+// -----
+
+// A stretched operand is read as it was, if another operand has the result's shape.
+func.func @main(%x : tensor<4x3xf32>, %c : tensor<1x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
+  %wide = popops.broadcast %c {shape = array<i64: 4, 3>} : (tensor<1x3xf32>) -> tensor<4x3xf32>
+  %y = popops.map <add(_1, _2)>(%x, %wide) : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  %s = popops.broadcast %c {shape = array<i64: 4, 3>} : (tensor<1x3xf32>) -> tensor<4x3xf32>
+  %z = popops.map <exp(_1)>(%s) : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return %y, %z : tensor<4x3xf32>, tensor<4x3xf32>
+}
+
+// CHECK: popops.map <add(_1, _2)>(%x, %c) : (tensor<4x3xf32>, tensor<1x3xf32>) -> tensor<4x3xf32>
+// CHECK-NEXT: %s = popops.broadcast %c
+// CHECK-NEXT: popops.map <exp(_1)>(%s)
