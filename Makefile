@@ -7,13 +7,14 @@
 # docs: the documentation site, build/site/index.html, every link checked.
 # mutants: mistakes planted in a copy of the sources, one at a time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
+# soak: 10,000 programs in one process, whose memory and open files stay level.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench wheel blocks levels fuzz check-ops validate mutants
+.PHONY: demo docs test lint lit pytest portability bench wheel blocks levels fuzz check-ops validate mutants soak
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -74,6 +75,9 @@ mutants: $(READY)
 
 validate: $(READY)
 	@$(BIN)/python -m benchmarks.validation
+
+soak: $(READY)
+	@$(BIN)/python -m benchmarks.long_lives
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'

@@ -148,7 +148,8 @@ class TapeStep:
 class Tape:
     """A list of steps over numbered values: the operands, then `literals` (scalars), then the result of each step.
 
-    `operands`: element types. `result`: the number of the value that is the result, of element type `dtype`.
+    `operands`: element types. `result`: the number of the value that is the result, of element type `dtype`. `given`: which
+    literals come from numbers in the expression; the others belong to its functions.
     """
 
     operands: tuple[DType, ...]
@@ -156,6 +157,7 @@ class Tape:
     steps: tuple[TapeStep, ...]
     result: int
     dtype: DType
+    given: tuple[int, ...] = ()
 
 
 @lru_cache(1024)
@@ -174,6 +176,7 @@ class _TapeBuilder:
     def __init__(self, operands: tuple[DType, ...]):
         self.operands = operands
         self.literals: list[Array] = []
+        self._given: set[int] = set()
         self.steps: list[tuple[str, tuple[_Value, ...], DType]] = []
         self._literal_numbers: dict[tuple[str, bytes], int] = {}
         self._step_numbers: dict[tuple[str, tuple[_Value, ...], DType], int] = {}
@@ -207,7 +210,7 @@ class _TapeBuilder:
 
     # - values
 
-    def literal(self, value: object, dtype: DType) -> _Value:
+    def literal(self, value: object, dtype: DType, given: bool = False) -> _Value:
         scalar = np.array(value, dtype)
         if dtype.kind in "iu" and isinstance(value, float):
             assert value.is_integer(), f"the literal {value} meets elements of {dtype}"
@@ -215,6 +218,8 @@ class _TapeBuilder:
         number = self._literal_numbers.setdefault((dtype.name, scalar.tobytes()), len(self.literals))
         if number == len(self.literals):
             self.literals.append(scalar)
+        if given:
+            self._given.add(number)
         return ("literal", number)
 
     def dtype(self, value: _Value) -> DType:
@@ -237,7 +242,7 @@ class _TapeBuilder:
                 literals = [as_bits(a) for a in literals]
             with np.errstate(all="ignore"):
                 PRIMITIVES[name](*literals, as_bits(out) if name == "blend" else out)
-            return self.literal(out[0], dtype)
+            return self.literal(out[0], dtype, any(number in self._given for _, number in args))
         key = (name, args, dtype)
         number = self._step_numbers.setdefault(key, len(self.steps))
         if number == len(self.steps):
@@ -265,7 +270,7 @@ class _TapeBuilder:
             case Arg(index):
                 return ("operand", index - 1)
             case Const(value):
-                return self.literal(value, BOOL if isinstance(value, bool) else (expected or F32))
+                return self.literal(value, BOOL if isinstance(value, bool) else (expected or F32), True)
             case Cast(x, type, bits):
                 value = self.value(x, None)
                 return self.step("bits", value, dtype=dtype_of(type)) if bits else self.convert(value, dtype_of(type))
@@ -301,7 +306,7 @@ class _TapeBuilder:
         first = {"operand": 0, "literal": len(self.operands), "step": len(self.operands) + len(self.literals)}
         steps = [TapeStep(name, tuple(first[kind] + i for kind, i in args), dtype) for name, args, dtype in self.steps]
         number = first[value[0]] + value[1]
-        return Tape(self.operands, tuple(self.literals), tuple(steps), number, self.dtype(value))
+        return Tape(self.operands, tuple(self.literals), tuple(steps), number, self.dtype(value), tuple(sorted(self._given)))
 
 
 _Value: TypeAlias = "tuple[str, int]"

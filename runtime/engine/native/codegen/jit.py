@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary, finalize
 
 from populus.dialects.support.guard import Guard, once
 from populus.runtime.engine.native.codegen import object_cache
@@ -64,7 +66,7 @@ def target_machine(host: Machine, file: bool = False) -> Any:
 def optimised(text: str, host: Machine, file: bool = False) -> tuple[Any, Any]:
     """Runs LLVM's passes on the text. Returns its module, and the target machine to emit it with."""
     llvm, target = binding(), target_machine(host, file)
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(text, llvm.create_context())  # one of its own, which its types and constants leave with
     module.triple, module.data_layout = host.triple, str(target.target_data)
     module.verify()
     # No interleaving: then a loop over some dozens of elements still runs in vectors.
@@ -137,8 +139,40 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_enter, after_in_parent=_leave, after_in_child=_leave)
 
 
+class Code:
+    """Machine code of some kernels. Its memory is freed when nothing refers to the object any more."""
+
+    __slots__ = ("__weakref__", "addresses")
+
+    def __init__(self, engine: Any, names: Iterable[str]):
+        self.addresses = {name: int(engine.get_function_address(name)) for name in names}
+        assert all(self.addresses.values()), self.addresses
+        finalize(self, _dropped, engine).atexit = False
+
+
+_DROPPED: deque[Any] = deque()  # engines whose code nobody uses, which the next thread in LLVM frees
+
+
+def _dropped(engine: Any) -> None:
+    _DROPPED.append(engine)
+    # Not inside of LLVM: the collector of garbage may call this at any place of this thread.
+    if not _LLVM.mine and _LLVM.lock.acquire(blocking=False):
+        try:
+            _free()
+        finally:
+            _LLVM.lock.release()
+
+
+def _free() -> None:
+    while _DROPPED:
+        _DROPPED.popleft().close()
+
+
+RECENT = 16  # loads whose code stays without a program, so that a model which is compiled again finds it
+
+
 class Library:
-    """Compiled kernels of a process, for one machine. Code stays at its address until the process ends.
+    """Compiled kernels of a process, for one machine.
 
     `emitted`: another machine, whose instructions run the kernels that `host` shapes.
     """
@@ -147,38 +181,48 @@ class Library:
         self.host = host
         self.emitted = emitted
         self.compiled = 0  # number of kernels that were not in the cache
-        self._addresses: dict[str, int] = {}
-        self._engines: list[Any] = []
+        self._codes: WeakValueDictionary[str, Code] = WeakValueDictionary()  # by name of kernel
+        self._recent: OrderedDict[Code, None] = OrderedDict()
 
-    def load(self, kernels: Iterable[Kernel]) -> None:
-        """Makes the kernels callable; takes their objects from the cache if present."""
+    def load(self, kernels: Iterable[Kernel]) -> tuple[Code, ...]:
+        """Makes the kernels callable; takes their objects from the cache if present.
+
+        Returns their code. An address is valid as long as this is kept.
+        """
         wanted = {k.name: k for k in kernels}
-        if all(name in self._addresses for name in wanted):
-            return
-        with _LLVM.lock:
-            self._load({name: kernel for name, kernel in wanted.items() if name not in self._addresses})
+        found = self._found(wanted)
+        if len(found) < len(wanted):
+            with _LLVM.lock:
+                found = self._found(wanted)  # another thread may have loaded some
+                missing = {name: kernel for name, kernel in wanted.items() if name not in found}
+                if missing:
+                    found |= dict.fromkeys(missing, self._load(missing))
+                _free()
+        return tuple(dict.fromkeys(found.values()))
 
-    def _load(self, missing: Mapping[str, Kernel]) -> None:
-        if not missing:
-            return
+    def _found(self, names: Iterable[str]) -> dict[str, Code]:
+        return {name: code for name in names if (code := self._codes.get(name)) is not None}
+
+    def _load(self, missing: Mapping[str, Kernel]) -> Code:
         llvm = binding()
-        # An engine owns its target machine and deletes it with itself.
+        # An engine owns its module and its target machine, and deletes them with itself.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.emitted or self.host))
         before = self.compiled
         for kernel in missing.values():
             engine.add_object_file(llvm.ObjectFileRef.from_data(self._object(kernel)))
         engine.finalize_object()
-        self._engines.append(engine)
-        for name in missing:
-            address = int(engine.get_function_address(name))
-            assert address, name
-            self._addresses[name] = address
+        code = Code(engine, missing)
+        self._codes.update(dict.fromkeys(missing, code))
+        self._recent[code] = None
+        while len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
         if self.compiled > before:
             object_cache.trim()
+        return code
 
     def address(self, kernel: Kernel) -> int:
-        """Returns the address of a loaded kernel."""
-        return self._addresses[kernel.name]
+        """Returns the address of a kernel whose code the caller keeps."""
+        return self._codes[kernel.name].addresses[kernel.name]
 
     def _object(self, kernel: Kernel) -> bytes:
         return kept_object(kernel, self.host, self._made, self.emitted)

@@ -17,8 +17,9 @@ from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_depthwise
 from populus.runtime.engine.native.kernels.byte_contraction import WORDS, ByteProduct, Bytes, Epilogue
 from populus.runtime.engine.native.kernels.copies import copy
-from populus.runtime.engine.native.kernels.elementwise import formula_kernel, lifted
+from populus.runtime.engine.native.kernels.elementwise import formula_kernel
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
 from populus.runtime.engine.native.kernels.native_support import has_form
 from populus.runtime.engine.native.kernels.panels import offsets
@@ -69,7 +70,8 @@ def epilogue(formula: Formula) -> Epilogue | None:
         return None
     steps = [(1, 1) if x is None else tuple(s // x.itemsize for s in x.strides) for x in (*formula.inputs, out)]
     items = [4 if x is None else x.itemsize for x in (*formula.inputs, out)]
-    pattern = Pattern(tape, 2, tuple(STRIDE.get(s[1], "any") for s in steps), same)
+    numbers = range(len(formula.inputs) - len(literals), len(formula.inputs))
+    pattern = Pattern(tape, 2, tuple("number" if i in numbers else STRIDE.get(s[1], "any") for i, s in enumerate(steps)), same)
     own = [i for i in range(len(steps)) if i not in same]
     strides: list[int] = []
     sums = step = -1
@@ -78,7 +80,8 @@ def epilogue(formula: Formula) -> Epilogue | None:
         arrays.append(out if x is None else x)
         if x is None:
             sums, step = place, len(own) + 1 + len(strides)
-        strides += [steps[i][0], *([steps[i][1]] if pattern.strides[i] == "any" else [])]
+        if i not in numbers:
+            strides += [steps[i][0], *([steps[i][1]] if pattern.strides[i] == "any" else [])]
     words = np.array([*[0] * len(own), 0, *strides], np.int64)
     if len(words) > WORDS or sums < 0:
         return None

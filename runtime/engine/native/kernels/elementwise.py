@@ -20,12 +20,11 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.copies import SQUARE, in_memory_order
 from populus.runtime.engine.native.kernels.copies import copy as copies
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
 from populus.runtime.engine.native.kernels.native_support import ROUNDED, has_form
 from populus.runtime.expr import coalesced
-from populus.runtime.tape import Tape, TapeStep, tape_of
-
-LINEAR = frozenset(("add", "divide", "mul", "sub"))
+from populus.runtime.tape import Tape, tape_of
 
 
 def _text(pattern: Pattern, name: str, machine: Machine) -> str:
@@ -69,8 +68,7 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     """Builds launches of `out = expr(inputs)`, with inputs broadcast. Returns None if the kernels do not apply."""
     if out.size == 0:
         return []
-    tape, literals = lifted(tape_of(expr, tuple(a.dtype for a in inputs)))
-    inputs = [*inputs, *literals]
+    tape, numbers = lifted(tape_of(expr, tuple(a.dtype for a in inputs)))
     if tape.result < len(tape.operands):
         return copies(library, inputs[tape.result], out)
     if not has_form(tape):
@@ -84,39 +82,14 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
         return None
     elements = [[s // a.itemsize for s in steps] for a, steps in zip((*inputs, out), strides)]
     shape, elements = _squared(shape, elements)
-    pattern = Pattern(tape, len(shape), tuple(STRIDE.get(s[-1], "any") for s in elements), same)
+    *kinds, last = (STRIDE.get(s[-1], "any") for s in elements)
+    pattern = Pattern(tape, len(shape), (*kinds, *["number"] * len(numbers), last), same)
     args: list[int | Array | Kernel] = [a for i, a in enumerate(inputs) if i not in same]
-    args += [out, *shape[1:]]
-    for i, (steps, kind) in enumerate(zip(elements, pattern.strides)):
+    args += [*numbers, out, *shape[1:]]
+    for i, (steps, kind) in enumerate(zip(elements, (*kinds, last))):
         if i not in same:
             args += [*steps[:-1], *([steps[-1]] if kind == "any" else [])]
     return [Launch(library, formula_kernel(pattern), args, shape[0], _work(tape, out.size))]
-
-
-def lifted(tape: Tape) -> tuple[Tape, list[Array]]:
-    """Makes scales and zero points of a formula on 8-bit integers operands, so that all layers share its code.
-
-    They are literals of f32 that are only added or multiplied. Returns the tape, and the further operands.
-    """
-    first, steps = len(tape.operands), len(tape.operands) + len(tape.literals)
-    if not any(d.name in ("int8", "uint8") for d in (*tape.operands, tape.dtype)):
-        return tape, []
-    readers: dict[int, set[str]] = {}
-    for step in tape.steps:
-        for i in step.args:
-            readers.setdefault(i, set()).add(step.name)
-    chosen = [i for i in range(first, steps) if tape.literals[i - first].dtype == np.float32 and readers.get(i, {""}) <= LINEAR]
-    others = [i for i in range(first, steps) if i not in chosen]
-    order = [*range(first), *chosen, *others, *range(steps, steps + len(tape.steps))]
-    place = {old: new for new, old in enumerate(order)}
-    made = Tape(
-        (*tape.operands, *(tape.literals[i - first].dtype for i in chosen)),
-        tuple(tape.literals[i - first] for i in others),
-        tuple(TapeStep(s.name, tuple(place[i] for i in s.args), s.dtype) for s in tape.steps),
-        place[tape.result],
-        tape.dtype,
-    )
-    return made, [tape.literals[i - first] for i in chosen]
 
 
 def formula_kernel(pattern: Pattern) -> Kernel:

@@ -7,7 +7,7 @@ Polynomials compute these three, to 2 units in the last place (their tests allow
 from __future__ import annotations
 
 import math as pymath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -99,11 +99,11 @@ class Formula:
 
     # -- whole tapes
 
-    def run(self, tape: Tape, operands: list[SSAValue]) -> SSAValue:
-        """Emits a tape all of whose steps have a form; returns its result."""
+    def run(self, tape: Tape, operands: list[SSAValue], numbers: Iterable[int] = ()) -> SSAValue:
+        """Emits a tape all of whose steps have a form; returns its result. `numbers`: operands that are known not to be NaN."""
         values = list(operands)
         dtypes: list[DType] = list(tape.operands)
-        literals: set[int] = set()
+        literals = set(numbers)
         for literal in tape.literals:
             if not pymath.isnan(float(literal.item())):
                 literals.add(len(values))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.jit import Code, Kernel, Library
 
 Array = NDArray[Any]
 
@@ -32,6 +32,7 @@ class Launch:
     work: int = 0
     refused: Callable[[], object] | None = None
     words: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    code: tuple[Code, ...] = ()  # that `words` have addresses of
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -52,7 +53,7 @@ class Launch:
 
     def __call__(self) -> None:
         """Runs all units on this thread, now. Raises the error of a refusal."""
-        self.library.load(self.kernels)
+        self.code = self.code or self.library.load(self.kernels)
         self.bind()
         if _ENTRY(self.library.address(self.kernel))(self.words.ctypes.data, 0, self.units):
             self.refuse()

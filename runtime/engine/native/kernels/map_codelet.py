@@ -24,6 +24,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
     """Builds the function `name` of a pattern, alone in a module."""
     arguments = _arguments(pattern)
     nest = _Nest(Builder(InsertPoint.at_end(arguments.entry)), arguments.pointers)
+    nest.read_numbers(pattern)
     nest.loops(arguments)
     nest.element(pattern)
     function = func.FuncOp(name, (list(arguments.entry.arg_types), []), Region(arguments.entry))
@@ -34,7 +35,7 @@ def module_of(pattern: Pattern, name: str) -> ModuleOp:
 class _Arguments:
     """Arguments of the function. `pointers` and `strides` are by operand; the output follows the last operand.
 
-    `sizes` and `strides` have one entry per loop. A stride known while compiling is an int.
+    `sizes` and `strides` have one entry per loop. A stride known while compiling is an int; a number has none.
     """
 
     entry: Block
@@ -55,6 +56,8 @@ def _arguments(pattern: Pattern) -> _Arguments:
     rest: list[SSAValue] = list(numbers[rank - 1 :])
     strides: dict[int, list[SSAValue | int]] = {}
     for p in places:
+        if pattern.strides[p] == "number":
+            continue
         outer, rest = rest[: rank - 1], rest[rank - 1 :]
         kind = pattern.strides[p]
         strides[p] = [*outer, rest.pop(0) if kind == "any" else int(kind == "one")]
@@ -72,11 +75,19 @@ class _Nest:
     def __init__(self, builder: Builder, pointers: dict[int, SSAValue]):
         self.builder, self.pointers = builder, pointers
         self.indices: dict[int, SSAValue] = {}
+        self.numbers: dict[int, SSAValue] = {}
 
     def op(self, made: Operation) -> SSAValue:
         """Inserts an op and returns its result."""
         self.builder.insert(made)
         return made.results[0]
+
+    def read_numbers(self, pattern: Pattern) -> None:
+        """Loads the operands that are numbers."""
+        places = [p for p, kind in enumerate(pattern.strides) if kind == "number"]
+        if places:
+            zero = self.op(arith.ConstantOp(IntegerAttr(0, INDEX)))
+            self.numbers = {p: self.op(memref.LoadOp.get(self.pointers[p], [zero])) for p in places}
 
     def loops(self, arguments: _Arguments) -> None:
         """Opens the loops and computes the element indices in each; inserts into the innermost body afterwards."""
@@ -95,8 +106,11 @@ class _Nest:
     def element(self, pattern: Pattern) -> None:
         """Computes and stores one element, and ends the innermost body."""
         tape, out = pattern.tape, len(pattern.tape.operands)
-        values = [self.load(out if i in pattern.same else i, dtype) for i, dtype in enumerate(tape.operands)]
-        result = Formula(self.builder.insert).run(tape, values)
+        values = [
+            self.numbers[i] if i in self.numbers else self.load(out if i in pattern.same else i, dtype)
+            for i, dtype in enumerate(tape.operands)
+        ]
+        result = Formula(self.builder.insert).run(tape, values, self.numbers)
         if tape.dtype.kind == "b":
             result = self.op(arith.ExtUIOp(result, BYTE))
         self.builder.insert(memref.StoreOp.get(result, self.pointers[out], [self.indices[out]]))

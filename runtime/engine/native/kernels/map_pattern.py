@@ -13,6 +13,8 @@ STRIDE = {0: "zero", 1: "one"}  # innermost strides known while compiling; other
 class Pattern:
     """A `tape` over `rank` loops. `strides`: the innermost of each operand and of the output; `same`: operands that
     are the output.
+
+    The stride of an operand that is one number, not NaN, is `number`.
     """
 
     tape: Tape
@@ -37,4 +39,4 @@ class Pattern:
     def numbers(self) -> int:
         """Number of sizes and strides that the function takes."""
         unknown = sum(s == "any" for i, s in enumerate(self.strides) if i not in self.same)
-        return (self.rank - 1) * (2 + len(self.pointers)) + unknown
+        return (self.rank - 1) * (2 + len(self.pointers) - self.strides.count("number")) + unknown

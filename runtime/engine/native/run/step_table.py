@@ -71,7 +71,7 @@ class Table:
 
         `threads`: number of threads that may share launches; `times`: estimated number of runs of each step.
         """
-        self.library.load([k for launch in self.launches.values() for k in launch.kernels])
+        self._code = self.library.load([k for launch in self.launches.values() for k in launch.kernels])
         self._table = self.image.bound(lambda t: t.address if isinstance(t, Block) else self.library.address(t), threads)
         self._at = self._table.ctypes.data
         steps: list[list[int]] = self._table[: WORDS * self.image.steps].reshape(-1, WORDS).tolist()

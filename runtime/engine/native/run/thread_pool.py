@@ -49,7 +49,7 @@ class Team:
     """
 
     def __init__(self, library: Library, size: int):
-        library.load([WALK, WORKER])
+        self._code = library.load([WALK, WORKER])
         number, pointer = ctypes.c_int64, ctypes.c_void_p
         self._walk = ctypes.CFUNCTYPE(number, pointer, pointer, number, number)(library.address(WALK))
         self._worker = ctypes.CFUNCTYPE(None, pointer, number)(library.address(WORKER))
