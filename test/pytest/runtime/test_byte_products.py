@@ -16,6 +16,7 @@ from populus.dialects.poplar.program import GraphOp
 from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import CPUS, Machine, machine
 from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels import byte_tile_blocks
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
@@ -76,17 +77,17 @@ def test_a_convolution_and_its_rounding_are_one_kernel_without_sums_in_memory():
         module = populus.compile(convolution("us", (7, 0), (1, 64, 64, side))[0], tiles=4).module("poplar")
         program = NativeProgram(next(op for op in module.walk() if isinstance(op, GraphOp)))
         kernels = [run.kernel.key for run, _ in program.body.calls() if isinstance(run, Launch)]
-        assert kernels.count("byte blocks formula") == 1, kernels
-        assert "byte blocks" not in kernels
+        assert sum(key.startswith(("byte blocks formula", "byte tiles True")) for key in kernels) == 1, kernels
+        assert not {"byte blocks", "byte tiles False False"} & set(kernels), kernels
         counts.append((len(kernels), sum(isinstance(op, FamilyOp) for op in module.walk())))
     assert counts[0] == counts[1]
 
 
 def machines() -> list[Machine]:
-    """The CPU at hand, all whose features it has, and AVX-VNNI if it has that."""
+    """The CPU at hand, also without tile registers, all whose features it has, and AVX-VNNI if it has that."""
     host = machine()
     names = CPUS.get(host.triple.partition("-")[0], {})
-    found = [host, *(replace(host, cpu=n, features=f) for n, f in names.items())]
+    found = [host, *([host.without_tiles()] if host.tiles else []), *(replace(host, cpu=n, features=f) for n, f in names.items())]
     if "avxvnni" in host.enabled:
         found.append(replace(host, cpu="alderlake", features=f"{names['x86-64-v3']},+avxvnni"))
     if "avx512vnni" in host.enabled:
@@ -94,7 +95,7 @@ def machines() -> list[Machine]:
     return [m for m in found if m.enabled <= host.enabled]
 
 
-@pytest.mark.parametrize("host", machines(), ids=lambda m: f"{m.cpu}-{byte_dots.form_of(m)}")
+@pytest.mark.parametrize("host", machines(), ids=lambda m: f"{m.cpu}-{'tiles' if m.tiles else byte_dots.form_of(m)}")
 def test_each_form_of_machine_code_is_exact(host):
     library = Library(host)
     for m, k, n, largest in ((37, 44, 75, False), (5, 3, 1, False), (1, 129, 130, True)):
@@ -109,6 +110,30 @@ def test_each_form_of_machine_code_is_exact(host):
             c = np.empty((m, n), np.int32)
             made.launch(a, offsets((m,), (a.shape[1],)), offsets((made.fours,), (4,)), right, c, 4 * n, None)()
             np.testing.assert_array_equal(c, a[:, :k].astype(np.int32) @ b.astype(np.int32))
+
+
+@pytest.mark.skipif(not machine().tiles, reason="the CPU has no tile registers")
+def test_tile_registers_read_rows_in_place_and_copied_rows():
+    """Windows whose rows are unequally far apart, steps of k shorter than a register, a last block of few rows, i8."""
+    library, rng = Library(machine()), np.random.default_rng(0)
+    for of, channels, taps, n in ((np.uint8, 64, 1, 40), (np.uint8, 32, 3, 70), (np.int8, 128, 2, 16), (np.int8, 28, 1, 33)):
+        most = np.iinfo(of)
+        x = rng.integers(most.min, most.max + 1, (9, 11, channels), of)
+        w = rng.integers(-128, 128, (taps, channels, n), np.int8)
+        out = 11 - taps + 1
+        rows, k = offsets((9, out), x.strides[:2]), taps * channels
+        depth = offsets((taps, channels // 4), (channels, 4))
+        steps = byte_tile_blocks.steps_of(machine(), rows, depth)
+        assert steps is not None
+        assert (steps.stride == 0) == (taps > 1)
+        made = ByteProduct(library, n, k, of == np.int8)
+        right = Bytes(np.empty(made.room, np.uint8), np.empty(made.panels.columns, np.int32))
+        made.pack(w, offsets((k,), (n,)), offsets((n,), (1,)), right)()
+        c = np.zeros((9 * out + 1, n), np.int32)
+        made.launch(x, rows, depth, right, c, 4 * n, None)()
+        windows = np.stack([x[:, t : t + out] for t in range(taps)], 2).reshape(9 * out, k)
+        np.testing.assert_array_equal(c[:-1], windows.astype(np.int32) @ w.reshape(k, n).astype(np.int32))
+        assert not c[-1].any()
 
 
 EMIT = """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -64,6 +66,15 @@ class Machine:
         return next((n for feature, n in (("avx512f", 64), ("avx", 32)) if feature in self.enabled), 16)
 
     @property
+    def tiles(self) -> bool:
+        """True if tile registers multiply 8-bit integers, and this process may use them."""
+        return {"amx-tile", "amx-int8", "avx512vnni", "avx512bw"} <= self.enabled
+
+    def without_tiles(self) -> Machine:
+        """Describes the CPU without its tile registers, for which a process must ask the system."""
+        return replace(self, features=self.features.replace("+amx", "-amx"))
+
+    @property
     def block(self) -> tuple[int, int]:
         """Rows, and vectors per row, of the largest block of sums that the registers hold."""
         return {64: (8, 3), 32: (6, 2), 16: (6, 2) if "neon" in self.enabled else (4, 2)}[self.vector_bytes]
@@ -87,12 +98,23 @@ def described(cpu: str) -> Machine:
     Raises PopulusError for an unknown name.
     """
     if cpu == NATIVE:
-        return machine()
+        return machine().without_tiles()
     architecture, name = CROSS.get(cpu, ("x86_64", cpu))
     known = CPUS[architecture]
     if name not in known:
         raise PopulusError(f"no CPU '{cpu}'{did_you_mean(cpu, [NATIVE, *CROSS, *CPUS['x86_64']])}")
     return Machine(f"{architecture}-unknown-linux-gnu", name, known[name], machine().llvmlite)
+
+
+def _tiles_allowed() -> bool:
+    """Asks Linux for the tile registers, which every thread of the process then has. Returns False without them."""
+    if not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, request, tile_data = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM: Documentation/arch/x86/xstate.rst
+    try:
+        return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
+    except (AttributeError, OSError):
+        return False
 
 
 @lru_cache(16)
@@ -102,7 +124,7 @@ def _machine(cpu: str | None) -> Machine:
     triple = str(llvm.get_process_triple())
     host = Machine(triple, str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
     if cpu is None:
-        return host
+        return host if not host.tiles or _tiles_allowed() else host.without_tiles()
     known = CPUS.get(triple.partition("-")[0], {})
     if cpu not in known:
         raise PopulusError(f"{VARIABLE} = {cpu} is no CPU that code is made for here{did_you_mean(cpu, known)}")

@@ -20,12 +20,13 @@ from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels import byte_tile_blocks
 from populus.runtime.engine.native.kernels.contraction import start_of
+from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Panels, Table, shares
 
 AT_ONCE = 8  # blocks of rows whose sums wait for the formula
-WORDS = 64  # arguments of a formula, at most
 FIRST_WORD = 19  # the arguments from here on are those of a formula
 
 
@@ -123,29 +124,6 @@ def _blocks(formula: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
-def call_formula(f: Function, first: int, room: str, row: str, column: str, rows: str, width: str, step: str, sums: str) -> None:
-    """Emits the call of a formula on sums [rows, width], `step` elements from row to row, which begin at a row and column.
-
-    Argument `first` of the kernel and those after it are `Epilogue.arguments`. `room`: memory for WORDS words.
-    """
-    call, words, moves, pointers, count, place_of_sums, place_of_width, place_of_step = f.args_from(first, "pppiiiii")
-
-    def word(w: str) -> None:
-        f.store("i64", f.load("i64", f.at(words, w, "i64")), f.at(room, w, "i64"))
-
-    def advance(p: str) -> None:
-        by_row, by_column = (f.load("i64", f.at(moves, f.add(f.mul(p, 2), i), "i64")) for i in range(2))
-        base = f.load("i64", f.at("%args", f.add(p, first + 8), "i64"))
-        f.store("i64", f.add(base, f.add(f.mul(by_row, row), f.mul(by_column, column))), f.at(room, p, "i64"))
-
-    f.loop(0, count, word)
-    f.loop(0, pointers, advance)
-    f.store("ptr", sums, f.at(room, place_of_sums, "i64"))
-    f.store("i64", width, f.at(room, place_of_width, "i64"))
-    f.store("i64", step, f.at(room, place_of_step, "i64"))
-    f.let(f"call i64 {call}(ptr {room}, i64 0, i64 {rows})")
-
-
 def _packer(name: str, machine: Machine) -> str:
     """Emits the packing of b[k, n], i8 at depth[k] + columns[n], into panels padded with zeros. Units are panels.
 
@@ -215,28 +193,6 @@ BLOCKS, WITH_FORMULA = Kernel("byte blocks", partial(_blocks, False)), Kernel("b
 
 
 @dataclass(frozen=True)
-class Epilogue:
-    """A formula's kernel and its arguments: addresses of `arrays`, which are the first `words`, then sizes and strides.
-
-    `moves`: for each address the bytes between rows and between columns of the sums. `sums`, `width`, `step`: which words are
-    the address of the sums, the number of columns, and the elements between rows of the sums.
-    """
-
-    kernel: Kernel
-    words: Table
-    moves: Table
-    sums: int
-    width: int
-    step: int
-    arrays: Sequence[Array]
-
-    def arguments(self) -> list[int | Array | Kernel]:
-        """Lists the arguments as `call_formula` takes them."""
-        numbers = len(self.moves), len(self.words), self.sums, self.width, self.step
-        return [self.kernel, self.words, self.moves, *numbers, *self.arrays]
-
-
-@dataclass(frozen=True)
 class Bytes:
     """Packed panels of the right-hand side, and the sums' first values."""
 
@@ -283,6 +239,13 @@ class ByteProduct:
         """Builds the launch that multiplies. Without a formula, c's columns are adjacent and its rows `row_step` bytes apart."""
         p, m = self.panels, len(rows)
         assert len(depth) == self.fours, (len(depth), self.k)
+        steps = byte_tile_blocks.steps_of(self.library.host, rows, depth)
+        if steps is not None:
+            into, host = right.begin if c is None else c, self.library.host
+            args, units = byte_tile_blocks.arguments(host, steps, a, rows, right.panels, right.begin, into, self.n, p, row_step)
+            work = m * p.columns * self.fours * 4 // 1500 + m * p.columns // 4
+            kernel = byte_tile_blocks.kernel(formula is not None, self.signed)
+            return Launch(self.library, kernel, [*args, *(formula.arguments() if formula else ())], units, work)
         parts, high, tall = shares(m, byte_dots.block_of(self.library.host)[0])
         kernels = [
             block_kernel(max(r, 1), max(v, 1), self.signed) for v in (p.broad, p.broad - 1) for r in (high, high - 1)

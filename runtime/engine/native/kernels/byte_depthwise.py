@@ -16,7 +16,7 @@ from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.byte_contraction import WORDS, Epilogue, call_formula
+from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table
 
