@@ -17,12 +17,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.test_value import create_ssa_value
 
+from populus.dialects import gcl
 from populus.dialects.poplar.memory import type_of
 from populus.dialects.poplar.outside import CollectiveOp
 from populus.dialects.poplar.program import element_of
-from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.support.element_types import dtype_of, tensor
 from populus.runtime.views import params_of
 
 Array: TypeAlias = NDArray[Any]
@@ -171,7 +175,8 @@ class Collective:
 
     @staticmethod
     def of(op: CollectiveOp) -> Collective:
-        """Gives the collective of a step of a tile program."""
+        """Gives the collective of a step of a tile program. Raises PopulusError if the op of `gcl` would not verify."""
+        _verify(op)
         like = np.empty(type_of(op.views[-1]).shape, dtype_of(element_of(op.views[-1])))
         return Collective(op.function.data, {} if op.params is None else params_of(op.params), where(op), like)
 
@@ -228,6 +233,26 @@ class Collective:
     def _part(self, x: Array, position: int) -> Array:
         rows = x.shape[0] // self.group.size
         return x[position * rows : (position + 1) * rows]
+
+
+def _verify(step: CollectiveOp) -> None:
+    """Requires of a step what its op of `gcl` requires: the number and types of its views, and its properties."""
+    name = f"gcl.{step.function.data}"
+    kind = next((op for op in gcl.OPS if op.name == name), None)
+    if kind is None:
+        raise PopulusError(f"{where(step)}: there is no collective '{step.function.data}'{did_you_mean(name, [o.name for o in gcl.OPS])}")
+    types = [tensor(type_of(view).shape, element_of(view)) for view in step.views]
+    if step.inputs.value.data != len(types) - 1:
+        raise PopulusError(f"{where(step)}: {name} has one output, of {len(step.views)} views")
+    *operands, result = types
+    own = {"shape": DenseArrayBase.from_list(i64, result.get_shape()), "element": result.element_type}
+    stated = {} if step.params is None else dict(step.params.data)
+    properties = {**{key: own[key] for key in kind.get_irdl_definition().properties if key in own}, **stated}
+    op = kind.create(operands=[create_ssa_value(type) for type in operands], result_types=[result], properties=properties)
+    try:
+        op.verify(verify_nested_ops=False)
+    except VerifyException as error:
+        raise PopulusError(f"{where(step)}: {name}: {' '.join(str(error).split())}") from error
 
 
 def cost(kind: str, bytes: int, size: int, link_bytes: int, link_cycles: int) -> int:

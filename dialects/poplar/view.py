@@ -56,7 +56,8 @@ class View:
         """Slices `[begins : ends : steps]`; bounds are within the view, steps may be negative."""
         offset = self.offset + sum(b * s for b, s, n in zip(begins, self.strides, self.shape) if n)
         shape = tuple(max(0, -(-(e - b) // t)) for b, e, t in zip(begins, ends, steps))
-        return View(self.base, offset, shape, tuple(s * t for s, t in zip(self.strides, steps)))
+        strides = tuple(s * t if n > 1 else s for s, t, n in zip(self.strides, steps, shape))  # one element has any step, however large
+        return View(self.base, offset, shape, strides)
 
     def dim_shuffle(self, permutation: Sequence[int]) -> View:
         """Permutes the dimensions: dimension i of the result is dimension permutation[i]."""

@@ -185,6 +185,13 @@ class LocatingParser(Parser):
             self._depth -= 1
         raise ParseError(span, "a constant takes more memory than there is")
 
+    def _parse_block(self) -> Block:
+        span = self._current_token.span
+        try:
+            return super()._parse_block()
+        except KeyError as error:  # xDSL 0.74 forgets where it saw a label that was a successor before
+            raise ParseError(span, f"re-declaration of block '{error.args[0]}'") from error
+
     @staticmethod
     def _placed(op: Operation, span: Span) -> Operation:
         if isinstance(op.location, UnknownLoc):

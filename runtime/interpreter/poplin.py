@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,7 @@ def convolution(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, .
     parts: list[Array] = []
     for g in range(groups):
         mine = view[:, g * channels : (g + 1) * channels]
-        rows = np.moveaxis(mine, 1, 1 + spatial).reshape(batch * int(np.prod(counts)), -1)
+        rows = np.moveaxis(mine, 1, 1 + spatial).reshape(batch * math.prod(counts), channels * math.prod(kernel))  # of no rows too
         columns = w[g * out : (g + 1) * out].reshape(out, -1).T
         parts.append(np.moveaxis(product(rows, columns).reshape(batch, *counts, out), -1, 1))
     return np.concatenate(parts, 1)

@@ -21,6 +21,10 @@ from populus.tools.arrays import read_arrays
 
 MAIN = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {"
 TEXTS = {
+    "a label of two blocks": (
+        "func.func @main() { cf.br ^next ^next: func.return ^next: func.return }",
+        "1:52: re-declaration of block 'next'",
+    ),
     "a variable outside of the graph": (
         (
             '%x = poplar.var "x" : !poplar.tensor<5xf32> poplar.graph @main target <host> '
@@ -98,6 +102,54 @@ def test_a_text_that_no_pass_can_read_is_refused_in_one_line(what: str):
     with pytest.raises(PopulusError, match=said) as error:
         ran(text)
     assert "\n" not in str(error.value)
+
+
+COLLECTIVE = (
+    'poplar.graph @main target <gc200, tiles = 4> { '
+    '%x = poplar.var "x" : !poplar.tensor<4xf32> %y = poplar.var "y" : !poplar.tensor<4xf32> '
+    'poplar.stream_in "x" to %x : !poplar.tensor<4xf32> COLLECTIVE : !poplar.tensor<4xf32>, !poplar.tensor<4xf32> '
+    'poplar.stream_out %y to "y" : !poplar.tensor<4xf32> }'
+)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize(
+    ("collective", "said"),
+    [
+        ('"all_reduce"(%x, %y) inputs 1 params {reduction = "add", stride = 1 : i64, size = ""}', "an integer is expected"),
+        ('"all_reduce"(%x, %y) inputs 1 params {reduction = "add", mean = 1 : i64, size = 1 : i64}', "'mean' is not defined"),
+        ('"all_reduce"(%x, %y) inputs 1', "'reduction' expected"),
+        ('"all_gather"(%x, %y) inputs 1 params {stride = 1 : i64, size = 1 : i64}', "tensor<1x4xf32>"),
+        ('"all_reduce"(%x, %y) inputs 0 params {reduction = "add", stride = 1 : i64, size = 1 : i64}', "one output, of 2 views"),
+        ('"all_redeuce"(%x, %y) inputs 1', "no collective 'all_redeuce'"),
+    ],
+)
+def test_a_collective_that_its_op_would_not_be_is_refused_by_each_engine(collective: str, said: str, engine: str):
+    module = parse_text(context(), COLLECTIVE.replace("COLLECTIVE", f"poplar.collective {collective}"), "t.mlir")
+    with pytest.raises(PopulusError, match=said) as error:
+        populus.compile(module, engine=engine).run({"x": np.ones(4, np.float32)})
+    assert "\n" not in str(error.value)
+
+
+def test_a_convolution_of_no_images_has_no_elements():
+    text = """func.func @main(%x: tensor<0x2x7xf32>) -> tensor<0x3x5xf32> attributes {output_names = ["y"]} {
+      %w = data.constant dense<1.0> : tensor<3x2x3xf32>
+      %y = popart.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>}
+        : (tensor<0x2x7xf32>, tensor<3x2x3xf32>) -> tensor<0x3x5xf32>
+      func.return %y : tensor<0x3x5xf32> }"""
+    program = populus.compile(parse_text(context(), text, "t.mlir"))
+    for level in ("popart", "popops", "poplar"):
+        assert program.run_at(level, {"x": np.ones((0, 2, 7), np.float32)})["y"].shape == (0, 3, 5)
+
+
+def test_a_slice_of_one_element_has_any_step():
+    text = """func.func @main(%x: tensor<3xf32>) -> tensor<1xf32> attributes {output_names = ["y"]} {
+      %y = popops.slice %x {begins = array<i64: 2>, ends = array<i64: -1>, steps = array<i64: -9223372036854775808>}
+        : (tensor<3xf32>) -> tensor<1xf32>
+      func.return %y : tensor<1xf32> }"""
+    module = parse_text(context(), text, "t.mlir")
+    for engine in ("numpy", "strict", "native"):
+        assert populus.compile(module, engine=engine).run({"x": np.float32([1, 2, 3])})["y"].tolist() == [3]
 
 
 @pytest.mark.parametrize("element", ["f32", "f64"])
