@@ -19,6 +19,7 @@ from populus.dialects.popops import BroadcastOp, MapOp, ReshapeOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
+from populus.lowering.popops.powers import with_roots
 
 MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
 MOST_FUNCTIONS = 64  # the code of a fused codelet must not outweigh the saved memory traffic
@@ -30,11 +31,13 @@ class PopopsFusePass(ModulePass):
 
     A stretched operand is read as it was before, if another operand has the shape of the result.
     Results stay bit for bit the same, because each function of an expression rounds as its original map did.
-    `literals`: constants of equal elements become literals of the expression. To rounding.
+    `literals`: constants of equal elements become literals of the expression. `roots`: powers of quarters of sums of squares
+    become square roots. To rounding.
     """
 
     name = "popops-fuse"
     literals: bool = True
+    roots: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in list(op.walk()):
@@ -42,6 +45,9 @@ class PopopsFusePass(ModulePass):
                 reshape_constant(inner)
             elif isinstance(inner, MapOp):
                 fuse(inner, self.literals)
+        for inner in op.walk() if self.roots else ():
+            if isinstance(inner, MapOp) and inner.expr.data != (e := with_roots(inner.expr.data, inner.operands)):
+                inner.expr = expr.ExprAttr(e)
         for block in reversed(list(blocks_of(op.body.block))):
             _erase_dead(block)
 

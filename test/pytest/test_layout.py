@@ -27,7 +27,7 @@ TABLES = {
     "dialects/popart": ("",),
     "dialects/popops": ("",),
     "dialects/poplar": ("",),
-    "lowering": ("", "driver", "onnx", "popart", "poplar", "poplar/plan"),
+    "lowering": ("", "driver", "onnx", "popart", "popops", "poplar", "poplar/plan"),
     "runtime": (
         "",
         "engine",
