@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
+from xdsl.dialects.builtin import BoolAttr, DenseIntOrFPElementsAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
+from populus.dialects.data import array_attribute
 from populus.dialects.poplar import CallOp, ConstOp, GraphOp, GridAttr, StorageOp, ViewOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
@@ -92,7 +93,7 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
         group = ["g"]
         splits["g"] = splits_of(groups, p.groups)
         x = t.reshape(x, (batch, groups, ic, *seen.sizes))
-        w = t.reshape(w, (groups, oc, ic, *kernel))
+        w = _by_groups(t, op.w, (groups, oc, ic, *kernel))
     splits |= {"oc": splits_of(oc, p.out_channels, p.out_grain)}
     splits |= {o: splits_of(n, parts, tile or 1) for o, n, parts in zip(outs, windows, p.windows)}
     splits |= {k: Split(n) for k, n in zip(taps[1:], kernel[1:])}
@@ -106,6 +107,25 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
         "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials, tile, p.swapped,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
+
+
+def _by_groups(t: TileBuilder, tensor: SSAValue, shape: Sequence[int]) -> SSAValue:
+    """Returns weights as [groups, channels out, channels in, kernel..].
+
+    A constant that nothing else reads becomes one of this shape, because no layout cuts channels within groups of a
+    dimension that has both.
+    """
+    w, constant = t.view(tensor), _weights(tensor)
+    if constant is None or w is not constant.result:
+        return t.reshape(w, shape)
+    value = constant.value
+    if isinstance(value, DenseIntOrFPElementsAttr):
+        value = array_attribute(constant.array().reshape(shape))
+    new = ConstOp(constant.label.data, value, TensorType.of(shape, constant.type.element))
+    t.insert(new, constant)
+    new.location = constant.location
+    new.result.name_hint = constant.result.name_hint
+    return new.result
 
 
 def contract(
@@ -244,7 +264,7 @@ class PoplinToPoplarPass(ToPoplarPass):
     `target`: a preset of `dialects/poplar/target.py`; `tiles`: the number of its tiles. `resident`: the share of
     a tile's memory for constants replicated on their readers, which then receive nothing; 0: constants are
     spread. `agree`: the planner counts an input as local if its producer's layout matches. `traffic`: cycles that
-    a multicast byte costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
+    a byte that a tile receives costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
     in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
     the rate, and which rounds each running sum after every call of the matrix unit. `winograd`:
     the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4. `optimise`: the aim,

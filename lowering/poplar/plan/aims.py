@@ -10,7 +10,7 @@ from populus.lowering.poplar.plan.contraction import MEMORY_SHARE
 
 @dataclass(frozen=True)
 class Aim:
-    """Shares of a tile's memory for resident weights and for temporaries, and the cycles that a byte of multicast costs.
+    """Shares of a tile's memory for resident weights and for temporaries, and the cycles that a received byte costs.
 
     None: as the pass's own options say.
     """

@@ -193,18 +193,18 @@ class Candidates:
         x, w, _ = self.bytes()
         # Data for both tiles of a bus arrives once: inputs, if output channels are cut (poplin's estimate).
         rate = np.where(out_channels % target.bus_tiles == 0, float(target.bus_tiles), 1.0) * target.exchange_bytes
-        exchange = x / rate + self.traffic * x
         if self.near is not None:  # but the overlap of windows with the neighbours' part
             there = (groups == 1) & (out_channels == 1) & (in_channels == 1) & (kernel == 1)
             for parts, lies in zip((batch, *windows), self.near):
                 there &= parts == lies
             own = self.images * self.in_channels * _product([o * s for o, s in zip(self.windows, self.shape.strides)]) * self.size
-            exchange = np.where(there, np.maximum(x - own, 0) / target.exchange_bytes, exchange)
-        if not resident:
-            exchange = exchange + np.where(_product(windows) * batch > 1, w / target.exchange_bytes, 0)
-        gathered = -(-self.outputs // target.tiles) * self.depth * self.sum_size / target.exchange_bytes
+            x, rate = np.where(there, np.maximum(x - own, 0), x), np.where(there, target.exchange_bytes, rate)
+        w = 0 if resident else np.where(_product(windows) * batch > 1, w, 0)
+        gathered = np.where(self.depth > 1, -(-self.outputs // target.tiles) * self.depth * self.sum_size, 0)
+        moved = (x + w) * np.minimum(_product(self.parts) / target.tiles, 1) + gathered  # of a tile, on the mean
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
-        return exchange + np.where(self.depth > 1, gathered, 0) + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
+        exchange = x / rate + (w + gathered) / target.exchange_bytes + self.traffic * moved
+        return exchange + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
 
     def plan(self, i: int) -> Plan:
         """Returns the plan of candidate `i`."""
@@ -223,7 +223,7 @@ def options(
 ) -> tuple[Option, ...]:
     """Finds the plan of fewest cycles, then the Pareto-optimal plans with resident weights that are faster.
 
-    `near`: the part counts in which the input lies already. `traffic`: cycles that a multicast byte costs in
+    `near`: the part counts in which the input lies already. `traffic`: cycles that a received byte costs in
     addition, so that of nearly equal plans the one with less traffic wins. Temporaries stay within `share` of a tile's
     memory; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
     in a fixed order of axes, so that results are deterministic.

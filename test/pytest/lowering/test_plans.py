@@ -99,6 +99,14 @@ def test_results_are_the_same_whatever_the_plans_count():
     assert moved[0] < moved[1]
 
 
+def test_a_price_of_bytes_lowers_those_of_inputs_weights_and_partials():
+    moved = []
+    for traffic in (0.0, 0.25, 2.0):
+        pipeline = Pipeline.named("inference").with_options("poplin-to-poplar", traffic=traffic, resident=0.0)
+        moved.append(populus.compile(model(2, 1024), target="bow", pipeline=pipeline).profile().summary["exchange_bytes"])
+    assert moved[0] > moved[1] > moved[2]
+
+
 def test_the_same_model_gets_the_same_plans():
     texts = []
     for _ in range(2):
