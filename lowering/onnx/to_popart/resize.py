@@ -28,6 +28,8 @@ def upsample(c: Conversion) -> Output:
     """Converts Upsample. Source: ONNX Upsample-9; in -7 the scales are an attribute."""
     x = c.input(0)
     factors = c.get("scales") or [float(v) for v in c.known(1)]
+    if len(factors) != len(shape(x)):
+        raise PopulusError(f"it has {len(factors)} scales for {len(shape(x))} dimensions")
     for d, factor in enumerate(factors):
         n = shape(x)[d]
         out = _scaled(n, factor)

@@ -104,6 +104,22 @@ def test_a_text_that_no_pass_can_read_is_refused_in_one_line(what: str):
     assert "\n" not in str(error.value)
 
 
+def test_a_name_of_several_lines_stays_in_one_line():
+    node = helper.make_node("Relu", ["x\ny"], ["y"], "a\nb")
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y")]
+    with pytest.raises(PopulusError, match="'a b': Relu: it reads 'x y'") as error:
+        populus.compile(helper.make_model(helper.make_graph([node], "g", infos[:1], infos[1:])))
+    assert "\n" not in str(error.value)
+
+
+def test_an_upsample_has_a_scale_for_each_dimension():
+    node = helper.make_node("Upsample", ["x"], ["y"], "up", scales=[1.0, 2.0, 2.0])
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [2, 3]), ("y", None))]
+    model = helper.make_model(helper.make_graph([node], "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 7)])
+    with pytest.raises(PopulusError, match="'up': Upsample-7: it has 3 scales for 2 dimensions"):
+        populus.compile(model)
+
+
 COLLECTIVE = (
     'poplar.graph @main target <gc200, tiles = 4> { '
     '%x = poplar.var "x" : !poplar.tensor<4xf32> %y = poplar.var "y" : !poplar.tensor<4xf32> '
