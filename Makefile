@@ -1,6 +1,7 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
-# wheel: dist/ has the wheel and the source distribution.  blocks: all commands of the first page, from a wheel; and of the walks in docs.
+# wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
+# blocks: every code block of every page, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
@@ -14,7 +15,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench wheel blocks levels fuzz check-ops validate mutants soak
+.PHONY: demo docs test lint lit pytest portability bench wheel packages blocks levels fuzz check-ops validate mutants soak
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -45,11 +46,25 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.built
 
 wheel: $(READY)
+	@rm -f dist/populus_tiles-*
 	@$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null
 	@ls dist
 
-blocks: $(READY)
-	@POPULUS_ALL_BLOCKS=1 $(BIN)/pytest -q test/pytest/test_packages.py test/pytest/test_documents.py
+EXTRAS ?= mpi,examples,images
+NEW = build/packages-venv/bin
+
+packages: wheel
+	@rm -rf build/packages-venv && $(PYTHON) -m venv build/packages-venv
+	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.whl
+	@cd build/packages-venv && bin/pip check && bin/populus --version && bin/populus run --example squeezenet
+	@$(NEW)/pip uninstall --quiet --yes populus-tiles
+	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.tar.gz
+	@cd build/packages-venv && bin/populus --version && bin/populus-opt squeezenet --pipeline inference --target llvm > codelets.ll
+	@test -s build/packages-venv/codelets.ll
+
+blocks: packages
+	@$(NEW)/pip install --quiet --disable-pip-version-check "$$(ls $(CURDIR)/dist/populus_tiles-*.whl)[$(EXTRAS)]"
+	@PYTHONPATH=test $(NEW)/python -m blocks --whole
 
 levels: $(READY)
 	@$(BIN)/python -m benchmarks.levels $(MODELS)

@@ -1,4 +1,4 @@
-"""The source distribution and the wheel: built, unpacked in an empty folder, and the first page's commands run from there."""
+"""The source distribution and the wheel: built, unpacked in an empty folder, and the code blocks of all pages run from there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from blocks.__main__ import pages
+from blocks.pages import PAGES
+
 ROOT = Path(__file__).parents[2]
-ALL = "POPULUS_ALL_BLOCKS" in os.environ  # `make blocks`: also the commands that take long
+NOTHING_TO_RUN = (
+    "CONTRIBUTING.md",
+    "docs/popart-api.md",
+    "docs/poptorch-compatibility.md",
+    "docs/reliability.md",
+    "dialects/README.md",
+    "test/README.md",
+)
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "populus_tiles.py", "populus", "dialects", "lowering", "runtime", "tools")
 BUILD = "from setuptools import build_meta as b; b.build_{}(r'{}')"
 
@@ -56,9 +66,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(installed: Path, folder: Path, *command: str) -> str:
     """Runs Python in an empty folder, with the wheel's packages and none of the repository's; gives what it printed."""
-    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join((str(installed), str(ROOT / "test")))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     ran = subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, f"{command}: {ran.stderr[-2000:]}"
+    failed = "\n".join(re.findall(r"^.*: failed: .*(?:\n(?!\S+: (?:ran|not run|failed): ).*)*", ran.stdout, re.MULTILINE))
+    assert ran.returncode == 0, f"{command}: {failed}{ran.stderr[-2000:]}"
     return ran.stdout
 
 
@@ -82,30 +94,18 @@ def walked(folder: Path) -> list[Path]:
     return [Path(at) / name for at, _, names in os.walk(folder, followlinks=True) for name in names if "__pycache__" not in at]
 
 
-def commands() -> list[list[str]]:
-    """Gives the commands of populus on the first page, as modules for `python -m`."""
-    text = re.sub(r"## From a clone.*?(?=^## )", "", (ROOT / "README.md").read_text(), flags=re.DOTALL | re.MULTILINE)
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
-    found = [[part.strip('"') for part in re.findall(r'"[^"]*"|\S+', line)] for line in lines if line.startswith("populus")]
-    modules = {"populus": "populus", "populus-opt": "populus.tools.populus_opt"}
-    return [["-m", modules[tool], *arguments] for tool, *arguments in found]
+def grouped() -> list[list[str]]:
+    """Gives the pages with blocks: each page that takes something for granted alone, and the others together."""
+    alone = [name for name in pages() if name in PAGES]
+    return [*([name] for name in alone), [name for name in pages() if name not in PAGES]]
 
 
-def test_the_first_page_runs_from_the_wheel_in_an_empty_folder(installed: Path, tmp_path: Path):
+@pytest.mark.parametrize("names", grouped(), ids=lambda names: names[0] if len(names) == 1 else "others")
+def test_every_block_of_a_page_does_what_the_page_says(installed: Path, tmp_path: Path, names: list[str]):
+    printed = run(installed, tmp_path, "-m", "blocks", "--here", *names)
+    assert re.search(r"^\S+: ran: ", printed, re.MULTILINE) or names[0] in NOTHING_TO_RUN
+
+
+def test_the_first_page_is_run_from_the_wheel(installed: Path, tmp_path: Path):
     where = run(installed, tmp_path, "-c", "import populus; print(populus.__file__)").strip()
     assert where == str(installed / "populus" / "__init__.py")
-    shown = commands()
-    assert len(shown) == 8
-    for command in shown:
-        if ALL or not {"check-op", "--check-levels", "--example"} & set(command):  # these have tests of their own
-            quick = command if ALL else ["squeezenet" if c == "resnet50" else c for c in command]
-            assert run(installed, tmp_path, *quick) or "-o" in quick or "--dump-dir" in quick, command
-    assert {"page.html", "twice.py", "model.mlir", "steps"} <= {p.name for p in tmp_path.iterdir()}
-
-
-def test_the_python_of_the_first_page_runs_from_the_wheel(installed: Path, tmp_path: Path):
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    printed = run(installed, tmp_path, "-c", block)
-    assert "<Program (data_0: f32[1, 3, 224, 224]) -> (softmaxout_1: f32[1, 1000, 1, 1]) on gc200, 1472 tiles" in printed
-    assert "poplar.graph @main target <gc200" in printed

@@ -1,0 +1,97 @@
+"""The table of pages: what each takes for granted, and the blocks that are not run, with their reasons."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from blocks import givens
+from blocks.frames import CALLER, COUNT, GATHERED, KERNEL, NORM, PASS, PATTERN, WEIGHED
+from blocks.running import Frame, Page
+
+CLONE = "needs a clone of the repository; CI runs `make test`, `make docs` and `make packages` there"
+INDEX = "installs from the package index; `make packages` installs the wheel with its dependencies"
+DRAWING = "a drawing"
+
+PAGES: dict[str, Page] = {
+    "README.md": Page(
+        not_run={"pip install dist": INDEX, "make ": CLONE, " model.onnx\n": DRAWING},
+        long=("populus check-op twice.py", "populus run squeezenet --target gc200 --check-levels", "populus profile resnet50"),
+    ),
+    "dialects/README.md": Page(not_run={"  onnx ": DRAWING}),
+    "CONTRIBUTING.md": Page(not_run={"make test": CLONE, ".venv/bin": CLONE}),
+    "docs/add-an-op.md": Page(
+        given=givens.add_an_op,
+        framed={
+            "class LeakyReluOp": Frame("own.py", "from populus.custom import *\n\n\nBLOCK\n", ("populus check-op own.py --seconds 5",)),
+            "def infer(self):": Frame("weighed.py", WEIGHED, ("populus check-op weighed.py --seconds 5",)),
+            "EXAMPLES": Frame("gathered.py", GATHERED, ("populus check-op gathered.py --seconds 5",)),
+            "def row_norm_vertex": Frame("norm.py", NORM, ("populus check-op norm.py --seconds 5",)),
+            "def histogram": Frame("count.py", COUNT, ("populus check-op count.py --seconds 5",)),
+            "class Blocked(Kernel)": Frame("blocked.py", KERNEL, ("populus check-op blocked.py --seconds 5",)),
+        },
+    ),
+    "docs/build.md": Page(
+        given=givens.build,
+        needs=("cc", "make"),
+        before={"load_program": givens.build_with_state},
+        framed={"populus_model *model": Frame("block.c", CALLER, ("cc -Wall -Werror -fsyntax-only -I built block.c",))},
+    ),
+    "docs/command-line.md": Page(given=givens.command_line, before={"populus-opt model.onnx -p": givens.counting_by_size}),
+    "docs/debugging.md": Page(
+        given=givens.debugging,
+        not_run={"popart-fuse (": "a message about a mistake in a pattern; test/pytest/test_validation.py asserts its form"},
+    ),
+    "docs/host.md": Page(given=givens.host, fails=("populus run model.onnx --no-host",)),
+    "docs/new-target.md": Page(given=givens.new_target),
+    "docs/open-sizes.md": Page(given=givens.open_sizes, before={"program.stateful": givens.with_cache}),
+    "docs/pipelines.md": Page(
+        given=givens.pipelines,
+        before={"count.py": givens.module_of_calls},
+        framed={
+            "# a hash starts": Frame("passes.txt", "BLOCK\n", ("populus-opt model.onnx --pipeline passes.txt --print-pipeline",)),
+            "class DoubleNegation": Frame("pattern.py", PATTERN, ("populus run model.onnx --load pattern.py",)),
+            "class PopopsCountPass": Frame("count.py", PASS, ()),
+        },
+    ),
+    "docs/popart-api.md": Page(not_run={"python benchmarks": "needs a checkout of PopART's repository, and a clone of this one"}),
+    "docs/popart-compatibility.md": Page(
+        given=givens.popart, not_run={"python benchmarks": "needs a checkout of PopART's repository, and a clone of this one"}
+    ),
+    "docs/poptorch-compatibility.md": Page(
+        given=givens.poptorch, before={"torch.compile": givens.plain_module}, needs=("torch", "onnxscript"), long=("",)
+    ),
+    "docs/profile.md": Page(given=givens.new_target),
+    "docs/reliability.md": Page(
+        not_run={"python ": "needs a clone and 15 minutes for each line; the figures are of the runs that are described"}
+    ),
+    "docs/replicas.md": Page(
+        given=givens.replicas,
+        needs=("mpiexec",),
+        long=tuple(
+            f"mpiexec -n 4 populus train model.onnx --data train.npz --batch 64 --{option}" for option in ("shard", "stages", "replicas")
+        ),
+        before={"popart-replicate{": givens.differentiable},
+        not_run={
+            "pip install": INDEX,
+            "populus: rank 1": "a message; test/pytest/test_replica_training.py asserts it",
+            "populus: rank 2": "a message that names a process; runtime/guardian.py makes it",
+        },
+    ),
+    "docs/run-program.md": Page(
+        given=givens.run_program,
+        long=("populus run-program examples/popart", "step   1"),
+        said={"populus: devices.py": givens.refusals},
+        not_run={} if find_spec("torch") else {"populus run-program examples/poptorch": "needs torch"},
+    ),
+    "docs/training.md": Page(
+        given=givens.training,
+        before={"onnx-expose-weights{names=": givens.closed, "populus train": givens.training},
+        said={"populus-opt: silent": givens.no_gradient},
+    ),
+    "docs/tutorial.md": Page(given=givens.digits, not_run={"make ": CLONE, "source ": CLONE}),
+    "examples/digits/README.md": Page(given=givens.digits, not_run={"pip install": INDEX}, long=("populus train", "epoch")),
+    "populus/README.md": Page(given=givens.one_model),
+    "runtime/README.md": Page(given=givens.session),
+    "test/README.md": Page(not_run={"make test": CLONE, ".venv/bin": CLONE}),
+    "test/fuzz/README.md": Page(given=givens.fuzz, not_run={"make fuzz": CLONE}),
+}
