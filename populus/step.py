@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 
 from populus.api import compiled
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.element_types import element_of, tensor
+from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
@@ -24,7 +24,7 @@ from populus.lowering.popart.pipeline import PopartPipelinePass
 from populus.lowering.popart.replicate import PopartReplicatePass
 from populus.lowering.popart.shard import PopartShardPass
 from populus.lowering.popart.synchronise import PopartSynchronisePass
-from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, updated_name
+from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, rows_name, updated_name
 from populus.lowering.poplar.merge import PoplarMergePass
 from populus.options import MachineOptions
 from populus.program import Program
@@ -93,6 +93,12 @@ class Recipe:
     stages: int = 1
     micro_batches: int = 1
     cuts: tuple[str, ...] = ()
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """Names what batches add up to, by the input of the update that takes it."""
+        rows = {rows_name(w): accumulated_name(rows_name(w)) for w in self.sparse}
+        return {gradient_name(w): accumulated_name(w) for w in self.weights} | rows
 
     def pipeline(self, stage: int = 0) -> Pipeline:
         """Gives the passes from the model to gradients and, for an update of one batch, to new weights. `stage`: of a pipeline."""
@@ -195,9 +201,8 @@ class Programs:
     def _updating(self, weights: Arrays) -> Program:
         together = (LOSS, *map(updated_name, self.statistics)) if self.recipe.replicas > 1 else ()
         outputs = self.step.signature.outputs
-        module = update_module(
-            {name: tensor(a.shape, element_of(a.dtype)) for name, a in weights.items()}, {name: outputs[name] for name in together}
-        )
+        taken = {name: outputs[sum] for name, sum in self.recipe.sums.items()} | {name: outputs[name] for name in together}
+        module = update_module({name: tensor(a.shape, element_of(a.dtype)) for name, a in weights.items()}, taken)
         pipeline = Pipeline.named("training").from_level("popart").replace("popart-optimize", *self.recipe.update())
         for name in ("popart-seed", "popart-loss", "popart-autodiff"):
             pipeline = pipeline.remove(name)
@@ -248,11 +253,9 @@ class Programs:
         """Runs the batches of one update, and then the update, on replica i of those here."""
         import numpy as np
 
-        n, weights = self.recipe.accumulate, self.recipe.weights
-        wanted = self.step.signature.inputs
+        n, wanted = self.recipe.accumulate, self.step.signature.inputs
         moved = {name: a for name, a in held.items() if name in wanted}
-        sums = {k: np.zeros(t.get_shape(), held[w].dtype if t.element_type == element_of(held[w].dtype) else np.float32)
-                for w in weights if (t := wanted[(k := accumulated_name(w))])}  # fmt: skip
+        sums = {name: np.zeros((t := wanted[name]).get_shape(), dtype_of(t.element_type)) for name in self.recipe.sums.values()}
         losses: list[float] = []
         given: Arrays = {}
         results: Arrays = {}
@@ -266,7 +269,7 @@ class Programs:
             moved.update({w: results[updated_name(w)] for w in moved if updated_name(w) in results})  # running statistics
         loss = sum(losses) / n
         own = {LOSS: np.asarray(loss, results[LOSS].dtype), **{updated_name(w): moved[w] for w in self.statistics}}
-        gradients = {gradient_name(w): sums[accumulated_name(w)] for w in weights}
+        gradients = {name: sums[sum] for name, sum in self.recipe.sums.items()}
         needed = self.update.signature.inputs
         given_to_update = {**{name: a for name, a in {**held, **own}.items() if name in needed}, **gradients, **scalars}
         results = {**own, **self._updates[i].run(given_to_update)}

@@ -111,8 +111,6 @@ class TrainingSession:
         rows = tuple(found.fitting(options.sparse))
         if strange := [n for n in rows if n not in names]:
             raise PopulusError(f"'{strange[0]}' is not trained, so it has no sparse gradient")
-        if rows and options.accumulate > 1:
-            raise PopulusError("sparse gradients cannot be accumulated, since each batch has other rows; leave one of the two out")
         return Recipe(
             loss=options.loss,
             optimizer=options.optimizer,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -19,7 +19,7 @@ from populus.dialects.popart.optimizer import wide
 from populus.dialects.signature import add_argument, input_names, main_of, output_names, replace_results, return_of, state_names
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import tensor
-from populus.lowering.popart.training_names import accumulated_name, gradient_name
+from populus.lowering.popart.training_names import accumulated_name, gradient_name, rows_name
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,10 @@ class PopartAccumulatePass(ModulePass):
     """Replaces each result `Gradient___w` of an input w by `Accl___w = Accl___w + gradient / steps`.
 
     The old `Accl___w` is a new input. The caller starts with zeros; after `steps` runs, each result is the
-    gradient of the mean loss over their batches. 16-bit gradients are summed in f32. Raises PopulusError if
-    `steps` is below 1, and if no result is a gradient. Bit for bit.
+    gradient of the mean loss over their batches. 16-bit gradients are summed in f32. A sparse gradient is not summed here, since
+    each batch has other rows: `Accl___w` and the numbers of its rows, `Accl___Rows___w`, have room for those of `steps` batches,
+    of which a run drops the first and adds its own at the end. Raises PopulusError if `steps` is below 1, and if no
+    result is a gradient. Bit for bit.
     """
 
     name = "popart-accumulate"
@@ -49,6 +51,13 @@ class PopartAccumulatePass(ModulePass):
         for name in weights:
             gradient = results.pop(gradient_name(name))
             element = wide(calls.element(gradient))
+            if rows_name(name) in results:
+                each = Arg(1) if element == calls.element(gradient) else cast(Arg(1), element)
+                own = calls.map(b, each * (1 / self.steps), gradient)
+                numbers = results.pop(rows_name(name))
+                for place, added in ((accumulated_name(name), own), (accumulated_name(rows_name(name)), numbers)):
+                    summed[place] = self._appended(function, b, place, added)
+                continue
             before = add_argument(function, accumulated_name(name), tensor(calls.shape(gradient), element), "sum")
             part = Arg(2) if element == calls.element(gradient) else cast(Arg(2), element)
             made = calls.map(b, Arg(1) + part * (1 / self.steps), before, gradient)
@@ -56,20 +65,27 @@ class PopartAccumulatePass(ModulePass):
             summed[accumulated_name(name)] = made
         replace_results(function, {**results, **summed})
 
+    def _appended(self, function: FuncOp, b: Builder, name: str, rows: SSAValue) -> SSAValue:
+        """Adds the argument `name`, rows of `steps` runs, and gives it without the first run's and with `rows` at its end."""
+        count, *rest = calls.shape(rows)
+        before = add_argument(function, name, tensor((self.steps * count, *rest), calls.element(rows)), "rows")
+        made = calls.concat(b, [calls.slice_dim(b, before, 0, count, self.steps * count), rows], 0) if self.steps > 1 else rows
+        made.owner.location = named(name)  # pyright: ignore[reportAttributeAccessIssue], a result
+        return made
 
-def update_module(weights: Mapping[str, TensorType[Attribute]], others: Mapping[str, Attribute]) -> ModuleOp:
-    """Builds a module whose `@main` takes weights and their gradients, and returns the gradients.
 
-    `popart-optimize` turns it into a weight update. `others`: tensors that it takes and returns too, which
-    `popart-replicate` reduces.
+def update_module(weights: Mapping[str, Attribute], taken: Mapping[str, Attribute]) -> ModuleOp:
+    """Builds a module whose `@main` takes weights and other tensors, and returns the latter.
+
+    `popart-optimize` turns it into a weight update. `taken`: gradients, the row numbers of sparse ones, and what `popart-replicate`
+    reduces beside them.
     """
-    types = [*weights.values(), *(tensor(t.get_shape(), wide(t.element_type)) for t in weights.values()), *others.values()]
-    names = [*weights, *map(gradient_name, weights), *others]
+    types, names = [*weights.values(), *taken.values()], [*weights, *taken]
     block = Block(arg_types=types)
     for argument, name in zip(block.args, names):
         argument.location = named(name)
-    gradients = block.args[len(weights) :]
-    block.add_op(ReturnOp(*gradients))
-    function = FuncOp("main", (types, [g.type for g in gradients]), Region(block))
-    state_names(function, inputs=names, outputs=names[len(weights) :])
+    results = block.args[len(weights) :]
+    block.add_op(ReturnOp(*results))
+    function = FuncOp("main", (types, [r.type for r in results]), Region(block))
+    state_names(function, inputs=names, outputs=[*taken])
     return ModuleOp([function])

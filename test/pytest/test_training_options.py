@@ -159,6 +159,10 @@ def bag(twice: bool = False, tied: bool = False) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
 
 
+def bag_table() -> Array:
+    return numpy_helper.to_array(next(i for i in bag().graph.initializer if i.name == "table"))
+
+
 def words(samples: int = 12) -> dict[str, Array]:
     """Of nine words, the last three are never there; negative numbers count from the end."""
     g = np.random.default_rng(7)
@@ -174,6 +178,18 @@ def test_sparse_steps_of_sgd_are_the_dense_ones(twice, level):
     np.testing.assert_allclose(sparse.losses, dense.losses, rtol=1e-12)
     for name, weight in dense.weights.items():
         np.testing.assert_allclose(sparse.weights[name], weight, rtol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"level": "poplar"}, {**FAST, "replicas": 2}, {**FAST, "optimizer": "adam"}], ids=repr)
+def test_the_rows_of_several_batches_move_together(options):
+    options = {"optimizer": "sgd", "lr": 0.5, "batch": 2, "accumulate": 3, "epochs": 2, "clip_norm": 0.3, **options}
+    whole = {**options, "accumulate": 1, "batch": 6}
+    dense, sparse, once = (train(bag(True), words(), sparse=s, **o) for s, o in (((), options), (["table"], options), (["table"], whole)))
+    for name, weight in once.weights.items():
+        np.testing.assert_allclose(sparse.weights[name], weight, rtol=1e-11)
+        if options["optimizer"] == "sgd":
+            np.testing.assert_allclose(sparse.weights[name], dense.weights[name], rtol=1e-11)
+    assert np.array_equal(sparse.weights["table"][6:], bag_table()[6:])
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "adam", "rmsprop"])
@@ -366,7 +382,6 @@ def test_a_model_can_compute_its_loss_itself_and_so_add_several(scalar):
         (mlp(), {"sparse": ["w1"]}, "'w1' is read by popart.gemm too, not only looked up by rows, so its gradient is not sparse"),
         (mlp(), {"sparse": ["w3"]}, "no parameter 'w3'"),
         (mlp(), {"sparse": ["w1"], "freeze": ["w1"]}, "'w1' is not trained, so it has no sparse gradient"),
-        (mlp(), {"sparse": ["w1"], "accumulate": 2, "batch": 2}, "sparse gradients cannot be accumulated"),
         (mlp(), {"clip_norm": 0}, "clip_norm = 0; a positive number is expected"),
         (mlp(), {"clip_value": -1}, "clip_value = -1; a positive number is expected"),
         (mlp(), {"lr": np.nan}, "lr = nan; at least 0 and finite is expected"),
