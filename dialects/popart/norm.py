@@ -70,15 +70,6 @@ class BatchNormOp(PopartOp):
         _channels(self, self.x, self.operands[1:])
         return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
 
-    def _formula(self) -> Expr:
-        # ONNX lets the statistics be of a wider type than x.
-        wide, element = calls.element(self.mean), calls.element(self.x)
-        x, scale, bias, mean, variance = (
-            Arg(i) if calls.element(o) == wide else cast(Arg(i), wide) for i, o in enumerate(self.operands, 1)
-        )
-        y = (x - mean) * (scale / sqrt(variance + self.epsilon)) + bias
-        return y if wide == element else cast(y, element)
-
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         rank = len(calls.shape(self.x))
         known = [constant_value(o) for o in self.operands[1:]]
@@ -88,7 +79,16 @@ class BatchNormOp(PopartOp):
             dtype = dtype_of(calls.element(self.x))
             factors = [per_channel(b, b.insert(constant(v.astype(dtype))).result, rank) for v in (s, bias - mean * s)]
             return [calls.map(b, Arg(1) * Arg(2) + Arg(3), self.x, *factors)]
-        return [calls.map(b, self._formula(), self.x, *(per_channel(b, o, rank) for o in self.operands[1:]))]
+        # ONNX lets the statistics be of a wider type than x.
+        wide, element = calls.element(self.mean), calls.element(self.x)
+        scale, variance, x, bias = (
+            Arg(i) if calls.element(o) == wide else cast(Arg(i), wide)
+            for i, o in ((1, self.scale), (2, self.variance), (1, self.x), (4, self.bias))
+        )
+        factor = calls.map(b, scale / sqrt(variance + self.epsilon), self.scale, self.variance)
+        y = (x - Arg(2)) * Arg(3) + bias
+        vectors = (per_channel(b, o, rank) for o in (self.mean, factor, self.bias))
+        return [calls.map(b, y if wide == element else cast(y, element), self.x, *vectors)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # With r = 1 / sqrt(variance + epsilon), w = (x - mean) r and sums over all but the channels: dbias = sum g, dscale = sum g w,

@@ -27,6 +27,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popart-optimize": lazily("populus.lowering.popart.optimize:PopartOptimizePass"),
     "popart-shard": lazily("populus.lowering.popart.shard:PopartShardPass"),
     "popart-bucket": lazily("populus.lowering.popart.bucket:PopartBucketPass"),
+    "popart-recompute": lazily("populus.lowering.popart.recompute:PopartRecomputePass"),
     "popart-select-kernels": lazily("populus.lowering.popart.select_kernels:PopartSelectKernelsPass"),
     "popart-outline": lazily("populus.lowering.popart.outline:PopartOutlinePass"),
     "popart-inplace": lazily("populus.lowering.popart.inplace:PopartInplacePass"),

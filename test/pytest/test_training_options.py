@@ -266,6 +266,36 @@ def test_gradients_flow_through_the_statistics_of_the_batch():
     np.testing.assert_allclose(((start["scale"] - session.weights["scale"]) * d).sum(), expected, rtol=1e-6)
 
 
+def residual() -> onnx.ModelProto:
+    """Builds two convolutions with norms and relus, and a sum that skips the second."""
+    g = np.random.default_rng(5)
+    weights = {"k0": g.standard_normal((8, 3, 3, 3)), "k1": g.standard_normal((8, 8, 3, 3)), "w": g.standard_normal((3, 8))}
+    nodes = [helper.make_node("Reshape", ["x", "image"], ["i"]), helper.make_node("Conv", ["i", "k0"], ["c0"], pads=[1] * 4)]
+    for n, x in enumerate(("c0", "c1")):
+        weights |= {f"scale{n}": np.ones(8), f"shift{n}": np.zeros(8), f"mean{n}": np.zeros(8), f"variance{n}": np.ones(8)}
+        nodes.append(helper.make_node("BatchNormalization", [x, *(f"{v}{n}" for v in ("scale", "shift", "mean", "variance"))], [f"n{n}"]))
+    nodes.insert(3, helper.make_node("Relu", ["n0"], ["r0"]))
+    nodes.insert(4, helper.make_node("Conv", ["r0", "k1"], ["c1"], pads=[1] * 4))
+    nodes += [helper.make_node("Add", ["n1", "r0"], ["s"]), helper.make_node("Relu", ["s"], ["r1"])]
+    nodes += [helper.make_node("GlobalAveragePool", ["r1"], ["p"]), helper.make_node("Flatten", ["p"], ["f"])]
+    nodes.append(helper.make_node("Gemm", ["f", "w"], ["y"], transB=1))
+    model = made(nodes, weights, np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([-1, 3, 4, 4]), "image"))
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 48
+    return model
+
+
+def test_what_is_computed_again_for_lack_of_memory_changes_no_bit():
+    g, sessions, relus = np.random.default_rng(6), [], []
+    x, labels = g.standard_normal((8, 48)).astype(np.float32), g.integers(0, 3, 8).astype(np.int32)
+    for target in ("gc200, tiles=4", "gc200, tiles=4, tile_bytes=6000"):
+        session = TrainingSession(residual(), optimizer="sgd", batch=8, batch_statistics=True, target=target, level="popart")
+        sessions.append([session.step({"x": x}, labels) for _ in range(2)] + [array.tobytes() for array in session.weights.values()])
+        relus.append(sum(op.name == "popart.relu" for op in session.program.module("popart").walk()))
+    assert sessions[0] == sessions[1]
+    assert relus[0] == 2 < relus[1]
+
+
 def dropping(opset: int = 13, train_it: bool = True) -> onnx.ModelProto:
     inputs = ["x", "ratio", "train"] if opset >= 12 and train_it else ["x", "ratio"] if opset >= 12 else ["x"]
     given = {} if opset >= 12 else {"ratio": 0.25}

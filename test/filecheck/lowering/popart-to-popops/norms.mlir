@@ -10,7 +10,9 @@ func.func @main(%x: tensor<1x2x3xf32>, %v: tensor<2xf32>, %s: tensor<3xf32>) -> 
   // CHECK: data.constant dense<-2.000000e+00> : tensor<2xf32>
   // CHECK: %known = popops.map <add(mul(_1, _2), _3)>(%x, {{.*}}) : (tensor<1x2x3xf32>, tensor<1x2x1xf32>, tensor<1x2x1xf32>)
   %known = popart.batch_norm %x, %scale, %bias, %mean, %variance {epsilon = 0.0 : f32} : (tensor<1x2x3xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x3xf32>
-  // CHECK: %open = popops.map <add(mul(sub(_1, _4), divide(_2, sqrt(add(_5, 0.5)))), _3)>
+  // The factor is that of a channel.
+  // CHECK: popops.map <divide(_1, sqrt(add(_2, 0.5)))>(%v, %v) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  // CHECK: %open = popops.map <add(mul(sub(_1, _2), _3), _4)>(%x,
   %open = popart.batch_norm %x, %v, %v, %v, %v {epsilon = 0.5 : f32} : (tensor<1x2x3xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x3xf32>
   // CHECK: popops.reshape %x {shape = array<i64: 2, 3>}
   // CHECK-NEXT: popnn.whiten {{.*}} {epsilon = 5.000000e-01 : f32}
