@@ -16,6 +16,7 @@ from xdsl.ir import Block, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.control_flow import LoopOp
 from populus.dialects.popart.kernel import OWN, Config, KernelOp, Known, any_kernels, kernels_of
 from populus.dialects.popart.layout import PLANAR, Layout, LayoutAttr, PackOp, UnpackOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
@@ -29,7 +30,8 @@ REORDER = 1.0  # cycles to read an element and write it elsewhere
 class PopartSelectKernelsPass(ModulePass):
     """Replaces ops that have kernels by the chosen kernels, and packs or unpacks values where layouts differ.
 
-    The choice minimises the sum of the kernels' costs and of the reorders between them, over the whole program.
+    The choice minimises the sum of the kernels' costs and of the reorders between them, over the whole program with its branches
+    and loops. The cost in a loop counts once for each iteration that it may have; a loop without a bound counts once.
     It is exact unless the choices of more than 12 ops meet at once. If a kernel vetoes its choice, the next best
     is taken. Each op records the reason for its kernel. `force`: `op:kernel`, a kernel to take at any cost.
     Raises PopulusError with each kernel's reason if no kernel is left, and for a forced kernel that is unknown or
@@ -119,8 +121,8 @@ class Selection:
     def __init__(self, ctx: Context, block: Block, target: str | None, forced: Mapping[str, str]):
         self.block, self.target = block, target
         self.candidates: dict[PopartOp, Candidates] = {}
-        for op in block.ops:
-            if isinstance(op, PopartOp) and not isinstance(op, KernelOp):
+        for op in block.walk():
+            if isinstance(op, PopartOp) and not isinstance(op, KernelOp) and not isinstance(op.parent_op(), KernelOp):
                 name = forced.get(op.name, forced.get(op.name.partition(".")[2]))
                 if name is not None or len(kernels_of(ctx, type(op))) > 1:
                     self.candidates[op] = candidates(ctx, op, target, name)
@@ -151,7 +153,8 @@ class Selection:
             """Maps ops to choices, by their numbers."""
             return {ops[i]: self.candidates[ops[i]].choices[p] for i, p in zip(of, picks)}
 
-        tables = [Table((i,), lambda picks, i=i: self.candidates[ops[i]].choices[picks[0]].cost) for i in range(len(ops))]
+        runs = [_runs(op.parent) for op in ops]
+        tables = [Table((i,), lambda picks, i=i: runs[i] * self.candidates[ops[i]].choices[picks[0]].cost) for i in range(len(ops))]
         for value in self._values:
             maker = [number[value.owner]] if isinstance(value.owner, PopartOp) and value.owner in number else []
             users = [u.operation for u in value.uses]
@@ -180,7 +183,17 @@ class Selection:
                 wanted.add(chosen[op].config.inputs[use.index])
             elif not (isinstance(op, PopartOp) and op in self.candidates):
                 wanted.add(PLANAR)
-        return len(wanted - {made}) * REORDER * prod(shape_of(value.type))
+        home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        return len(wanted - {made}) * REORDER * prod(shape_of(value.type)) * _runs(home)
+
+
+def _runs(block: Block | None) -> int:
+    """Gives the most times that a block runs, as far as its loops say it."""
+    count = 1
+    while block is not None and (op := block.parent_op()) is not None:
+        count *= (op.most or 1) if isinstance(op, LoopOp) else 1
+        block = op.parent
+    return count
 
 
 class _Rewrite:
@@ -192,14 +205,16 @@ class _Rewrite:
         self.unpacked: list[UnpackOp] = []
 
     def apply(self, block: Block) -> None:
-        """Replaces the chosen ops of a block."""
-        for op in list(block.ops):
+        """Replaces the chosen ops of a block and of the branches and loops in it."""
+        for op in list(block.walk()):
             choice = self.chosen.get(op) if isinstance(op, PopartOp) else None
             if choice is None or not isinstance(op, PopartOp) or choice.name == OWN:
                 continue
             operands = [self._in(v, layout, op) for v, layout in zip(op.operands, choice.config.inputs)]
             made = KernelOp.of(op, choice.name, choice.config, operands, self._reason(op, choice))
-            block.insert_op_before(made, op)
+            home = op.parent
+            assert home is not None, op
+            home.insert_op_before(made, op)
             for old, new, layout in zip(op.results, made.results, choice.config.outputs):
                 self._replace(old, new, layout, made, op)
             op.detach()
