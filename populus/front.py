@@ -37,4 +37,6 @@ def compile(model: Model, **options: Any) -> Program:
 def _compiled(model: Model, options: dict[str, Any]) -> Program:
     from populus import api
 
-    return api.compile(model, **options)
+    program = api.compile(model, **options)
+    program.ahead = True
+    return program

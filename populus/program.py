@@ -56,6 +56,7 @@ class Program:
         self._signature: Signature | None = None
         self._top = options.level
         self._session: Session | None = None
+        self.ahead = False  # a thread compiles a small program while the numpy engine runs it, as `Session` says
         self._making = Guard()  # one thread at a time makes a level, the signature or the session
 
     def __repr__(self) -> str:
@@ -276,7 +277,7 @@ class Program:
                 if self._session is None:
                     options = self.options
                     self._session = Session(
-                        self.module("poplar"), engine=options.engine, sample=options.sample or 0, threads=options.threads
+                        self.module("poplar"), engine=options.engine, sample=options.sample or 0, threads=options.threads, ahead=self.ahead
                     )
         return self._session
 

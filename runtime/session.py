@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,7 +14,8 @@ from xdsl.dialects.builtin import ModuleOp
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
-from populus.runtime.engine.choice import ENGINES, Options
+from populus.runtime.engine.background import Successor
+from populus.runtime.engine.choice import ENGINES, Options, runs_on_numpy
 from populus.runtime.engine.program import Observer, converted
 from populus.runtime.engine.states import check_states
 
@@ -29,6 +31,8 @@ class Session:
 
     - `engine`: `native`, which runs machine code; `numpy`; `strict`, which runs vertex by vertex and checks each; or
       `auto`, which is native, except for small programs and without a compiler, where it is numpy.
+    - `ahead`: a small program without states, which `auto` runs on numpy, is compiled by a thread meanwhile, and is native
+      after `runs_on_numpy` runs. The last bits of sums may change then, and only then.
     - `sample`: run on the numpy engine, and check this many vertices of each family in each execute by the rules of
       `strict`. None or 0: no checks.
     - `seed`: determines the order of vertices on `strict`, and the sample.
@@ -54,11 +58,16 @@ class Session:
         views: bool = False,
         states: Mapping[str, str] = {},
         fronts: bool = False,
+        ahead: bool = False,
     ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = graph_of(module)
-        self._program = ENGINES[engine](self.graph, Options(sample, seed, threads, views, dict(states)))
+        options = Options(sample, seed, threads, views, dict(states))
+        self._program = ENGINES[engine](self.graph, options)
+        self._successor: Successor | None = None
+        if ahead and engine == "auto" and self._program.name == "numpy" and not (sample or views or states):
+            self._successor = Successor(runs_on_numpy(self.graph), partial(ENGINES["native"], self.graph, options))
         outputs = {name: self._fitting(name, states if fronts else {}) for name in self._program.outputs}
         check_states(states, _texts(self._program.inputs), _texts(outputs))
         self._states = dict(states)
@@ -72,7 +81,7 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that runs the program."""
+        """The name of the engine that runs the program; with `ahead`, that ran it last."""
         return self._program.name
 
     @property
@@ -111,6 +120,8 @@ class Session:
         with self._running.lock:
             if self._views:
                 self._claim()
+            if self._successor is not None:
+                self._program = self._successor.after(self._program)
             results = self._program.run({**arrays, **self._held}, observe)
             for name in self._held:
                 value = results.pop(self._states[name])

@@ -25,12 +25,15 @@ class NoMachineCodeError(PopulusError):
 
 SMALL = 1_000_000  # iteration points: about 1 ms on the numpy engine, while one kernel takes about 20 ms to compile
 INTERPRETED = 200  # points for each interpreted instruction: it takes as long as some hundred points, and code takes longer to compile
+CALL = 5_000  # ns of a call of NumPy, and a point takes about one
+COMPILING = 1_000_000_000  # ns in which a small program is compiled, most of them imports
+LEAST = 100  # runs, for results of a few runs to stay what they are
 TURNS = 16  # assumed iterations of a while loop without a stated bound
 
 
 def points(graph: GraphOp) -> int:
     """Counts the iteration points of all families in one run of the program; loops count each iteration."""
-    return _block(graph.body.block)
+    return _block(graph.body.block, _points_of)
 
 
 def is_small(graph: GraphOp) -> bool:
@@ -38,19 +41,25 @@ def is_small(graph: GraphOp) -> bool:
     return points(graph) < SMALL
 
 
-def _block(block: Block) -> int:
-    return sum(_points(op) for op in block.ops if not isinstance(op, FuncOp))
+def runs_on_numpy(graph: GraphOp) -> int:
+    """Returns the number of runs that take the numpy engine about as long as the compiler takes: an estimate from the program alone."""
+    return max(LEAST, COMPILING // max(_block(graph.body.block, lambda family: CALL + _points_of(family)), 1))
 
 
-def _points(op: Operation) -> int:
+def _block(block: Block, of: Callable[[FamilyOp], int]) -> int:
+    return sum(_sum(op, of) for op in block.ops if not isinstance(op, FuncOp))
+
+
+def _sum(op: Operation, of: Callable[[FamilyOp], int]) -> int:
+    """Adds a number for each family that one run of an op executes."""
     match op:
         case ExecuteOp():
-            return sum(_points_of(family) for family in op.families())
+            return sum(of(family) for family in op.families())
         case CallOp():
-            return _block(op.target().body.block)
+            return _block(op.target().body.block, of)
         case _:
             turns = op.count.value.data if isinstance(op, RepeatOp) else op.turns or TURNS if isinstance(op, WhileOp) else 1
-            return turns * sum(_block(block) for region in op.regions for block in region.blocks)
+            return turns * sum(_block(block, of) for region in op.regions for block in region.blocks)
 
 
 def _points_of(family: FamilyOp) -> int:

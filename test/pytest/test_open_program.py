@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def compiled_by(monkeypatch, order):
     monkeypatch.setattr(open_program, "STALE", 12)
     made = []
     program = populus.compile(MODEL, tiles=4)
-    monkeypatch.setattr(program, "specialise", lambda sizes: made.append(sizes["n"]) or object())
+    monkeypatch.setattr(program, "specialise", lambda sizes: made.append(sizes["n"]) or SimpleNamespace())
     for n in order:
         program.sized(n=n)
     return made
