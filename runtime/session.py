@@ -20,6 +20,7 @@ from populus.runtime.engine.program import Observer, converted
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
+    from populus.runtime.engine.native.run.sharing import Sharing
     from populus.runtime.profile import Profile
 
 Array: TypeAlias = NDArray[Any]
@@ -191,6 +192,17 @@ class Session:
         from populus.runtime.profile import profile
 
         return profile(self.graph)
+
+    def sharing(self, threads: int) -> Sharing:
+        """Simulates how so many threads would share a run, of the native program as it would be loaded for them.
+
+        No thread is started and nothing runs. Raises PopulusError on an engine other than native.
+        """
+        if self.engine != "native":
+            raise PopulusError(f"the engine {self.engine} runs on one thread; threads share the work of the native engine")
+        from populus.runtime.engine.native.run.program import NativeProgram
+
+        return NativeProgram(self.graph, threads=threads).table.sharing(threads)
 
     def _known(self, inputs: Mapping[str, Array]) -> list[str]:
         for name in inputs:

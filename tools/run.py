@@ -38,9 +38,12 @@ from populus.validation import validating
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.runtime.engine.native.run.sharing import Sharing
+
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
+SIMULATED = (2, 16, 64)  # threads, of which --profile simulates how they share a run
 ENGINE = "native (machine code), numpy, strict (checks every vertex), or auto (default): native, but numpy for small programs"
 
 
@@ -84,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
     add("--verify-each", choices=["run"], help="run: run the program before and after each pass, and fail at one that changes a result")
-    add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles of the program to this file")
+    add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles to this file; print how threads would share a run")
     add("--shuffle-orders", type=int, metavar="N", help="print the differences between N other orders of the sums")
     add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
 
@@ -176,13 +179,7 @@ def execute(args: argparse.Namespace) -> int:
     console.print(f"compiled in {compiled - start:.2f} s, ran in {ran - compiled:.2f} s at {at}", style="dim")
     if args.outputs is not None:
         write_npz(args.outputs, outputs)
-    if args.profile is not None:
-        from populus.lowering.driver.files import replacing
-        from populus.tools.report.page import html
-        from populus.tools.report.record import record
-
-        with replacing(args.profile) as partial:
-            partial.write_text(html(record(program, Path(args.model).name)), encoding="utf-8")
+    shared = [] if args.profile is None else profile(args, program, console)
     failed: list[str] = []
     agreements: list[Agreement] = []
     levels: list[Comparison] = []
@@ -203,6 +200,7 @@ def execute(args: argparse.Namespace) -> int:
         "outputs": [described(name, array) for name, array in outputs.items()],
         "comparisons": [asdict(a) for a in agreements],
         "levels": [asdict(c) for c in levels],
+        "threads": [asdict(s) for s in shared],
         "failed": failed,
     }
     write_json(args, result)
@@ -210,6 +208,31 @@ def execute(args: argparse.Namespace) -> int:
     for line in failed:
         print(f"populus: {args.model}: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def profile(args: argparse.Namespace, program: Program, console: Console) -> list[Sharing]:
+    """Writes the page of the profile. Prints how threads of the native engine would share a run, and gives it as data."""
+    from populus.lowering.driver.files import replacing
+    from populus.tools.report.page import html
+    from populus.tools.report.record import record
+
+    with replacing(args.profile) as partial:
+        partial.write_text(html(record(program, Path(args.model).name)), encoding="utf-8")
+    if program.session.engine != "native":
+        return []
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("threads", "times one", "launches", "barriers", "chunks each", "balance", "alone"):
+        table.add_column(column, justify="right")
+    found = [program.session.sharing(threads) for threads in SIMULATED]
+    for s in found:
+        counts = (f"{s.speedup:.1f}", f"{s.launches:,}", f"{s.barriers:,}", f"{s.chunks:.1f}", f"{s.balance:.2f}", f"{s.alone:.2f}")
+        table.add_row(f"{s.threads}", *counts)
+    console.print("a run on more threads, simulated:", style="dim")
+    console.print(table)
+    for one in found[-1].starved:
+        units = "cannot be shared" if one.units == 1 else f"{one.units:,} units in {one.chunks} chunk{'s' if one.chunks > 1 else ''}"
+        console.print(f"on {found[-1].threads} threads, {one.step} loses {one.lost / 1000:.0f} us: {units}", style="dim", markup=False)
+    return found
 
 
 def inputs_of(args: argparse.Namespace, program: Program) -> list[Arrays]:

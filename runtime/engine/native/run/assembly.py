@@ -8,6 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from populus.dialects.poplar.compute import ExecuteOp
+from populus.dialects.support.diagnostics import where
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -80,7 +82,7 @@ class _Assembler:
         if isinstance(run, Launch):
             if run.refused is not None:
                 run.refused = _placed(run.refused, op)
-            self.table.launch(run)
+            self.table.launch(run, op.label.data if isinstance(op, ExecuteOp) else where(op))
         elif isinstance(run, Transfer):
             self.table.step(run.kind, *run.words)
         else:

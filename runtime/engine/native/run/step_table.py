@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.image import Block, Blocks, Image, Region, Word
+from populus.runtime.engine.native.run.sharing import Sharing, simulated
 from populus.runtime.engine.native.run.step_loop import WORDS, Step, Why
 from populus.runtime.engine.native.run.thread_pool import Team
 
@@ -27,6 +28,7 @@ class Table:
         self.library = library
         self.launches: dict[int, Launch] = {}
         self.stops: dict[int, Callable[[], None]] = {}
+        self.names: dict[int, str] = {}  # of launches: the steps that they belong to
         self._blocks = blocks
         self._rows: list[list[Word]] = []
         self._ahead: list[int] = []  # ns of shared launches between a step and the next stop
@@ -47,9 +49,10 @@ class Table:
         self._blocks.add(Region.PLACES, place)
         return place
 
-    def launch(self, launch: Launch) -> None:
-        """Adds a launch."""
-        self.launches[self.step(Step.LAUNCH)] = launch
+    def launch(self, launch: Launch, name: str) -> None:
+        """Adds a launch of the step `name`."""
+        number = self.step(Step.LAUNCH)
+        self.launches[number], self.names[number] = launch, name
 
     def stop(self, run: Callable[[], None]) -> None:
         """Adds a step that Python runs."""
@@ -74,6 +77,7 @@ class Table:
         self._code = self.library.load([k for launch in self.launches.values() for k in launch.kernels])
         self._table = self.image.bound(lambda t: t.address if isinstance(t, Block) else self.library.address(t), threads)
         self._at = self._table.ctypes.data
+        self.times = times
         steps: list[list[int]] = self._table[: WORDS * self.image.steps].reshape(-1, WORDS).tolist()
         ahead = 0
         for number, row in reversed(list(enumerate(steps))):
@@ -83,6 +87,10 @@ class Table:
                 ahead += row[4] * times[number]
             self._ahead.append(ahead)
         self._ahead.reverse()
+
+    def sharing(self, threads: int) -> Sharing:
+        """Simulates a run of the bound table on so many threads."""
+        return simulated(self._table[: WORDS * self.image.steps].reshape(-1, WORDS), self.times, self.names, threads)
 
     # -- walking it
 
