@@ -8,7 +8,7 @@ A compute set is a bulk-synchronous superstep. It takes
     compute = max over tiles of the sum of its vertices' cycles, each with the cycles to start one
 
 Exchange phases of neighbouring steps are not merged, because an element received in one may be sent in the next. A
-repeat counts its body times its count. A while counts its bound, or one iteration if it has none. Of branches, the
+repeat counts its body times its count. A while counts its bound, or a guess if it has none, which `guessed` marks. Of branches, the
 most expensive counts. A call copies its arguments, weights too, into the function's parameters, and results back; the
 copy is local to each tile if the layouts are equal. Host transfers take no tile cycles; `host_bytes` has their bytes.
 """
@@ -92,6 +92,7 @@ class ProfiledStep:
     location: LocationAttr = field(default_factory=UnknownLoc, repr=False)
     call: str = ""
     waits: int = 0  # of a collective: cycles that no step before the first reader of its result can hide
+    guessed: bool = False  # `count` rests on a guess: it is inside a while without a bound
     imbalance: int = 0  # of `compute`: what the fullest tile computes beyond the mean
     work: Work = NOTHING
 
@@ -159,7 +160,7 @@ class Profile:
         """The totals by name.
 
         `collective_cycles`: those of `cycles` in which replicas meet, one after the other with all else; `collective_waits`:
-        those that would remain if links worked while tiles compute.
+        those that would remain if links worked while tiles compute. `guessed_cycles`: those in a while without a bound.
         `peak_tile_bytes`: bytes up to the highest address, if the graph is allocated. `liveness_bound`: the most
         bytes live at once on a tile, a lower bound for it. `utilisation`: the cycles that the operations of each type
         would take at the matrix units' peak for it, added up, relative to `cycles`. runtime/bounds.py has the bounds.
@@ -188,6 +189,7 @@ class Profile:
             "seconds": cycles / self.target.clock_hz,
             "bounded_fields": sum(step.bounds for step in self.steps),
             **used,
+            **({"guessed_cycles": sum(s.cycles * s.count for s in self.steps if s.guessed)} if any(s.guessed for s in self.steps) else {}),
             **self._meetings(),
         }
 
@@ -235,6 +237,7 @@ class ProfileWalk:
         self.left_out: list[tuple[str, int]] = []
         self.names: dict[str, str] = {}  # the names of the call that is costed, in place of its function's
         self.function = ""
+        self.guessed = False  # inside a while without a bound
         self.spans: list[tuple[Operation, int, int]] = []  # the steps of each op of the program itself
 
     def overlap(self) -> None:
@@ -250,7 +253,8 @@ class ProfileWalk:
         """Adds a step under the names of the call that it is in."""
         location = renamed(step.op.location, self.names)
         named = place(location) if self.names else None
-        self.steps.append(replace(step, location=location, place=step.place if named is None else named, call=self.function))
+        own = step.place if named is None else named
+        self.steps.append(replace(step, location=location, place=own, call=self.function, guessed=self.guessed))
 
     def call(self, op: CallOp, count: int) -> None:
         """Adds the steps of a call: the copies of its arguments, and the function's steps under the call's names."""
@@ -289,9 +293,10 @@ class ProfileWalk:
                 case CallOp():
                     self.call(op, count)
                 case WhileOp():
-                    turns = op.turns or 1
-                    self.block(op.before.block, count * turns)
-                    self.block(op.body.block, count * turns)
+                    outer, self.guessed = self.guessed, self.guessed or op.turns is None
+                    for region in (op.before, op.body):
+                        self.block(region.block, count * op.counted)
+                    self.guessed = outer
                 case IfOp():
                     self.branches(op, [op.then.block, op.otherwise.block], count)
                 case SwitchOp():

@@ -125,6 +125,10 @@ class RepeatOp(_Block):
         super().__init__(properties={"count": IntegerAttr(count, i64)}, regions=[body])
 
 
+GUESSED_TURNS = 16
+"""Iterations that estimates count of a `poplar.while` without a bound; nothing says better."""
+
+
 @irdl_op_definition
 class WhileOp(_Control):
     """Runs `before`; while the predicate then holds, runs `body` and `before` again. Source: poplar RepeatWhileTrue.
@@ -147,6 +151,11 @@ class WhileOp(_Control):
     def turns(self) -> int | None:
         """The most iterations, if there is a bound."""
         return None if self.most is None else self.most.value.data
+
+    @property
+    def counted(self) -> int:
+        """The iterations that estimates count: the most, or a guess where there is no bound."""
+        return GUESSED_TURNS if self.turns is None else self.turns
 
     def verify_(self) -> None:
         _verify_scalar(self.predicate, (i1,), "the predicate")

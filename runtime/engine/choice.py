@@ -28,7 +28,6 @@ INTERPRETED = 200  # points for each interpreted instruction: it takes as long a
 CALL = 5_000  # ns of a call of NumPy, and a point takes about one
 COMPILING = 1_000_000_000  # ns in which a small program is compiled, most of them imports
 LEAST = 100  # runs, for results of a few runs to stay what they are
-TURNS = 16  # assumed iterations of a while loop without a stated bound
 
 
 def points(graph: GraphOp) -> int:
@@ -58,7 +57,7 @@ def _sum(op: Operation, of: Callable[[FamilyOp], int]) -> int:
         case CallOp():
             return _block(op.target().body.block, of)
         case _:
-            turns = op.count.value.data if isinstance(op, RepeatOp) else op.turns or TURNS if isinstance(op, WhileOp) else 1
+            turns = op.count.value.data if isinstance(op, RepeatOp) else op.counted if isinstance(op, WhileOp) else 1
             return turns * sum(_block(block, of) for region in op.regions for block in region.blocks)
 
 

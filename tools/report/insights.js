@@ -14,6 +14,7 @@ function insights() {
   }
   const top = DATA.ops.slice(0, 5), share = top.reduce((sum, o) => sum + o.cycles, 0) / all;
   if (DATA.ops.length > 8 && share > .3) found.push(`Five of ${count(DATA.ops.length)} ops take ${percent(share)} of the cycles, first ${shortName(top[0])}.`);
+  if (s.guessed_cycles) found.push(`${percent(s.guessed_cycles / all)} of the cycles are in a while without a bound, counted as 16 iterations: a guess.`);
   const load = balanceOf("compute");
   if (load.most && load.mean / load.most < .6) found.push(`The busiest tile computes ${(load.most / Math.max(load.mean, 1)).toFixed(1)} times the mean of all tiles: in an even division, compute would take ${percent(load.mean / load.most)} of its cycles at best.`);
   const m = DATA.memory, category = CATEGORIES.map(c => [c, expand(m.tiles[c] ?? [])[m.tile] ?? 0]).sort((a, b) => b[1] - a[1])[0];

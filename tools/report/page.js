@@ -274,12 +274,12 @@ function timelineView() {
     if (!s) return;
     if (starts[chosen] < from || starts[chosen + 1] > to) { const span = to - from; from = Math.max(0, Math.min(total - span, starts[chosen] - span / 4)); to = from + span; }
     detail.replaceChildren(el("h2", {}, `Step ${chosen}: ${s.label}`), table([["", r => r[0]], ["", r => r[1]]], [
-      ["op of the model", s.place], ...(s.call ? [["function", `@${s.call}`]] : []), ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count)], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}`],
+      ["op of the model", s.place], ...(s.call ? [["function", `@${s.call}`]] : []), ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count) + (s.guessed ? ", guessed" : "")], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}`],
       ...(s.bound ? [["bound by", `${s.bound}, which alone would take ${count(s.bound_cycles)} cycles: ${percent(s.bound_cycles / Math.max(s.cycles, 1))} of the step`]] : []), ["received from other tiles", bytes(s.bytes)], ["operations", count(s.flops)], ["fullest tile", s.tile_bytes === null ? "" : bytes(s.tile_bytes)]]));
     canvas.redraw();
   };
   const canvas = chart("steps over time; arrows choose a step, plus and minus zoom", 190, draw, {
-    tip: (x, y, width) => { const s = steps[at(x, width)]; return s ? `${s.label}\n${s.codelets.join(", ") || s.kind}${s.count > 1 ? `, ${count(s.count)} times` : ""}\n${count(s.cycles)} cycles: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}` : null; },
+    tip: (x, y, width) => { const s = steps[at(x, width)]; return s ? `${s.label}\n${s.codelets.join(", ") || s.kind}${s.count > 1 ? `, ${count(s.count)} times${s.guessed ? " (guessed)" : ""}` : ""}\n${count(s.cycles)} cycles: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}` : null; },
     click: (x, y, width) => show(at(x, width)),
     keys: key => { const middle = (starts[chosen] + starts[chosen + 1]) / 2; if (key === "ArrowRight") show(chosen + 1); else if (key === "ArrowLeft") show(chosen - 1); else if (key === "+" || key === "=") zoom(.6, middle); else if (key === "-") zoom(1 / .6, middle); else if (key === "0") { from = 0; to = total; } else return false; return true; },
   });

@@ -196,6 +196,8 @@ def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequ
             entry["bound_cycles"] = round(least)
         if step.kind == "collective":
             entry["waits"] = step.waits
+        if step.guessed:
+            entry["guessed"] = True
         places = at.get(step.op)
         entry["live"] = places.popleft() if places else None
         entry["tile_bytes"] = curve[entry["live"]]["fullest"] if entry["live"] is not None else None

@@ -54,6 +54,7 @@ class Step(Costs):
     tile_bytes: Annotated[int | None, "bytes of the fullest tile meanwhile"]
     bound: NotRequired[Annotated[Bound, "the unit, or the cause, that takes most of a compute set's cycles"]]
     bound_cycles: NotRequired[Annotated[int, "cycles of one run if that alone mattered, with all tiles alike"]]
+    guessed: NotRequired[Annotated[bool, "count rests on a guess: the step is inside a while without a bound"]]
     waits: NotRequired[Annotated[int, "cycles of a collective that no step before the first reader of its result can hide"]]
 
 

@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation
 
 from populus.dialects.poplar import GraphOp
+from populus.dialects.poplar.program import GUESSED_TURNS
 from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
@@ -121,12 +122,16 @@ def test_of_branches_the_dearest_counts_and_the_others_are_named():
     assert [s.label for s in of(VARIABLES + control + switch).steps] == ["conv"]
 
 
-def test_of_a_while_as_many_passes_count_as_there_may_be_or_one():
+def test_of_a_while_as_many_passes_count_as_there_may_be_or_a_guess_that_is_marked():
     predicate = '%c = poplar.var "c" on [1] : !poplar.tensor<1xi1>\n'
     loop = "poplar.while %c : !poplar.tensor<1xi1> before {" + RELU + "} do {" + REDUCE + "}"
-    assert [(s.label, s.count) for s in of(VARIABLES + predicate + loop).steps] == [("relu", 1), ("reduce", 1)]
-    bounded = loop.replace(" before", " most 7 before")
-    assert [(s.label, s.count) for s in of(VARIABLES + predicate + bounded).steps] == [("relu", 7), ("reduce", 7)]
+    guessed = of(VARIABLES + predicate + CONV + loop)
+    found = [(s.label, s.count, s.guessed) for s in guessed.steps]
+    assert found == [("conv", 1, False), ("relu", GUESSED_TURNS, True), ("reduce", GUESSED_TURNS, True)]
+    assert guessed.summary["guessed_cycles"] == GUESSED_TURNS * sum(s.cycles for s in guessed.steps[1:])
+    bounded = of(VARIABLES + predicate + loop.replace(" before", " most 7 before"))
+    assert [(s.label, s.count, s.guessed) for s in bounded.steps] == [("relu", 7, False), ("reduce", 7, False)]
+    assert "guessed_cycles" not in bounded.summary
 
 
 def test_a_copy_within_a_tile_exchanges_nothing():
