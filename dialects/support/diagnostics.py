@@ -77,6 +77,17 @@ def place(location: LocationAttr) -> str | None:
             return None
 
 
+def names_of(location: LocationAttr) -> list[str]:
+    """Lists the names of ONNX nodes in a location."""
+    match location:
+        case NameLoc():
+            return [location.desc.data]
+        case FusedLoc():
+            return [name for part in parts_of(location) for name in names_of(part)]
+        case _:
+            return []
+
+
 def where(op: Operation | None) -> str:
     """Formats the location of `op`, or of its nearest parent that has one."""
     while op is not None:

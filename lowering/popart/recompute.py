@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -19,7 +19,7 @@ from populus.dialects.data import ConstantOp
 from populus.dialects.poplar.target import Spec
 from populus.dialects.popops import MapOp
 from populus.dialects.signature import main_of
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, names_of
 from populus.dialects.support.element_types import value_bytes
 
 CHEAP = popart.ElementwiseOp | popart.BatchNormOp | MapOp  # a few cycles for an element; memory outside the tiles takes hundreds
@@ -36,9 +36,10 @@ class PopartRecomputePass(ModulePass):
     a relu of a norm, whose operand the norm's gradient reads. The largest is taken first. A residual sum follows from the
     sum before it. The values are those of this level; a program that fits stays unchanged.
 
+    `keep`: names of nodes whose results stay, as checkpoints that others are computed from.
     `share`: of the memory of all tiles, for live values; the rest is for partial results and elements of other tiles. 0: no limit, so
-    that nothing is computed again. Raises PopulusError for a negative share. Source: PopART's `RecomputationType::NormOnly`, which
-    fixes the ops instead. Bit for bit.
+    that nothing is computed again. Raises PopulusError for a negative share, and for a name that no node has.
+    Source: PopART's `RecomputationType::NormOnly`, which fixes the ops instead. Bit for bit.
     """
 
     name = "popart-recompute"
@@ -46,19 +47,32 @@ class PopartRecomputePass(ModulePass):
     target: str | None = None
     tiles: int | None = None
     share: float = 0.6
+    keep: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.share < 0:
             raise PopulusError(f"share = {self.share:g}; a part of memory is at least 0")
         machine = Spec.of(self.target or "host", self.tiles).target()
         room = self.share * (machine.tile_bytes - machine.reserved_bytes) * machine.tiles
+        kept = _made_by(main_of(op).body.block, self.keep)
         if room > 0:
-            shrink(main_of(op).body.block, room)
+            shrink(main_of(op).body.block, room, kept)
 
 
-def shrink(block: Block, room: float) -> None:
-    """Recomputes values of a block until its live bytes are at most `room`, or no candidate is left."""
-    copies: set[SSAValue] = set()
+def _made_by(block: Block, names: Sequence[str]) -> set[SSAValue]:
+    """Collects the results of the ops of these nodes. Raises PopulusError for a name of none."""
+    found: dict[str, set[SSAValue]] = {}
+    for op in block.ops:
+        for name in names_of(op.location):
+            found.setdefault(name, set()).update(op.results)
+    if strange := [name for name in names if name not in found]:
+        raise PopulusError(f"no node '{strange[0]}' whose result could be kept{did_you_mean(strange[0], found)}")
+    return set[SSAValue]().union(*(found[name] for name in names))
+
+
+def shrink(block: Block, room: float, kept: Collection[SSAValue] = ()) -> None:
+    """Recomputes values of a block, other than `kept`, until its live bytes are at most `room`, or no candidate is left."""
+    copies: set[SSAValue] = set(kept)
     for _ in range(ROUNDS):
         lives = Lives(block)
         fullest = max(range(len(lives.bytes)), key=lives.bytes.__getitem__, default=0)
