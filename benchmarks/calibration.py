@@ -33,6 +33,7 @@ from populus.lowering.poplar.graph import Rule
 from populus.lowering.poplar.plan.contraction import Contraction, Near, Plan, grains_of
 from populus.lowering.poplar.plan.residency import Residency
 from populus.lowering.poplar.plan.serial import replace_by_steps
+from populus.lowering.poplar.plan.weights import Arguments
 from populus.lowering.poplar.tile_builder import TileBuilder
 from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, contraction, elementwise
 from populus.runtime.profile import Profile, profile
@@ -40,6 +41,7 @@ from populus.runtime.profile import Profile, profile
 TYPES: dict[str, tuple[Attribute, Any]] = {"f16": (f16, np.float16), "f32": (f32, np.float32)}
 BOW, GC2 = "bow, interleaved_bytes=0", "gc2, interleaved_bytes=0"  # PopLibs loads weights 8 bytes at a time by default
 AFTER = "popnn-to-poplar,poprand-to-poplar,popops-to-poplar,poplar-map,poplar-merge,poplar-allocate"
+AS_RECORDED = AFTER.replace("poplar-map", "poplar-map{shared=false}")  # the layouts when the plans of the rows were made
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,10 @@ class _Recorded(Planning):
 
     row: Product | None = None
 
-    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
+    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, Arguments | None]:
         assert self.row is not None
         k, rows, columns, _ = self.row.plan
-        return Plan(1, 1, columns, k, (rows,), 1, *grains_of(shape, element, t.target)), self.row.resident
+        return Plan(1, 1, columns, k, (rows,), 1, *grains_of(shape, element, t.target)), {} if self.row.resident else None
 
 
 @dataclass(frozen=True)
@@ -178,9 +180,9 @@ def program(element: str, x: Sequence[int], w: Sequence[int], make: Callable[[SS
     return ModuleOp([FuncOp("main", FunctionType.from_lists([block.args[0].type], [op.results[0].type]), Region(block))])
 
 
-def profile_of(module: ModuleOp, lowering: PoplinToPoplarPass) -> Profile:
+def profile_of(module: ModuleOp, lowering: PoplinToPoplarPass, after: str = AS_RECORDED) -> Profile:
     """Lowers a module to tiles and profiles it."""
-    pipeline = Pipeline((lowering, *Pipeline.from_text(AFTER).passes))
+    pipeline = Pipeline((lowering, *Pipeline.from_text(after).passes))
     pipeline.run(context(), module)
     return profile(next(op for op in module.walk() if isinstance(op, GraphOp)))
 
@@ -191,7 +193,7 @@ def product(row: Product, planned: bool = True) -> Row:
     partials = "f16" if row.element == "f16" else None
     own = PoplinToPoplarPass("bow", partials=partials, optimise="cycles")
     lowering = _AsRecorded(BOW, partials=partials, row=row) if planned else own
-    cycles = float(profile_of(module, lowering).summary["cycles"])
+    cycles = float(profile_of(module, lowering, AS_RECORDED if planned else AFTER).summary["cycles"])
     return Row("product", f"[{row.n}, {row.k}] x [{row.k}, {row.k}] {row.element}", "bow", 1e3 * row.kilocycles, cycles, "SB")
 
 

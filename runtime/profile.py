@@ -406,7 +406,7 @@ class ProfileWalk:
                 continue
             moved = copy_exchange(view_of(src), layout(source), view, layout(to), tiles)
             received, sent = received + moved.away * size, sent + moved.home * size
-            share = -(-math.prod(view.shape) * size // min(layout(to).cells, tiles))
+            share = -(-math.prod(view.shape) * size * layout(to).copies // min(layout(to).cells, tiles))
             local += COPY_CYCLES - (-share // self.target.copy_bytes)
             bytes += int(moved.away.sum()) * size
             bounds += not moved.exact

@@ -212,6 +212,8 @@ class ParamOp(StorageOp):
         if parent is None or parent.name != "poplar.func" or not (before is None or isinstance(before, ParamOp)):
             raise VerifyException(f"'{self.label.data}' stands behind other ops or outside of a function; parameters come first in one")
         self._verify_layout()
+        if self.written and self.grid is not None and self.grid.data.copies > 1:
+            raise VerifyException(f"'{self.label.data}' has {self.grid.data.copies} copies; a parameter that is written has one")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.kind.data} ")

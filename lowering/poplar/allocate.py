@@ -11,7 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, StorageOp
+from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ParamOp, StorageOp
 from populus.dialects.poplar.target import KIB, Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.poplar.map import spread
@@ -94,14 +94,14 @@ def highest(all_tenants: Sequence[Tenant], target: Target) -> int:
 
 
 def without_copies(all_tenants: Sequence[Tenant], target: Target, bytes: int) -> bool:
-    """Spreads replicated constants, the largest first, until `bytes` of a tile are free. Returns False if there are
-    none.
+    """Spreads replicated constants and parameters, the largest first, until `bytes` of a tile are free. Returns False if
+    there are none.
     """
-    several = [t for t in all_tenants if isinstance(t.op, ConstOp) and layout(t.op).copies > 1]
+    several = [t for t in all_tenants if isinstance(t.op, ConstOp | ParamOp) and layout(t.op).copies > 1]
     for tenant in sorted(several, key=lambda t: -t.largest):
         if bytes <= 0:
             break
-        assert isinstance(tenant.op, ConstOp), tenant
+        assert isinstance(tenant.op, ConstOp | ParamOp), tenant
         tenant.op.grid = GridAttr(spread(tenant.op, target))
         bytes -= tenant.largest
     return bool(several)

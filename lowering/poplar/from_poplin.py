@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from xdsl.dialects.builtin import BoolAttr, DenseIntOrFPElementsAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
-from populus.dialects.data import array_attribute
-from populus.dialects.poplar import CallOp, ConstOp, GraphOp, GridAttr, StorageOp, ViewOp
+from populus.dialects.poplar import ConstOp, GraphOp, StorageOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.target import PARTIALS, sum_type
@@ -29,6 +28,7 @@ from populus.lowering.poplar.plan.layout import as_accessed
 from populus.lowering.poplar.plan.reduction import reduce_partials
 from populus.lowering.poplar.plan.residency import Residency, room
 from populus.lowering.poplar.plan.serial import split_serially
+from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, offered, replicate
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.plan.winograd import whole_sums, winograd_tile
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
@@ -93,7 +93,7 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
         group = ["g"]
         splits["g"] = splits_of(groups, p.groups)
         x = t.reshape(x, (batch, groups, ic, *seen.sizes))
-        w = _by_groups(t, op.w, (groups, oc, ic, *kernel))
+        w = by_groups(t, op.w, (groups, oc, ic, *kernel), how.arguments)
     splits |= {"oc": splits_of(oc, p.out_channels, p.out_grain)}
     splits |= {o: splits_of(n, parts, tile or 1) for o, n, parts in zip(outs, windows, p.windows)}
     splits |= {k: Split(n) for k, n in zip(taps[1:], kernel[1:])}
@@ -109,25 +109,6 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     return [t.reshape(y, result.get_shape())]
 
 
-def _by_groups(t: TileBuilder, tensor: SSAValue, shape: Sequence[int]) -> SSAValue:
-    """Returns weights as [groups, channels out, channels in, kernel..].
-
-    A constant that nothing else reads becomes one of this shape, because no layout cuts channels within groups of a
-    dimension that has both.
-    """
-    w, constant = t.view(tensor), _weights(tensor)
-    if constant is None or w is not constant.result:
-        return t.reshape(w, shape)
-    value = constant.value
-    if isinstance(value, DenseIntOrFPElementsAttr):
-        value = array_attribute(constant.array().reshape(shape))
-    new = ConstOp(constant.label.data, value, TensorType.of(shape, constant.type.element))
-    t.insert(new, constant)
-    new.location = constant.location
-    new.result.name_hint = constant.result.name_hint
-    return new.result
-
-
 def contract(
     t: TileBuilder,
     codelet: str,
@@ -137,7 +118,7 @@ def contract(
     element: Attribute,
     inputs: Sequence[tuple[str, SSAValue, Sequence[Access]]],
     output: str,
-    resident: bool = False,
+    resident: Arguments | None = None,
     memory: Sequence[str] | None = None,
     partials: str = "",
     tile: int = 0,
@@ -146,10 +127,10 @@ def contract(
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
 
-    `resident`: the last input, a constant, is replicated on each tile that reads it. Tiles are numbered with
-    contracted axes slowest and output channels fastest, so that neighbours share inputs. `memory`: the order of the
-    outer axes in the variable; machines add four 8-bit products at once, so their channels are last. `partials`: the
-    type that halves are summed in; `tile`: of Winograd's algorithm; `swapped`: the first operand is loaded into the
+    `resident`: the last input is a constant, or a parameter with these arguments, replicated on each tile that reads
+    it. Tiles are numbered with contracted axes slowest and output channels fastest, so that neighbours share inputs.
+    `memory`: the order of the outer axes in the variable; machines add four 8-bit products at once, so their channels are
+    last. `partials`: the type that halves are summed in; `tile`: of Winograd's algorithm; `swapped`: the first operand is loaded into the
     matrix units. Returns the output, or the reduced output.
     """
     memory = outer if memory is None else memory
@@ -176,39 +157,11 @@ def contract(
     if swapped:
         params["swapped"] = BoolAttr.from_bool(True)
     family = t.execute(codelet, domain, fields, params, ".partials" if cut else "")
-    weights = root_of(inputs[-1][1]).owner
-    if resident and family is not None and isinstance(weights, ConstOp):
-        grid = as_accessed(family, family.fields.data[len(inputs) - 1], inputs[-1][1], copies=True)
-        weights.grid = None if grid is None else GridAttr(grid)
+    if resident is not None and family is not None:
+        replicate(root_of(inputs[-1][1]), as_accessed(family, family.fields.data[len(inputs) - 1], inputs[-1][1], copies=True), resident)
     if not cut:
         return seen
     return t.dim_shuffle(reduce_partials(t, y, len(cut), element), turned)
-
-
-def _arguments(graph: GraphOp) -> dict[StorageOp, list[SSAValue]]:
-    """Collects the arguments of each parameter that functions read."""
-    found: dict[StorageOp, list[SSAValue]] = {}
-    for op in graph.walk():
-        if isinstance(op, CallOp):
-            for parameter, value in op.bindings():
-                found.setdefault(parameter, []).append(value)
-    return found
-
-
-def _weights(tensor: SSAValue) -> ConstOp | None:
-    """Returns the constant that produces an operand, if nothing else reads it."""
-    value = tensor
-    while value.has_one_use():
-        owner = value.owner
-        if isinstance(owner, ConstOp):
-            return owner
-        if isinstance(owner, UnrealizedConversionCastOp):
-            value = owner.inputs[0]
-        elif isinstance(owner, ViewOp):
-            value = owner.x
-        else:
-            break
-    return None
 
 
 def _near(t: TileBuilder, tensor: SSAValue, dims: Sequence[int], sizes: Sequence[int]) -> Near:
@@ -242,7 +195,7 @@ class Planning:
     traffic: float
     partials: str
     winograd: int
-    arguments: Mapping[StorageOp, Sequence[SSAValue]]
+    arguments: Arguments
     share: float = MEMORY_SHARE
 
     def is_constant(self, tensor: SSAValue) -> bool:
@@ -251,10 +204,12 @@ class Planning:
         given = self.arguments.get(root, ()) if isinstance(root, StorageOp) else ()
         return isinstance(root, ConstOp) or (len(given) > 0 and all(self.is_constant(value) for value in given))
 
-    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, bool]:
-        """Plans a contraction. Also tells whether its weights are resident: replicated on the tiles that read them."""
+    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, Arguments | None]:
+        """Plans a contraction. If its weights are resident, replicated on the tiles that read them, also returns the arguments."""
         candidates = options(shape, element, t.target, near if self.agree else None, self.traffic, self.share)
-        return self.residency.choose(candidates, _weights(weights) is not None)
+        constants = constants_of(weights, self.arguments)
+        plan, resident = self.residency.choose(offered(candidates, constants, t.target) if constants else candidates, bool(constants))
+        return plan, self.arguments if resident else None
 
 
 @dataclass(frozen=True)
@@ -293,15 +248,19 @@ class PoplinToPoplarPass(ToPoplarPass):
             split_serially(graph, self._half_sums)
         aim = aim_of(self.optimise)
         traffic = self.traffic if aim.traffic is None else aim.traffic
-        residency = Residency.of(*self._bids(graph, self.resident if aim.resident is None else aim.resident, traffic, aim.temporaries))
-        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, _arguments(graph), aim.temporaries)
+        given = arguments_of(graph)
+        share = self.resident if aim.resident is None else aim.resident
+        residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries))
+        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, aim.temporaries)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
 
     @property
     def _half_sums(self) -> str:
         return "f16" if self.partials == "f16" else ""
 
-    def _bids(self, graph: GraphOp, share: float, traffic: float, temporaries: float) -> tuple[float, list[tuple[Option, ...]]]:
+    def _bids(
+        self, graph: GraphOp, given: Arguments, share: float, traffic: float, temporaries: float
+    ) -> tuple[float, list[tuple[Option, ...]]]:
         """Returns the bytes of a tile for resident weights, and each contraction's options for them.
 
         `share`: of a tile for such weights. `temporaries`: the share for temporaries.
@@ -312,8 +271,9 @@ class PoplinToPoplarPass(ToPoplarPass):
         for op in graph.walk():
             if isinstance(op, ConstOp):
                 spread.append(bytes_of(op.type.shape, op.type.element))
-            elif isinstance(op, MatMulOp | ConvolutionOp) and _weights(op.operands[1]) is not None:
+            elif isinstance(op, MatMulOp | ConvolutionOp) and (constants := constants_of(op.operands[1], given)):
                 shape = shape_of_contraction(op, self._half_sums)
                 if shape.macs:
-                    bids.append(options(shape, element_type_of(op.operands[0].type), machine, None, traffic, temporaries))
+                    found = options(shape, element_type_of(op.operands[0].type), machine, None, traffic, temporaries)
+                    bids.append(offered(found, constants, machine))
         return room(share, machine.tile_bytes, spread, machine.tiles), bids

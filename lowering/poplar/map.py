@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from populus.dialects.poplar import CallOp, FamilyOp, Field, FuncOp, GraphOp, GridAttr, StorageOp, ViewOp
 from populus.dialects.poplar.partition import Grid, linear
 from populus.dialects.poplar.target import Target
-from populus.lowering.poplar.plan.layout import as_accessed
+from populus.lowering.poplar.plan.layout import as_accessed, shared
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,12 @@ class PoplarMapPass(ModulePass):
     """Gives a grid to every variable and constant without one.
 
     The grid is the cut of the family that works most on the variable, if that family's tiles have disjoint parts;
-    the family then moves none of it. Otherwise the next family decides, and at last the variable is spread over
-    the tiles. Bit for bit.
+    the family then moves none of it. Otherwise the next family decides. If the tiles of all share parts, each part is cut
+    among those that read it; `shared=false` leaves this out. At last, the variable is spread over the tiles. Bit for bit.
     """
 
     name = "poplar-map"
+    shared: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for graph in op.body.block.ops:
@@ -37,7 +38,7 @@ class PoplarMapPass(ModulePass):
                 for part in (*callees_first(functions), graph):  # parameters before arguments
                     for inner in part.walk():
                         if isinstance(inner, StorageOp) and inner.grid is None and inner.outside is None:
-                            inner.grid = GridAttr(grid_for(inner, target))
+                            inner.grid = GridAttr(grid_for(inner, target, self.shared))
 
 
 def callees_first(functions: Sequence[FuncOp]) -> list[FuncOp]:
@@ -57,18 +58,21 @@ def callees_first(functions: Sequence[FuncOp]) -> list[FuncOp]:
     return list(done)
 
 
-def grid_for(op: StorageOp, target: Target) -> Grid:
-    """Chooses a layout: its parameter's, or that of its heaviest family with disjoint parts, or else spread."""
+def grid_for(op: StorageOp, target: Target, several: bool = True) -> Grid:
+    """Chooses a layout: its parameter's, or that of its heaviest family with disjoint parts, or with shared parts if `several`, or
+    else spread.
+    """
     for use in op.result.uses:
         if isinstance(use.operation, CallOp):
             parameter = use.operation.target().parameters()[use.index]
             if parameter.grid is not None:
                 return parameter.grid.data
     families = sorted(connections(op.result), key=lambda c: -math.prod(s.n for _, s in c[0].space.axes))
-    for family, field, value in families:
-        grid = as_accessed(family, field, value)
-        if grid is not None and grid.problem(op.type.shape, target.tiles) is None:
-            return grid
+    for rule in (as_accessed, shared) if several else (as_accessed,):
+        for family, field, value in families:
+            grid = rule(family, field, value)
+            if grid is not None and grid.problem(op.type.shape, target.tiles) is None:
+                return grid
     return spread(op, target)
 
 

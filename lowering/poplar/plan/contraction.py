@@ -199,7 +199,9 @@ class Candidates:
                 there &= parts == lies
             own = self.images * self.in_channels * _product([o * s for o, s in zip(self.windows, self.shape.strides)]) * self.size
             x, rate = np.where(there, np.maximum(x - own, 0), x), np.where(there, target.exchange_bytes, rate)
-        w = 0 if resident else np.where(_product(windows) * batch > 1, w, 0)
+        readers = _product(windows) * batch  # of a weight; each owns a part of what it reads, if in-channels are enough
+        owned = np.where((kernel == 1) & (in_channels * readers <= self.shape.in_channels), w / readers, 0)
+        w = 0 if resident else np.where(readers > 1, w - owned, 0)
         gathered = np.where(self.depth > 1, -(-self.outputs // target.tiles) * self.depth * self.sum_size, 0)
         moved = (x + w) * np.minimum(_product(self.parts) / target.tiles, 1) + gathered  # of a tile, on the mean
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)

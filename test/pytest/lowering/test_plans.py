@@ -7,12 +7,13 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import f16, f32
 
 import populus
-from populus.dialects.poplar import ConstOp
+from populus.dialects.poplar import ConstOp, FamilyOp, Field, TensorType, VarOp
 from populus.dialects.poplar.partition import ALL, Domain, Grid, Split, along
 from populus.dialects.poplar.target import PRESETS, make_target
 from populus.dialects.poplar.view import View
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan.contraction import Contraction, cheapest, options
+from populus.lowering.poplar.plan.layout import shared
 from populus.lowering.poplar.plan.residency import Residency
 from populus.runtime.exchange import field_exchange, owned_elements, shared_by_neighbours
 
@@ -64,6 +65,21 @@ def test_a_constant_with_copies_where_they_are_read_does_not_move():
     assert field_exchange(domain, (along("n"),), View.whole((6,)), grid, 12).nothing
     assert not field_exchange(domain, (along("n"),), View.whole((6,)), Grid((Split(6, 3),), (0, -4)), 12).nothing
     assert not field_exchange(domain, (along("n"),), View.whole((6,)), Grid((Split(6, 3),), (0,)), 12).nothing
+
+
+@pytest.mark.parametrize("order", [("k", "m", "n"), ("m", "n", "k"), ("m", "k", "n"), ("n", "k", "m")])
+def test_what_several_tiles_read_lies_among_them(order):
+    domain = Domain((("k", Split(96, 3, 8)), ("m", Split(20, 4)), ("n", Split(64, 2, 16))), order)
+    weights = VarOp("w", TensorType.of((96, 64), f32))
+    family = FamilyOp("matmul", domain, [(Field("in", "b", (along("k"), along("n"))), weights.result)])
+    grid = shared(family, family.fields.data[0], weights.result)
+    if order[0] == "m":
+        assert grid is None  # no dimension is whole
+        return
+    assert grid is not None
+    assert grid.problem((96, 64), 24) is None
+    moved = field_exchange(domain, family.fields.data[0].access, View.whole((96, 64)), grid, 24)
+    assert int(moved.away.sum()) == (4 - 1) * 96 * 64  # each element is on one of the four tiles that read it
 
 
 def test_neighbours_share_what_the_last_digits_do_not_select():

@@ -290,3 +290,11 @@ poplar.graph @main target <host> {
   poplar.func @f { poplar.call @g }
   poplar.func @g { poplar.call @f }
 }
+
+// -----
+// CHECK: 'y' has 2 copies; a parameter that is written has one
+poplar.graph @main target <gc200, tiles = 4> {
+  poplar.func @f {
+    %y = poplar.param out "y" on [4 in 2] order [2 copies, 0] : !poplar.tensor<4xf32>
+  }
+}

@@ -1,11 +1,13 @@
 // RUN: populus-opt %s -p poplar-map --print-debuginfo | filecheck %s
+// RUN: populus-opt %s -p "poplar-map{shared=false}" --print-debuginfo | filecheck %s --check-prefix SPREAD
 
-// A weight is cut as the family that reads it; what several tiles want, or only through a window, is spread.
+// A weight is cut as the family that reads it; what several tiles read is cut among them.
 
 // CHECK: poplar.graph @main
 poplar.graph @main target <gc200, tiles = 16> {
-  // The windows of x overlap, so no tile has a part of its own.
-  // CHECK-NEXT: poplar.var "x" on [1, 64 in 16, {{58.*}}] order [1] : !poplar.tensor<1x64x58xf32> loc("input")
+  // Eight tiles read the same half of x: each has an eighth of it.
+  // CHECK-NEXT: poplar.var "x" on [1, 64 in 2, 58 in 8] order [2, 1] : !poplar.tensor<1x64x58xf32> loc("input")
+  // SPREAD: poplar.var "x" on [1, 64 in 16, {{58.*}}] order [1] : !poplar.tensor<1x64x58xf32> loc("input")
   %x = poplar.var "x" : !poplar.tensor<1x64x58xf32> loc("input")
   // CHECK: poplar.const "w" dense<5.000000e-01> : tensor<64x64x3xf32> on [64 in 8 by 8, 64 in 2, 3] order [0, 1] : !poplar.tensor<64x64x3xf32>
   %w = poplar.const "w" dense<0.5> : tensor<64x64x3xf32> : !poplar.tensor<64x64x3xf32>
