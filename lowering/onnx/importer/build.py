@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 
 MISSING = "missing"  # the attribute with the reason why a survey could not build a node
-EARLY = {"LayerNormalization": 17}  # exporters write these at any opset: op type -> the opset that introduced it
+EARLY = {"LayerNormalization": 17, "Erf": 9}  # exporters write these at any opset: op type -> the opset that introduced it
 DEEPEST_CALL = 64  # nested function calls; more means that functions call each other in a cycle
 
 

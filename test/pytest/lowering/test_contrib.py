@@ -124,3 +124,33 @@ def test_simplified_layer_normalization_is_in_microsofts_domain_too():
     made = model("SimplifiedLayerNormalization", [X, ROW], epsilon=1e-3)
     wanted = X / np.sqrt((X**2).mean(-1, keepdims=True) + 1e-3) * ROW
     np.testing.assert_allclose(populus.compile(made, tiles=4).run({"x0": X})["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def written_early(nodes, outputs, opset=7):
+    """A model as PyTorch's exporter writes one for an old opset: with ops that this opset does not have, in ONNX's own domain."""
+    entry = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph(nodes, "g", [entry], results, [numpy_helper.from_array(np.array([3, 2]), "shape")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def test_ops_that_pytorch_writes_for_opsets_that_lack_them():
+    nodes = [
+        helper.make_node("Erf", ["x"], ["e"], "erf"),
+        helper.make_node("ConstantFill", ["shape"], ["f"], "filled", dtype=1, input_as_shape=1, value=2.5),
+        helper.make_node("ConstantFill", ["x"], ["i"], "counted", dtype=7, value=3.0),
+    ]
+    x = np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3)
+    found = populus.compile(written_early(nodes, ["e", "f", "i"])).run({"x": x})
+    (wanted,) = onnxruntime.InferenceSession(written_early(nodes[:1], ["e"], opset=9).SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(found["e"], wanted, rtol=1e-6)
+    assert found["f"].tolist() == [[2.5, 2.5]] * 3 and found["i"].tolist() == [[3] * 3] * 2 and found["i"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [({"dtype": 8}, "'fill': ConstantFill: ConstantFill with the dtype 8"), ({"shape": [2]}, "ConstantFill with shape is not supported")],
+)
+def test_a_constant_fill_of_another_kind_is_refused(attributes, said):
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(written_early([helper.make_node("ConstantFill", ["x"], ["y"], "fill", **attributes)], ["y"]))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DOMAIN = "com.microsoft"
 BLOCKED = "com.microsoft.nchwc"  # the layout in blocks of channels, which depends on the CPU that wrote the file
 OPSET = 23  # RMSNormalization's
-EVERYWHERE = frozenset(("SimplifiedLayerNormalization",))  # in onnxruntime, ops of ONNX's own domain at any opset
+EVERYWHERE = frozenset(("SimplifiedLayerNormalization", "ConstantFill"))  # that onnxruntime and PyTorch write in ONNX's own domain
 HOST = frozenset(("Tokenizer",))  # ops of the domain that run on the host
 
 _FUNCTIONS: Mapping[str, Body] = {

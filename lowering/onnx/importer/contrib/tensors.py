@@ -129,8 +129,29 @@ y0 = Reshape (right, shape)
 """
 
 
+FILLED = {1: "float", 6: "int32", 7: "int64", 11: "double"}
+"""The element types of ConstantFill, by number in TensorProto.DataType."""
+
+
+def _filled(c: Call) -> str:
+    """Writes ConstantFill, an experimental op that ONNX removed and PyTorch's exporter writes for opsets below 9.
+
+    Source: ONNX 1.1, experimental ops. Raises PopulusError for an unknown element type, and for a shape of more than the input.
+    """
+    dtype = c.get("dtype", 1)
+    if dtype not in FILLED:
+        raise PopulusError(f"ConstantFill with the dtype {dtype} is not supported; {', '.join(map(str, FILLED))} are")
+    c.refuse("shape", "extra_shape")
+    value = c.get("value", 0.0)
+    written = repr(float(value)) if FILLED[dtype] in ("float", "double") else str(int(value))
+    shape = "x0" if c.get("input_as_shape", 0) else "shape"
+    lines = "" if shape == "x0" else "shape = Shape (x0)\n"
+    return f"{lines}long = Cast <to = 7> ({shape})\ny0 = ConstantOfShape <value = {FILLED[dtype]}[1] {{{written}}}> (long)\n"
+
+
 FUNCTIONS: Mapping[str, Body] = {
     "CDist": _distances,
+    "ConstantFill": _filled,
     "ExpandDims": _expand_dims,
     "Inverse": _inverse,
     "NGramRepeatBlock": _no_repeats,
