@@ -14,13 +14,12 @@ from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
-from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.channels import variable, will_have_channels_last
+from populus.lowering.poplar.plan.rows import stay_whole
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.tile_builder import TileBuilder
-
-LONGEST_ROW = 8192  # elements of a row that one tile may have: 32 KiB of floats, twice
 
 
 def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
@@ -53,8 +52,8 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Lowers to a family over whole rows; a very long row is cut into maximum, exponentials, sum and quotient."""
-    if _whole_rows(op.x):
+    """Lowers to a family over whole rows. A row that is cut takes maximum, exponentials, sum and quotient."""
+    if _stay_whole(t, "softmax", op.x):
         return [_rows(t, "softmax", op.x, {"log": op.properties["log"]})]
     x = op.x
     highest = _over_rows(t, x, "max")
@@ -66,8 +65,8 @@ def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def whiten(op: WhitenOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Lowers to a family over whole rows; a very long row is cut into mean, squared distances and quotient."""
-    if _whole_rows(op.x):
+    """Lowers to a family over whole rows. A row that is cut takes mean, squared distances and quotient."""
+    if _stay_whole(t, "whiten", op.x):
         return [_rows(t, "whiten", op.x, {"epsilon": op.properties["epsilon"]})]
     elements = float(shape_of(op.x.type)[-1])
     mean = _map(t, _1 / elements, _over_rows(t, op.x, "add"))
@@ -79,11 +78,9 @@ def whiten(op: WhitenOp, t: TileBuilder) -> Sequence[SSAValue]:
 _1, _2, _3 = expr.Arg(1), expr.Arg(2), expr.Arg(3)
 
 
-def _whole_rows(x: SSAValue) -> bool:
-    """Tells whether a row stays on one tile. Independent of the tile count, so that only cuts of contractions depend
-    on it.
-    """
-    return shape_of(x.type)[-1] <= LONGEST_ROW
+def _stay_whole(t: TileBuilder, codelet: str, x: SSAValue) -> bool:
+    """Tells whether each row stays on one tile."""
+    return stay_whole(codelet, shape_of(x.type), element_type_of(x.type), t.layout_of(t.view(x)), t.target)
 
 
 def _rows(t: TileBuilder, codelet: str, tensor: SSAValue, params: dict[str, Attribute]) -> SSAValue:
@@ -121,7 +118,10 @@ def _over_rows(t: TileBuilder, x: SSAValue, op: str) -> SSAValue:
 
 @dataclass(frozen=True)
 class PopnnToPoplarPass(ToPoplarPass):
-    """Lowers pooling, softmax and whitening to families; very long rows become maps and reductions of `popops`. To rounding."""
+    """Lowers pooling, softmax and whitening to families.
+
+    Rows that are very long, or few and cheaper to cut over tiles, become maps and reductions of `popops`. To rounding.
+    """
 
     name = "popnn-to-poplar"
     RULES = {PoolOp: pool, SoftmaxOp: softmax, WhitenOp: whiten}

@@ -13,8 +13,7 @@ from populus.dialects.poplar.target import Target
 from populus.runtime.codelets.implementation import Cycles, Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
 from populus.runtime.cycles.contraction import Count
-from populus.runtime.cycles.elementwise import binary, unary
-from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.rows import softmax_cycles, whiten_cycles
 
 BLOCK_BYTES = 256 << 10  # of rows per block, so that all passes over a block stay in cache
 
@@ -120,21 +119,6 @@ def _blocks(task: Task, kind: type[_Rows]) -> Run:
 
 def _copy(x: Array, out: Array) -> Run:
     return lambda: np.copyto(out, x, casting="unsafe")
-
-
-def softmax_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
-    """Estimates tile cycles of `softmax` over `rows` rows of `row` elements: maximum, exponentials, sum, product."""
-    n = rows * row
-    passes = binary(n, "sub", element, target, inout=True) + unary(n, "exp", element, target, inout=True)
-    reductions = 2 * reduce_cycles(rows, row, element, target, contiguous=True)
-    return reductions + passes + unary(rows, "inv", element, target) + binary(n, "mul", element, target, inout=True)
-
-
-def whiten_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
-    """Estimates tile cycles of `whiten`: sum, differences, sum of squares, product with the inverse deviation."""
-    n = rows * row
-    passes = 2 * binary(n, "sub", element, target, inout=True) + unary(n, "square", element, target)
-    return 2 * reduce_cycles(rows, row, element, target, contiguous=True) + passes + unary(rows, "rsqrt", element, target)
 
 
 def _row_by_row(of: Callable[[Target, Attribute, Count, Count], Any]) -> Cycles:

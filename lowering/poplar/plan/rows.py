@@ -1,0 +1,78 @@
+"""Rows of softmax and whitening: whether they stay whole, or are cut because there are fewer of them than tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.ir import Attribute
+
+from populus.dialects.expr import Arg, Expr, exp, sqrt
+from populus.dialects.poplar.partition import Grid, linear
+from populus.dialects.poplar.target import Target, sum_type
+from populus.dialects.support.element_types import size_in_bytes
+from populus.lowering.poplar.plan.reduction import SPLIT_WORTH
+from populus.runtime.cycles import LAUNCH
+from populus.runtime.cycles.elementwise import map_cycles
+from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.rows import softmax_cycles, whiten_cycles
+
+LONGEST_ROW = 8192  # elements of a row that one tile may have: 32 KiB of floats, twice
+
+_1, _2, _3 = Arg(1), Arg(2), Arg(3)
+
+WHOLE: dict[str, Callable[[Target, Attribute, int, int], Any]] = {"softmax": softmax_cycles, "whiten": whiten_cycles}
+
+# The maps between and after the two sums over a row that is cut, as `popnn-to-poplar` emits them.
+MAPS: dict[str, tuple[Expr, ...]] = {
+    "softmax": (exp(_1 - _2), exp(_1 - _2) / _3),
+    "whiten": (_1 / 2.0, _1 - _2, _1 / sqrt(_2 / 2.0 + 1.0)),
+}
+
+
+def stay_whole(kind: str, shape: Sequence[int], element: Attribute, layout: Grid | None, target: Target) -> bool:
+    """Tells whether the rows of `softmax` or `whiten` stay on one tile each: if they are short, many, or cheaper so.
+
+    shape: [.., row]. `layout`: that of the operand, if it is known. A cut row takes two sums in two steps each, and maps.
+    """
+    *outer, row = shape
+    if row > LONGEST_ROW:
+        return False
+    rows = math.prod(outer)
+    if rows == 0 or 2 * rows > target.tiles or row < 2 * SPLIT_WORTH:
+        return True
+    return whole_cycles(kind, shape, element, layout, target) <= cut_cycles(kind, shape, element, target)
+
+
+def whole_cycles(kind: str, shape: Sequence[int], element: Attribute, layout: Grid | None, target: Target) -> float:
+    """Estimates a step of vertices over whole rows, which are received where the operand has a layout with other parts."""
+    *outer, row = shape
+    rows = -(-math.prod(outer) // target.tiles)
+    there = layout is None or (layout.splits[-1].parts == 1 and layout.cells * rows >= math.prod(outer))
+    return _step(target, float(WHOLE[kind](target, element, rows, row)), 0 if there else rows * row * size_in_bytes(element))
+
+
+def cut_cycles(kind: str, shape: Sequence[int], element: Attribute, target: Target) -> float:
+    """Estimates the steps over rows that are cut: each sum as partial sums and their sum, each map on all tiles."""
+    *outer, row = shape
+    bytes, wide = size_in_bytes(element), size_in_bytes(sum_type(element))
+    grid = linear(tuple(outer), target.tiles, target.grain(element))
+    rows = -(-math.prod(outer) // grid.cells)  # of a tile
+    parts = max(min(target.tiles // grid.cells, row // SPLIT_WORTH), 1)
+    own, share = -(-row // parts), -(-math.prod(shape) // target.tiles)
+    partial = _step(target, float(reduce_cycles(rows, own, element, target, True)), rows * own * bytes)
+    total = _step(target, float(reduce_cycles(rows, parts, sum_type(element), target)), rows * parts * wide)
+    cycles = 2 * (partial + total)
+    for e in MAPS[kind]:
+        vectors = max(len([a for a in (_1, _2, _3) if str(a) in str(e)]) - 1, 0)
+        n = share if vectors else rows
+        mapped = map_cycles(n, e, [element] * 3, [False, True, True], element, target, False)
+        cycles += _step(target, float(mapped), vectors * rows * bytes)
+    return cycles
+
+
+def _step(target: Target, compute: float, received: int) -> float:
+    """Estimates a superstep in which a tile receives some bytes."""
+    exchange = target.sync_cycles + target.exchange_setup_cycles + received / target.exchange_bytes if received else 0
+    return exchange + target.sync_cycles + compute + LAUNCH
