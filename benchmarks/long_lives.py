@@ -6,6 +6,7 @@
 A line after each twentieth part. The status is 1 if the second half opens files, or adds more than 2.4 % of memory for each 1,000 programs.
 """
 
+# pyright: basic
 from __future__ import annotations
 
 import gc

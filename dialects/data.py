@@ -14,7 +14,6 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -418,14 +417,15 @@ def blobs_of(module: ModuleOp) -> dict[str, Blob]:
 
 
 def save_blobs(blobs: ModuleOp | Mapping[str, Blob], path: str | os.PathLike[str]) -> None:
-    """Writes stored constants (a module's, or these) to a safetensors file, each as its bytes. Complete or not at all."""
+    """Writes stored constants (a module's, or these) to a safetensors file, each as its bytes. Raises OSError."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
 
     blobs = blobs_of(blobs) if isinstance(blobs, ModuleOp) else blobs
-    arrays = {key: blob.bytes for key, blob in blobs.items() if blob.bytes is not None}
-    partial = Path(f"{path}.partial")
-    save_file(arrays, os.fspath(partial))
-    partial.replace(path)
+    try:
+        save_file({key: blob.bytes for key, blob in blobs.items() if blob.bytes is not None}, os.fspath(path))
+    except SafetensorError as error:  # the system's error, as text
+        raise OSError(str(error)) from error
 
 
 def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:

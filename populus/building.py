@@ -17,6 +17,7 @@ from xdsl.ir import Attribute
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.lowering.driver.extensions import known
+from populus.lowering.driver.files import put_in_place
 from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.open_program import OpenProgram
 from populus.program import Program
@@ -86,8 +87,7 @@ def build(
             shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
             makefile = (TEMPLATES / "example.mk").read_text(encoding="utf-8")
             (place / "Makefile").write_text(makefile.replace("@NAME@", name), encoding="utf-8")
-            for file in sorted(place.iterdir()):
-                file.replace(target / file.name)
+            put_in_place([(file, target / file.name) for file in sorted(place.iterdir())])
     except OSError as error:
         raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
     return Built(target / f"lib{name}.so", None if embed else target / f"{name}.bin")

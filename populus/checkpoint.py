@@ -86,6 +86,8 @@ def _settle(folder: Path) -> None:
         return
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise PopulusError(f"{folder}: the disk does not take what was written: {error.strerror}") from error
     finally:
         os.close(descriptor)
 

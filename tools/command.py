@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
@@ -136,7 +141,7 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
             raise PopulusError(f"argument {strange[0]!r} has a NUL character, which paths and names must not have")
         with warnings.catch_warnings():
             warnings.showwarning = partial(_warned, tool, warnings.showwarning)
-            with command_line():
+            with command_line(), _terminable():
                 return body(args)
     except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
@@ -144,6 +149,9 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
     except KeyboardInterrupt:
         print(f"{tool}: interrupted", file=sys.stderr)
         return 130
+    except Terminated:
+        print(f"{tool}: terminated", file=sys.stderr)
+        return 143
     except (Exception, ArgSpecParseError) as error:
         if "--debug" in args:
             raise
@@ -154,6 +162,32 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
             if isinstance(error, SourceError) and error.source:
                 print(error.source, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+class Terminated(BaseException):
+    """SIGTERM reached the process."""
+
+
+@contextmanager
+def _terminable() -> Generator[None, None, None]:
+    """Makes SIGTERM raise Terminated, so that half-written files are removed. The second one ends the process at once.
+
+    It stays as it is in other threads, where somebody handles it, and for ranks of MPI: they wait outside of Python for each other.
+    """
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not ours or any(name.endswith(("COMM_WORLD_SIZE", "PMI_SIZE")) for name in os.environ):
+        yield
+        return
+
+    def stop(number: int, frame: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _warned(tool: str, other: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
@@ -172,6 +206,8 @@ def line_of(tool: str, error: BaseException) -> str:
             message = str(error)
         case MemoryError():
             message = f"out of memory {error}"
+        case OSError() if error.errno == errno.ENOMEM:
+            message = "out of memory"
         case OSError() if error.filename is not None:
             message = f"{error.filename}: {(error.strerror or str(error)).lower()}"
         case _:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import shutil
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xdsl.context import Context
@@ -26,15 +27,61 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
 
     Raises PopulusError if the folder is not writable.
     """
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.{next(_WRITERS)}.partial")
-    try:
+    with replacing_all([path]) as [partial]:
         yield partial
-        partial.replace(target)
+
+
+@contextmanager
+def replacing_all(paths: Sequence[str | os.PathLike[str]]) -> Generator[list[Path], None, None]:
+    """Yields temporary paths, which replace `paths` when the block succeeds, all of them or none. Raises PopulusError."""
+    targets = [Path(path) for path in paths]
+    partials = [t.with_name(f"{t.name}.{os.getpid()}.{next(_WRITERS)}.partial") for t in targets]
+    try:
+        yield partials
+        put_in_place(list(zip(partials, targets)))
     except OSError as error:
-        raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
+        raise PopulusError(f"{targets[-1]}: cannot be written: {error.strerror or error}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        for partial in partials:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+def put_in_place(moves: Sequence[tuple[Path, Path]]) -> None:
+    """Renames each first file to the second, all or none: what was there comes back if a later one cannot be renamed.
+
+    Raises OSError.
+    """
+    done: list[tuple[Path, Path | None]] = []
+    kept: list[Path] = []
+    try:
+        for source, target in moves[:-1]:
+            before = source.with_name(f"{source.name}.before.partial")
+            there = os.path.lexists(target)
+            if there:
+                kept.append(before)
+                _keep(target, before)
+            done.append((target, before if there else None))
+            source.replace(target)
+        for source, target in moves[-1:]:
+            source.replace(target)
+    except BaseException:  # also an interruption
+        for target, before in reversed(done):
+            with suppress(OSError):
+                target.unlink(missing_ok=True) if before is None else before.replace(target)
+        raise
+    finally:
+        for before in kept:
+            with suppress(OSError):
+                before.unlink(missing_ok=True)
+
+
+def _keep(path: Path, before: Path) -> None:
+    """Gives a file a second name, or copies it where the file system has no links."""
+    try:
+        os.link(path, before, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(path, before, follow_symlinks=False)
 
 
 @contextmanager
@@ -126,8 +173,8 @@ def write_module(modules: Sequence[ModuleOp], text: str, path: str | os.PathLike
     Raises PopulusError if the folder is not writable.
     """
     stored = {key: blob for module in modules for key, blob in blobs_of(module).items()}
-    if stored:
-        with replacing(Path(path).with_suffix(".safetensors")) as partial:
-            save_blobs(stored, partial)
-    with replacing(path) as partial:
+    weights = [Path(path).with_suffix(".safetensors")] if stored else []
+    with replacing_all([*weights, path]) as [*beside, partial]:
+        for place in beside:
+            save_blobs(stored, place)
         partial.write_text(text)

@@ -38,12 +38,13 @@ class NumpyProgram(LoadedProgram):
     """A graph whose families run whole: one kernel call for each part of a family's contracted axes."""
 
     name = "numpy"
+    guards = True  # where POPULUS_GUARD asks for it
 
     def __init__(self, graph: GraphOp, views: bool = False, states: Mapping[str, str] = {}):
         super().__init__(graph)
         self.views = views
         self.states = States(states)
-        self.guard = GuardedMemory() if guarded() else None
+        self.guard = GuardedMemory() if self.guards and guarded() else None
         self.workspace = Workspace() if self.guard is None else GuardedWorkspace(self.guard)
         spans = self.spans()
         sizes = {var: bytes_of(var.type.shape, var.type.element) for var in spans}

@@ -54,7 +54,7 @@ def _serve(seeds: range, judge: Callable[[int], Outcome], write: int) -> None:
     os.environ["POPULUS_GUARD"] = "1"
     faulthandler.disable()  # the parent reports a signal
     limit = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (_mapped() + BYTES, limit))
+    resource.setrlimit(resource.RLIMIT_AS, (mapped() + BYTES, limit))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     with os.fdopen(write, "w", errors="replace") as out:
@@ -82,6 +82,6 @@ def contained(judge: Callable[[int], Outcome], seed: int) -> Outcome:
         return "failed", traceback.format_exc(limit=-4)
 
 
-def _mapped() -> int:
+def mapped() -> int:
     """Counts the bytes of address space that the process has now."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

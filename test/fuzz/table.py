@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fuzz import binary_files, codelets, gradients, judging, levels, texts, tile_programs
+from fuzz import binary_files, codelets, faults, gradients, judging, levels, texts, tile_programs
 from fuzz.children import Outcome
 from fuzz.graphs import graph
 
@@ -53,6 +53,11 @@ def _codelet(seed: int) -> str:
     return codelets.case(seed).text
 
 
+def _nothing(seed: int) -> str:
+    """A seed draws all of its case: there is no file to keep."""
+    return f"seed {seed}"
+
+
 def _model(seed: int) -> bytes:
     return graph(seed).SerializeToString()
 
@@ -68,5 +73,8 @@ TABLE = {
         Fuzzer("tiles", "mutated tile programs on every engine", tile_programs.judge, tile_programs.mutated, ".mlir"),
         Fuzzer("texts", "mutated texts of every level", texts.judge, texts.mutated, ".mlir"),
         Fuzzer("files", "mutated models, arrays, weights, checkpoints and cached programs", binary_files.judge, binary_files.mutated, ""),
+        Fuzzer("faults", "writes, threads and memory that fail while commands write files", faults.judge, _nothing, ".txt", 0.5),
+        Fuzzer("limits", "files and memory that the system refuses, in child processes", faults.judge_limit, _nothing, ".txt", 0.5),
+        Fuzzer("signals", "signals at any moment while commands write files", faults.judge_signal, _nothing, ".txt", 0.5),
     )
 }

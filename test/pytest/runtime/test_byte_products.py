@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import populus
 from helpers.quantized_models import convolution, on_engines, product, unoptimised
@@ -63,6 +64,16 @@ def test_convolutions_of_other_shapes_are_onnxruntimes(settings):
 def test_sums_over_slices_on_many_tiles_are_the_same():
     same(*convolution("us", (7, 0), (1, 64, 32, 9), channels=True), target="gc200", tiles=64)
     same(*product("us", (3, 0), (4, 300, 8)), target="gc200", tiles=64)
+
+
+def test_a_formula_that_broadcasts_the_sums_is_apart():
+    info = helper.make_tensor_value_info
+    types = [("a", TensorProto.INT8, [1, 1]), ("b", TensorProto.INT8, [1, 1]), ("c", TensorProto.INT32, [7, 1])]
+    nodes = [helper.make_node("MatMulInteger", ["a", "b"], ["s"]), helper.make_node("Add", ["s", "c"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [info(*type) for type in types], [info("y", TensorProto.INT32, [7, 1])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    c = np.arange(7, dtype=np.int32)[:, None]
+    same(model, {"a": np.array([[3]], np.int8), "b": np.array([[5]], np.int8), "c": c}, 15 + c)
 
 
 def test_sums_do_not_saturate():

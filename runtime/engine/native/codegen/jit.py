@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import mmap
 import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -79,8 +80,20 @@ def optimised(text: str, host: Machine, file: bool = False) -> tuple[Any, Any]:
     return module, target
 
 
+ROOM = 64 << 20  # bytes of address space that LLVM has surely enough with, for a kernel or for the code of some
+
+
+def _require_room() -> None:
+    """Raises MemoryError if the system refuses more memory: LLVM would end the process."""
+    try:
+        mmap.mmap(-1, ROOM).close()
+    except OSError as error:
+        raise MemoryError(f"for machine code: the system refuses {ROOM >> 20} MiB more") from error
+
+
 def object_code(text: str, host: Machine, file: bool = False) -> bytes:
     """Compiles LLVM text to machine code. `file`: for a linker."""
+    _require_room()
     module, target = optimised(text, host, file)
     return bytes(target.emit_object(module))
 
@@ -209,6 +222,7 @@ class Library:
 
     def _load(self, missing: Mapping[str, Kernel]) -> Code:
         llvm = binding()
+        _require_room()
         # An engine owns its module and its target machine, and deletes them with itself.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.emitted or self.host))
         before = self.compiled

@@ -290,10 +290,10 @@ class NativeProgram(NumpyProgram):
         ((_, written),) = reader.written()
         y = self.array(written)
         places = [self.array(v) for _, v, x in read if x is None]
-        if len(places) != 1 or any(f.kind != "out" and np.may_share_memory(x, y) for f, x in fields):
+        if len(places) != 1 or places[0].shape != y.shape or any(f.kind != "out" and np.may_share_memory(x, y) for f, x in fields):
             return None
         formula = in_dimensions_of(sums, places[0], Formula(expr, [x for _, _, x in read], y))
-        if formula is None or places[0].shape != y.shape:
+        if formula is None:
             return None
         pieces: dict[str, Piece] = {}
         for (field, value), (_, array) in zip(family.connections(), fields):
