@@ -18,7 +18,7 @@ from populus.dialects.poplar.codelets import CODELETS, Codelet
 from populus.dialects.poplar.forms import Parts, params_problem
 from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import disjoint, image
-from populus.dialects.poplar.partition import Domain, bounds_problem, race
+from populus.dialects.poplar.partition import MOST_POINTS, Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
 from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import did_you_mean
@@ -149,6 +149,8 @@ class FamilyOp(IRDLOperation):
                     raise VerifyException(f"{field.name}: [{access}] names axis {axis}, which the domain does not have")
                 if coefficient < 1:
                     raise VerifyException(f"{field.name}: [{access}] walks backwards; see the operand through a slice instead")
+            if max((abs(access.offset), *(c for _, c in access.terms))) > MOST_POINTS:
+                raise VerifyException(f"{field.name}: [{access}] has a number beyond 2^52, which no element has")
         if not (self.declaration.padded and field.kind == "in") and (why := bounds_problem(self.space, field.access, view.shape)):
             raise VerifyException(f"{field.name}: {why}")
         storage = root_of(value).owner

@@ -23,6 +23,18 @@ poplar.graph @main target <host> {
 }
 
 // -----
+// CHECK: x: [o0 * 9223372036854775808 + k0] has a number beyond 2^52, which no element has
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<1x1x8xf32>
+  %y = poplar.var "y" : !poplar.tensor<1x1x1xf32>
+  poplar.execute "e" {
+    poplar.family @pool {kind = "max", after = array<i64: 1>, count_padding = false} for (n = 1, c = 1, o0 = 1, k0 = 1)
+      in x = %x[n, c, o0 * 9223372036854775808 + k0] : !poplar.tensor<1x1x8xf32>
+      out y = %y[n, c, o0] : !poplar.tensor<1x1x1xf32>
+  }
+}
+
+// -----
 // CHECK: windows of 2147483648 along k0 do not fit x, its padding and a stride, 11 elements
 poplar.graph @main target <host> {
   %x = poplar.var "x" : !poplar.tensor<1x1x8xf32>
