@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from populus.dialects.support.errors import ProgramError
-from populus.runtime.built.form import TYPES
+from populus.runtime.built.types import TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -144,7 +144,7 @@ class FreezingProgram(NativeProgram):
 
 def type_number(dtype: np.dtype[Any]) -> int:
     """Gives the number of an element type. Raises PopulusError for one that built programs do not have."""
-    from populus.runtime.built.form import TYPES
+    from populus.runtime.built.types import TYPES
 
     if dtype.name not in TYPES:
         raise PopulusError(f"elements of {dtype} cannot be inputs or outputs of a built program")
