@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.support import user_op_errors
-from populus.dialects.support.attribute_values import Flag, Number, Text, TypedAttributes, Whole
+from populus.dialects.support.attribute_values import OPERANDS, Flag, Number, Text, TypedAttributes, Whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class TensorOp(IRDLOperation, metaclass=TypedAttributes):
 
     irdl_options = (ParsePropInAttrDict(),)
     traits = traits_def(Pure())
-    assembly_format = "operands attr-dict `:` functional-type(operands, results)"
+    assembly_format = OPERANDS
 
     def __init__(self, *operands: Value | None, **properties: Plain | None):
         definition = type(self).get_irdl_definition()

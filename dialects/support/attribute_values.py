@@ -9,13 +9,18 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import ABCMeta, abstractmethod
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import AttrConstraint, AttrSizedOperandSegments, IRDLOperation, OpDef, VarOperandDef
 from xdsl.irdl.operations import OptPropertyDef
 from xdsl.utils.exceptions import PyRDLOpDefinitionError
+
+if TYPE_CHECKING:
+    from xdsl.irdl.declarative_assembly_format import FormatProgram
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
 
 AttributeT_co = TypeVar("AttributeT_co", bound=Attribute, covariant=True)
 PLAIN_TYPES = ("bool", "float", "int", "str")
@@ -124,7 +129,8 @@ class TypedAttributes(ABCMeta):
 
     xDSL's `irdl_op_definition` sets an accessor for each property and, last, `get_irdl_definition`. Then the definition is complete, and
     the accessors of properties with a `TypedConstraint` are replaced. A class with several operands that may be absent or several
-    gets xDSL's option for them.
+    gets xDSL's option for them. The format OPERANDS is read when an op of the class is first printed or parsed: for all classes
+    that takes a fifth of their import.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **keywords: Any):
@@ -136,13 +142,41 @@ class TypedAttributes(ABCMeta):
         options = cast("tuple[Any, ...]", fields.get("irdl_options", ()))
         if len(several) > 1 and not any(isinstance(o, AttrSizedOperandSegments) for o in options):
             cls.irdl_options = (*options, AttrSizedOperandSegments(as_property=True))
-            if str(fields.get("assembly_format")).startswith("operands "):
-                cls.assembly_format = None  # it would not say whose an operand is; the generic form has a property for that
+        stated, made = fields.get("assembly_format"), fields.get("print") is _print
+        if stated == OPERANDS or (stated is None and made):
+            cls.assembly_format = None
+            # With several, it would not say whose an operand is; the generic form has a property for that.
+            generic = len(several) > 1
+            cls.print, cls.parse = (Operation.print, classmethod(_GENERIC)) if generic else (_print, classmethod(_parse))
+        elif made:
+            cls.print, cls.parse = Operation.print, classmethod(_GENERIC)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "get_irdl_definition":
             _type_accessors(cast("type[IRDLOperation]", cls))
+
+
+OPERANDS = "operands attr-dict `:` functional-type(operands, results)"
+_GENERIC = cast("Any", Operation.parse).__func__
+
+
+def _format_of(cls: type[Any]) -> FormatProgram:
+    from xdsl.irdl.declarative_assembly_format import FormatProgram
+
+    found = cast("FormatProgram | None", vars(cls).get("operands_format"))
+    if found is None:
+        found = FormatProgram.from_str(OPERANDS, cls.get_irdl_definition())
+        cls.operands_format = found
+    return found
+
+
+def _parse(cls: Any, parser: Parser) -> IRDLOperation:
+    return _format_of(cls).parse(parser, cls)
+
+
+def _print(self: Any, printer: Printer) -> None:
+    _format_of(cast("type[Any]", type(self))).print(printer, self)
 
 
 def _type_accessors(cls: type[IRDLOperation]) -> None:
