@@ -12,7 +12,7 @@ from rich.table import Table
 from populus.api import compile
 from populus.nets import model_path, net
 from populus.options import CHOICES
-from populus.tools.command import UsageError, dims_of, values_of
+from populus.tools.command import UsageError, dims_of, values_of, whole
 from populus.tools.output import Json, add_json, say_written, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import working
@@ -27,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("models", nargs="*", type=model_path, metavar="MODEL", help=f"models, or nets of the onnx package; without any, {', '.join(LIGHT)}")
     add_json(parser)
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
+    add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
-    add("--repeat", type=int, default=3, metavar="N", help="number of runs, of which the fastest is printed (3)")
+    add("--repeat", type=whole(1), default=3, metavar="N", help="number of runs, of which the fastest is printed (3)")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.driver.files import decode, read_bytes, replacing
+from populus.tools.command import whole
 from populus.tools.op_model import OpModel
 
 SLOWER = 0.05  # the largest relative increase of cycles that passes
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE.py", help="a Python file that defines ops or kernels")
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    add("--tiles", type=int, default=16, metavar="N", help="number of tiles to use (16)")
+    add("--tiles", type=whole(1), default=16, metavar="N", help="number of tiles to use (16)")
     add("--baseline", metavar="F.json", help="stored cycles; exit 1 if a kernel takes 5%% more")
     add("--write", action="store_true", help="write the cycles to the baseline")
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from populus.building import build
 from populus.dialects.support.diagnostics import PopulusError
+from populus.tools.command import UsageError
 from populus.tools.progress import working
 from populus.tools.run import add_compile_arguments, program_of
 
@@ -46,5 +47,5 @@ def execute(args: argparse.Namespace) -> int:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, output = text.partition("=")
     if not equals or not name or not output:
-        raise PopulusError(f"--state {text}: expected INPUT=OUTPUT, such as --state past=present")
+        raise UsageError(f"--state {text}: expected INPUT=OUTPUT, such as --state past=present")
     return name, output

@@ -27,6 +27,7 @@ from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.onnx.op_schema import schemas
 from populus.lowering.popart.inplace import check_priorities
 from populus.op_page import formulas, page
+from populus.tools.command import amount
 from populus.tools.kernel_check import kernel_agrees
 from populus.tools.op_gradients import Unmet, differences, is_float, one_sided
 from populus.tools.op_limits import TooLong, limit
@@ -52,7 +53,7 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check-op`."""
     parser.add_argument("file", metavar="FILE.py", help="a Python file that defines ops")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"time for each row, 0 for any ({SECONDS:g})")
+    parser.add_argument("--seconds", type=amount, default=SECONDS, metavar="S", help=f"time for each row, 0 for any ({SECONDS:g})")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import math
 import os
 import re
 import signal
@@ -35,7 +36,15 @@ class SourceError(PopulusError):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """An argparse parser that raises a UsageError for a mistake, instead of printing the usage."""
+    """An argparse parser that raises a UsageError for a mistake, instead of printing the usage; no option has an empty value."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        found, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            value = getattr(found, action.dest, None)
+            if action.nargs != argparse.REMAINDER and (value == "" or (isinstance(value, list) and "" in value)):
+                self.error(f"argument {'/'.join(action.option_strings) or action.metavar or action.dest}: the value is empty")
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         if found := re.fullmatch(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
@@ -43,6 +52,28 @@ class ArgumentParser(argparse.ArgumentParser):
             what = "command" if where == "COMMAND" else f"{where} choice"
             message = f"no {what} '{wrong}'{did_you_mean(wrong, choices)}"
         raise UsageError(f"{message} (--help lists the {'commands' if message.startswith('no command') else 'options'})")
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Makes the type of an option that is a whole number from `least` on."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} on, found '{text}'")
+        return int(text)
+
+    return parse
+
+
+def amount(text: str) -> float:
+    """Parses an option that is a finite number from 0 on."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, found '{text}'")
+    return found
 
 
 def add_model(parser: argparse.ArgumentParser, help: str) -> None:

@@ -26,6 +26,7 @@ from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.runtime.differences import RTOL
 from populus.signature import Signature
 from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
+from populus.tools.command import whole
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus demo`."""
     parser.add_argument("--model", default="light_resnet50", metavar="NAME", help="a light model of the onnx package (light_resnet50)")
     parser.add_argument("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    parser.add_argument("--tiles", type=int, default=None, metavar="N", help="number of tiles to use (all)")
+    parser.add_argument("--tiles", type=whole(1), default=None, metavar="N", help="number of tiles to use (all)")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from populus.lowering.driver.files import decode, read_bytes, replacing
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, compare
-from populus.tools.command import line_of
+from populus.tools.command import line_of, whole
 from populus.tools.reducing import of_model, of_text, smallest
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--while", dest="command", metavar="COMMAND", help="keep what this command succeeds on; {} in it is the file")
     how.add_argument("--against", choices=ORACLES, help="keep what fails or differs likewise: from it, or there from the level above")
-    add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
-    add("--tiles", type=int, default=4, metavar="N", help="number of tiles (4)")
+    add("--seed", type=whole(0), default=0, metavar="N", help="which random inputs (0)")
+    add("--tiles", type=whole(1), default=4, metavar="N", help="number of tiles (4)")
     add("--engine", default="numpy", help="the engine that is compared (numpy)")
     add("-o", "--output", metavar="FILE", help="the smallest case (STEM-seed-N.onnx or .mlir beside FILE)")
 

@@ -69,7 +69,7 @@ def split(arguments: Sequence[str], given: dict[str, str | None]) -> list[str]:
         word = left.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
         if word == "--":
-            return rest + left
+            break
         if not word.startswith("--") or name not in OPTIONS:
             rest.append(word)
         elif equals:
@@ -78,14 +78,17 @@ def split(arguments: Sequence[str], given: dict[str, str | None]) -> list[str]:
             given[name] = left.pop(0)
         else:
             raise UsageError(f"argument --{name}: expected one argument (--help lists the options)")
-    return rest
+    for name, text in given.items():
+        if text == "":
+            raise UsageError(f"argument --{name}: the value is empty (--help lists the options)")
+    return rest + left
 
 
 def watch_of(given: dict[str, str | None]) -> Watch:
     """Gives the machine that the options ask for. Raises PopulusError for one that there is not."""
     tiles, engine = given["tiles"], given["engine"]
     if tiles is not None and not (tiles.isdecimal() and int(tiles) > 0):
-        raise PopulusError(f"--tiles {tiles}: expected a whole number from 1 on")
+        raise UsageError(f"--tiles {tiles}: expected a whole number from 1 on")
     if engine is not None and engine not in CHOICES:
         raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, CHOICES)}")
     found = Watch(given["target"], None if tiles is None else int(tiles), engine)

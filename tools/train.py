@@ -22,7 +22,7 @@ from populus.nets import model_path
 from populus.options import CHOICES
 from populus.runtime.ranks import world
 from populus.tools.arrays import read_arrays
-from populus.tools.command import dims_of
+from populus.tools.command import UsageError, amount, dims_of, whole
 from populus.tools.run import ENGINE
 from populus.training import TrainingSession
 
@@ -44,36 +44,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="NAME", help="the output that the loss reads")
     add("--axis", type=int, metavar="N", help="the dimension of the classes (1)")
     add("--optimizer", default="adam", metavar="OPT", help=f"{', '.join(OPTIMIZERS)} (adam)")
-    add("--lr", type=float, metavar="X", help="the learning rate (PyTorch's default)")
+    add("--lr", type=amount, metavar="X", help="the learning rate (PyTorch's default)")
     add("--schedule", default="constant", choices=SCHEDULES, help="constant (default), or cosine or linear down to a rate of 0")
     add("--hyper", action="append", default=[], metavar="NAME=X", help="another hyperparameter, such as weight_decay=0.01")
-    add("--clip-norm", type=float, metavar="X", help="scale gradients so that their norm is at most X")
-    add("--clip-value", type=float, metavar="X", help="keep each element of a gradient between -X and X")
+    add("--clip-norm", type=amount, metavar="X", help="scale gradients so that their norm is at most X")
+    add("--clip-value", type=amount, metavar="X", help="keep each element of a gradient between -X and X")
     add("--loss-scale", metavar="X", help="scale the loss by X against vanishing gradients of 16 bits, or auto")
-    add("--accumulate", type=int, default=1, metavar="N", help="sum the gradients of N batches for each update (1)")
-    add("--batch", type=int, metavar="N", help="samples per step (32, or the model's batch)")
-    add("--epochs", type=int, default=1, metavar="N", help="number of epochs (1)")
-    add("--seed", type=int, default=0, metavar="N", help="seed of the sample order (0)")
+    add("--accumulate", type=whole(1), default=1, metavar="N", help="sum the gradients of N batches for each update (1)")
+    add("--batch", type=whole(1), metavar="N", help="samples per step (32, or the model's batch)")
+    add("--epochs", type=whole(1), default=1, metavar="N", help="number of epochs (1)")
+    add("--seed", type=whole(0), default=0, metavar="N", help="seed of the sample order (0)")
     add("--parameter", action="append", default=[], metavar="PATTERN", help="train only initializers that match, such as 'fc.*'")
     add("--freeze", action="append", default=[], metavar="PATTERN", help="do not train initializers that match")
     add("--sparse", action="append", default=[], metavar="PATTERN", help="update only the rows of this embedding that a batch looks up")
-    add("--recompute", type=int, default=1, metavar="N", help="save memory: recompute all but the last of N parts; 0 chooses N")
+    add("--recompute", type=whole(0), default=1, metavar="N", help="save memory: recompute all but the last of N parts; 0 chooses N")
     add("--batch-statistics", action="store_true", help="normalise by the statistics of each batch, and apply dropout")
-    add("--replicas", type=int, metavar="N", help="deal each batch to N replicas (the ranks of mpiexec, or 1)")
+    add("--replicas", type=whole(1), metavar="N", help="deal each batch to N replicas (the ranks of mpiexec, or 1)")
     add("--shard", nargs="?", const="states", default="none", metavar="WHAT", help="cut the optimizer's states over replicas, or weights")
-    add("--stages", type=int, default=1, metavar="S", help="cut the model into S stages, each on a replica of its own (1)")
-    add("--micro-batches", type=int, default=1, metavar="M", help="parts of a replica's batch, which pass through the stages (1)")
+    add("--stages", type=whole(1), default=1, metavar="S", help="cut the model into S stages, each on a replica of its own (1)")
+    add("--micro-batches", type=whole(1), default=1, metavar="M", help="parts of a replica's batch, which pass through the stages (1)")
     add("--cut", action="append", default=[], metavar="NODE", help="end a stage after this node, instead of where cycles are balanced")
     add("--synchronise-statistics", action="store_true", help="batch statistics are those of all replicas")
     add("--checkpoint", metavar="DIR", help="resume from the newest checkpoint of this folder, and write one after each epoch")
-    add("--every", type=int, metavar="N", help="also write a checkpoint every N steps")
+    add("--every", type=whole(1), metavar="N", help="also write a checkpoint every N steps")
     add("--export", metavar="FILE.onnx", help="write the trained model to this file")
     add("--history", metavar="FILE.csv", help="write the loss of each step to this file")
     add("--plot", metavar="FILE.svg", help="draw the losses as SVG, after each epoch")
     add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
-    add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
+    add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
-    add("--threads", type=int, metavar="N", help="number of threads of the native engine (all CPUs)")
+    add("--threads", type=whole(1), metavar="N", help="number of threads of the native engine (all CPUs)")
     add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
     add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension; open first dimensions are the batch")
@@ -190,7 +190,7 @@ def _hyper(texts: list[str]) -> dict[str, float]:
         try:
             values[name] = float(number)
         except ValueError as error:
-            raise PopulusError(f"--hyper {text}: expected NAME=X with a number X, such as --hyper weight_decay=0.01") from error
+            raise UsageError(f"--hyper {text}: expected NAME=X with a number X, such as --hyper weight_decay=0.01") from error
     return values
 
 

@@ -24,6 +24,7 @@ CONTENTS = {
     "objects": b'{"a":' * 10_000,
     "not UTF-8": b"\xe9t\xe9",
     "zeros": bytes(78),
+    "nothing": b"",
 }
 # The command, with FILE for what is wrong, and how such a file is called.
 COMMANDS = [
@@ -34,6 +35,15 @@ COMMANDS = [
     "populus run good.onnx --pipeline FILE.txt",
     "populus run good.onnx --load FILE.py",
     "populus check FILE.onnx",
+    "populus check good.onnx --load FILE.py",
+    "populus run-program own.py --load FILE.py",
+    "populus build FILE.onnx -o built",
+    "populus build good.onnx -o built --pipeline FILE.txt",
+    "populus reduce FILE.onnx --against strict",
+    "populus reduce FILE.mlir --against strict",
+    "populus export FILE.onnx -o out.onnx",
+    "populus export FILE.mlir -o out.onnx",
+    "populus docs-op leaky_relu --load own.py --tests FILE.py",
     "populus profile FILE.mlir",
     "populus profile FILE.json",
     "populus profile good.onnx --before FILE.json",
@@ -42,6 +52,7 @@ COMMANDS = [
     "populus docs-op --load FILE.py",
     "populus train FILE.onnx --data good.npz",
     "populus train good.onnx --loss mean_squared_error --data FILE.npz",
+    "populus train good.onnx --loss mean_squared_error --data good.npz --labels y --batch 4 --validate FILE.npz",
     "populus bench FILE.onnx",
     "populus bench-op FILE.py",
     "populus bench-op own.py --baseline FILE.json",
@@ -52,6 +63,7 @@ COMMANDS = [
     "populus-opt good.mlir --pipeline FILE.txt",
     "populus-opt good.mlir --load FILE.py",
 ]
+EMPTY_IS_FINE = ("populus-opt good.mlir --pipeline FILE.txt",)  # no passes
 TEXT = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = popart.neg %x : tensor<2xf32>\n  return %y : tensor<2xf32>\n}"
 OWN = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
 
@@ -76,17 +88,24 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_of_something_else_is_refused_in_one_line(command, folder, capsys):
     suffix = command.partition("FILE")[2].partition(" ")[0]
+    before = sorted(folder.rglob("*"))
     for what, content in CONTENTS.items():
+        if what == "nothing" and command in EMPTY_IS_FINE:
+            continue
         (folder / f"wrong{suffix}").write_bytes(content)
         assert run(command, "wrong") == 1, what
         error, *source = capsys.readouterr().err.splitlines()
         assert not source or (command.startswith("populus-opt FILE.mlir") and source[1].strip() == "^"), (what, source)
         assert "internal error" not in error, what
-    for name in ("missing", "nul\0", os.fsdecode(b"\xe9")):
+    (folder / f"wrong{suffix}").unlink()
+    (folder / f"folder{suffix}").mkdir()
+    for name in ("missing", "nul\0", os.fsdecode(b"\xe9"), "folder", "good.npz/inside"):
         assert run(command, name) == 1, name
         error = capsys.readouterr().err
         assert error.count("\n") == 1, (name, error)
         assert "internal error" not in error, name
+    (folder / f"folder{suffix}").rmdir()
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_an_argument_with_a_nul_says_so(capsys):

@@ -253,7 +253,7 @@ def test_what_is_no_profile_is_refused_in_one_line(populus, tmp_path, content, m
 def test_a_mistake_writes_nothing(populus, net, tmp_path):
     page = tmp_path / "p.html"
     nowhere = tmp_path / "no" / "f"
-    for arguments in (["--before", nowhere], ["--tiles", "0"], ["--target", "gc200, tile_byte=1"], ["--json", nowhere]):
+    for arguments in (["--before", nowhere], ["--pipeline", "no"], ["--target", "gc200, tile_byte=1"], ["--json", nowhere]):
         outcome = populus("profile", net, "--html", page, *arguments)
         assert outcome.status == 1, arguments
         assert outcome.err.count("\n") == 1

@@ -141,8 +141,8 @@ def arguments(folder):
         "buckets that do not ascend": (["--buckets", "4,2"], "buckets = [4, 2]; ascending sizes of at least 1 are expected"),
         "buckets and exact sizes": (["--buckets", "4", "--exact"], "argument --exact: not allowed with argument --buckets"),
         "an unknown target": ([*b, "--target", "gc20"], "gc200"),
-        "no tiles": ([*b, "--tiles", "0"], "tiles = 0; expected at least 1"),
-        "tiles that are no number": ([*b, "--tiles", "few"], "argument --tiles: invalid int value: 'few'"),
+        "no tiles": ([*b, "--tiles", "0"], "argument --tiles: expected a whole number from 1 on, found '0'"),
+        "tiles that are no number": ([*b, "--tiles", "few"], "argument --tiles: expected a whole number from 1 on, found 'few'"),
         "more tiles than anything": ([*b, "--tiles", "9999999"], "9999999 tiles are more than"),
         "an unknown engine": ([*b, "--engine", "fast"], "no --engine choice 'fast'; there are auto, native, numpy, strict"),
         "an unknown level": ([*b, "--level", "popnn"], "no --level choice 'popnn'"),
@@ -168,7 +168,7 @@ def arguments(folder):
         "an unknown option": ([*b, "--tile", "3", "--fast"], "unrecognized arguments: --fast"),
         "outputs in no folder": ([*b, "--outputs", "/no/such/o.npz"], "/no/such/o.npz: cannot be written"),
         "a file to load that is not there": ([*b, "--load", "no.py"], "no.py: no such file; --load takes a Python file"),
-        "sampling none": ([*b, "--engine", "strict", "--sample", "0"], "sample = 0"),
+        "sampling none": ([*b, "--engine", "strict", "--sample", "0"], "argument --sample: expected a whole number from 1 on, found '0'"),
     }
 
 
