@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from populus.program import Program
     from populus.runtime.built.library import BuiltProgram
+    from populus.signature import Signature
 
 MAGIC = b"populus ready 1\n"
 LIMIT = 4 << 30  # bytes, as of the cache of programs, whose folder it shares
@@ -55,8 +57,9 @@ class Place:
         others = {name: value for name, value in options.items() if name not in ("cache", "progress")}
         path = Path(os.fspath(cast("str | os.PathLike[str]", model))).absolute()
         text = _text(others)
-        if folder is None or text is None or path.suffix != ".onnx" or options.get("load"):
-            return None
+        pipeline = str(options.get("pipeline", ""))
+        if folder is None or text is None or path.suffix != ".onnx" or options.get("load") or "." in pipeline or os.sep in pipeline:
+            return None  # a pipeline's file may change
         environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("POPULUS_") and n not in _HARMLESS)
         digest = hashlib.sha256(repr((str(path), text, environment, _package(), _cpu())).encode())
         return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options))
@@ -111,7 +114,7 @@ class Place:
 
 
 class ReadyProgram:
-    """A program that an earlier process compiled. `run` computes at once; all else of `Program` compiles first."""
+    """A program that an earlier process compiled. `run` and `signature` answer at once; all else of `Program` compiles first."""
 
     def __init__(self, built: BuiltProgram, full: Callable[[], Program]):
         self._built = built
@@ -127,6 +130,18 @@ class ReadyProgram:
             except ProgramError:
                 pass
         return self._program().run(inputs)
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The names and types of inputs and outputs: only programs of plain arrays are kept, so these say it all."""
+        from populus.dialects.support.element_types import element_of, tensor
+        from populus.signature import Signature
+
+        inputs, outputs = (
+            {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in side.items()}
+            for side in (self._built.inputs, self._built.outputs)
+        )
+        return Signature(inputs, outputs)
 
     def _program(self) -> Program:
         with self._making.lock:
@@ -145,6 +160,11 @@ class ReadyProgram:
 
     def __repr__(self) -> str:
         return f"<ReadyProgram of {', '.join(self._built.inputs)}>"
+
+
+def is_ready(program: object) -> bool:
+    """Tells whether a program was loaded, not compiled; `isinstance` says that it is a Program."""
+    return type(program) is ReadyProgram
 
 
 _HARMLESS = ("POPULUS_CACHE", "POPULUS_THREADS")
@@ -174,7 +194,7 @@ def _text(value: object) -> str | None:
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, os.PathLike):
-        return None  # such as of a pipeline, whose file may change
+        return None
     if isinstance(value, Mapping):
         parts = [_text(part) for pair in cast("Mapping[object, object]", value).items() for part in pair]
     elif isinstance(value, list | tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from populus.api import compile
+from populus import api, front
 from populus.buckets import BUCKETS
 from populus.dialects.poplar.target import PARTIALS
 from populus.levels import Comparison, compare_levels
@@ -25,10 +25,11 @@ from populus.open_program import OpenProgram
 from populus.options import ACCURACIES, CHOICES
 from populus.padding import UnequalSizesError
 from populus.program import Program
+from populus.ready import is_ready
 from populus.runtime.differences import RTOL
 from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import UsageError, add_model, bounds_of, buckets_of, dims_of, values_of
+from populus.tools.command import UsageError, add_model, amount, bounds_of, buckets_of, dims_of, values_of, whole
 from populus.tools.output import Json, add_json, described, say_written, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import stages, working
@@ -52,10 +53,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_model(parser, "a .onnx model, a .mlir module of any level, or a net of the onnx package by name, such as squeezenet")
     add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow; 'gc200, tile_bytes=300000' replaces fields")
-    add("--tiles", type=int, metavar="N", help="number of tiles to use (all)")
+    add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
-    add("--sample", type=int, metavar="K", help="let strict check K vertices of each family (all)")
-    add("--threads", type=int, metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
+    add("--sample", type=whole(1), metavar="K", help="let strict check K vertices of each family (all)")
+    add("--threads", type=whole(1), metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
     add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
     add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
     add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
@@ -79,20 +80,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     served = parser.add_mutually_exclusive_group()
     served.add_argument("--exact", action="store_true", help="compile for exactly the sizes of --inputs, not for a range that holds them")
     served.add_argument("--buckets", metavar="N,N,..", help="the greatest sizes of the ranges that open dimensions are compiled for")
-    add("--replicas", type=int, default=1, metavar="N", help="deal the samples of --inputs to N replicas (1), or to the ranks of mpiexec")
+    add("--replicas", type=whole(1), default=1, metavar="N", help="deal the samples of --inputs to N replicas (1), or to ranks of mpiexec")
     add("--outputs", metavar="FILE.npz", help="write the outputs to this .npz")
     add("--expect", action="append", default=[], metavar="FILE", help="compare with a .npz, or .pb tensors in order; exit 1 if they differ")
-    add("--rtol", type=float, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
-    add("--atol", type=float, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
+    add("--rtol", type=amount, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
+    add("--atol", type=amount, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
     add("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
     add("--verify-each", choices=["run"], help="run: run the program before and after each pass, and fail at one that changes a result")
     add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles to this file; print how threads would share a run")
-    add("--shuffle-orders", type=int, metavar="N", help="print the differences between N other orders of the sums")
-    add("--seed", type=int, default=0, metavar="N", help="which random inputs (0)")
+    add("--shuffle-orders", type=whole(2), metavar="N", help="print the differences between N other orders of the sums")
+    add("--seed", type=whole(0), default=0, metavar="N", help="which random inputs (0)")
 
 
-def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BUCKETS) -> Program:
+def program_of(
+    args: argparse.Namespace, level: str, buckets: Sequence[int] = BUCKETS, compile: Callable[..., Program] = api.compile
+) -> Program:
     """Compiles the program that the arguments describe, with a spinner. `buckets`: of open dimensions."""
     with stages(f"compiling {args.model}") as progress:
         return compile(
@@ -122,8 +125,10 @@ def program_of(args: argparse.Namespace, level: str, buckets: Sequence[int] = BU
 
 def verified(args: argparse.Namespace, console: Console) -> Program:
     """Compiles the program. With --verify-each=run, runs it before and after each pass, and prints the passes that were compared."""
+    looks_inside = args.verify_each or args.profile or args.check_levels or args.shuffle_orders or args.replicas > 1 or args.value
     with validating() if args.verify_each else nullcontext() as passes:
-        program = program_of(args, args.level, BUCKETS if args.buckets is None else buckets_of(args.buckets))
+        buckets = BUCKETS if args.buckets is None else buckets_of(args.buckets)
+        program = program_of(args, args.level, buckets, api.compile if looks_inside else front.compile)
     for name, kinds in () if passes is None else passes.compared:
         console.print(f"{name} keeps the results on {kinds} kinds of inputs", style="dim")
     return program
@@ -131,8 +136,6 @@ def verified(args: argparse.Namespace, console: Console) -> Program:
 
 def check_replicas(args: argparse.Namespace) -> None:
     """Raises UsageError for options that are of one replica. Ranks but the first print and write nothing."""
-    if args.replicas < 1:
-        raise UsageError(f"--replicas {args.replicas}; expected at least 1")
     alone = {"--check-levels": args.check_levels, "--shuffle-orders": args.shuffle_orders, "--profile": args.profile}
     if args.replicas > 1 and (found := [name for name, given in alone.items() if given]):
         raise UsageError(f"{found[0]} is of one replica; leave out --replicas")
@@ -166,16 +169,12 @@ def execute(args: argparse.Namespace) -> int:
     ran = perf_counter()
     console.print(outputs_table(outputs))
     if args.shuffle_orders is not None:
-        if args.shuffle_orders < 2:
-            raise UsageError(f"--shuffle-orders {args.shuffle_orders}; expected at least 2")
         for name, far in program.spread(inputs, args.shuffle_orders).items():
             console.print(f"{name}: {args.shuffle_orders} orders of its sums are within {far:.2g} of its largest element", markup=False)
-    for line in program.kernels():
+    engine = engine_of(program, args.level)
+    for line in () if is_ready(program) else remarks(program, args.level):
         console.print(line, style="dim", markup=False)
-    if args.level == "poplar" and program.session.fallbacks:
-        counted = ", ".join(f"{codelet} {n}" for codelet, n in sorted(program.session.fallbacks.items()))
-        console.print(f"families without native code, run by NumPy: {counted}", style="dim")
-    at = f"the level {args.level}" + (f", engine {program.session.engine}" if args.level == "poplar" else "")
+    at = f"the level {args.level}" + (f", engine {engine}" if engine else "")
     console.print(f"compiled in {compiled - start:.2f} s, ran in {ran - compiled:.2f} s at {at}", style="dim")
     if args.outputs is not None:
         write_npz(args.outputs, outputs)
@@ -194,7 +193,7 @@ def execute(args: argparse.Namespace) -> int:
     result: dict[str, Json] = {
         "model": args.model,
         "level": args.level,
-        "engine": program.session.engine if args.level == "poplar" else None,
+        "engine": engine,
         "compile_seconds": compiled - start,
         "run_seconds": ran - compiled,
         "outputs": [described(name, array) for name, array in outputs.items()],
@@ -235,12 +234,29 @@ def profile(args: argparse.Namespace, program: Program, console: Console) -> lis
     return found
 
 
+def engine_of(program: Program, level: str) -> str | None:
+    """Gives the name of the engine that runs a program; None above the tile level. A program that is kept is machine code."""
+    if is_ready(program):
+        return "native"
+    return program.session.engine if level == "poplar" else None
+
+
+def remarks(program: Program, level: str) -> Iterator[str]:
+    """Gives a line for each op with a chosen kernel, and one that counts families without native code."""
+    yield from program.kernels()
+    if level == "poplar" and program.session.fallbacks:
+        counted = ", ".join(f"{codelet} {n}" for codelet, n in sorted(program.session.fallbacks.items()))
+        yield f"families without native code, run by NumPy: {counted}"
+
+
 def inputs_of(args: argparse.Namespace, program: Program) -> list[Arrays]:
     """Gives the inputs of each replica: random ones, or its part of those from files."""
     signature = program.signature
     if not args.inputs:
         return [signature.random(args.seed)]
-    given = program.source.without_constants(read_arrays(args.inputs, list(signature.inputs)))
+    given = read_arrays(args.inputs, list(signature.inputs))
+    if args.value:
+        given = program.source.without_constants(given)
     return [signature.checked(part) for part in dealt(given, args.replicas)]
 
 

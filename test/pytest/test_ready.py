@@ -14,7 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import populus
 from populus import ready
-from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
+from populus.dialects.support.diagnostics import LocatingParser, PopulusError, PopulusWarning
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.importer.opened import OpenedModel
 from populus.program import Program
 from populus.ready import Place, ReadyProgram
 
@@ -78,12 +80,42 @@ def test_it_is_a_program_which_compiles_for_what_only_compiling_gives(path):
     assert type(program) is ReadyProgram
     assert isinstance(program, Program)
     assert program._full is None
-    assert list(program.signature.inputs) == ["x"]
+    assert program._full is None
+    assert str(program.signature) == str(populus.compile(path).signature) == "(x: f32[4, 4]) -> (y: f32[4, 4])"
+    assert program._full is None
+    assert program.module("popops") is not None
     assert program._full is not None
     assert program.run(X)["y"].tobytes() == populus.compile(path, target="host", engine="native").run(X)["y"].tobytes()
     for inputs, message in (({}, "input 'x' is missing"), ({"x": X["x"][:3]}, "has shape")):
         with pytest.raises(PopulusError, match=message):
             compiled(path).run(inputs)
+
+
+def test_a_pipeline_in_a_file_is_no_ready_program_as_the_file_may_change(path):
+    passes = path.with_name("passes.txt")
+    passes.write_text(str(Pipeline.named("inference")))
+    compiled(path, pipeline=str(passes))
+    assert kept(path) == []
+
+
+def test_a_run_of_the_command_uses_what_is_kept(path, populus, monkeypatch):
+    run = ("run", path, "--engine", "native", "--cache", "--outputs", path.with_name("y.npz"))
+    first = populus(*run)
+    assert first.status == 0, first.err
+    (made,) = np.load(path.with_name("y.npz")).values()
+    effort = []
+    monkeypatch.setattr(Pipeline, "run", lambda *a, **k: effort.append("a pass"))
+    monkeypatch.setattr(LocatingParser, "parse_module", lambda *a, **k: effort.append("a text"))
+    monkeypatch.setattr(OpenedModel, "__init__", lambda *a, **k: effort.append("a model"))
+    second = populus(*run, "--seed", "0")
+    assert second.status == 0, second.err
+    assert effort == []
+    assert np.load(path.with_name("y.npz"))["y"].tobytes() == made.tobytes()
+    assert second.out.splitlines()[:2] == first.out.splitlines()[:2]
+    np.savez(path.with_name("short.npz"), x=X["x"][:3])
+    short = populus(*run, "--inputs", path.with_name("short.npz"))
+    assert (short.status, effort) == (1, [])
+    assert "input 'x' has shape [3, 4], expected [4, 4]" in short.err
 
 
 def test_a_changed_model_is_compiled_again(path):
