@@ -6,7 +6,8 @@
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked.
-# mutants: mistakes planted in a copy of the sources, one at a time, and what catches each.
+# mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), one at a
+#   time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
 # soak: 10,000 programs in one process, whose memory and open files stay level.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
@@ -86,7 +87,9 @@ build/docs-venv/.ready: docs/site/requirements.txt
 	@touch $@
 
 mutants: $(READY)
-	@$(BIN)/python -m benchmarks.mutants
+	@$(BIN)/python -m benchmarks.tile_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+	@$(BIN)/pytest -q test/pytest/test_validation.py
+	@$(BIN)/python -m benchmarks.mutants $(FILES)
 
 validate: $(READY)
 	@$(BIN)/python -m benchmarks.validation

@@ -2,225 +2,111 @@
 
     python -m benchmarks.mutants            # all
     python -m benchmarks.mutants liveness   # those of files with this word in their path
+    python -m benchmarks.mutants --narrow   # only by the checks that they name
 
-Each mistake is data: a file, its text, the text in its place, and the tests of that file. They are planted in a copy of the sources.
-Random graphs are tried first, then the tests.
+The mistakes are those of `source_mistakes.py`. Each is planted in a copy of the sources. The checks that it names run first, then
+wider ones. Every check has to pass without a mistake.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.source_mistakes import GRAPHS, MISTAKES, RANDOM, Mistake
 
 ROOT = Path(__file__).parent.parent
 SECONDS = 600  # for one check of one mistake; a check that does not end has caught it
-FUZZ = ("test/fuzz", "graphs", "--start", "0", "--count", "40")
+SEEDS = "30"  # of a fuzzer
+WIDER = (RANDOM, GRAPHS, "test_levels.py")
+LEFT_OUT = (".venv", ".git", "build", "dist", "__pycache__", ".pytest_cache")
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A mistake: in `file`, `old` becomes `new`. `tests`: the test files of that subject."""
+class Copy:
+    """A copy of the sources in a folder, in which one file at a time is changed."""
 
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
+    def __init__(self, folder: Path):
+        self.root = folder / "copy"
+        shutil.copytree(ROOT, self.root, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        self._caches = (folder / f"cache{i}" for i in itertools.count())
+        self._times = itertools.count(1_000_000_000, 10)
+        self._passing: set[str] = set()
 
+    def write(self, file: str, text: str) -> None:
+        """Replaces a file; its new time makes Python compile it again."""
+        path, now = self.root / file, next(self._times)
+        path.write_text(text)
+        os.utime(path, (now, now))
 
-NUMPY, STRICT, PLANS = "runtime/test_numpy_engine.py", "runtime/test_strict_engine.py", "lowering/test_plans.py"
-RANDOM, CONTROL = "lowering/test_random_programs.py", "lowering/test_random_control.py"
-MEMORY, OFFLOAD, OPTIONS = "runtime/test_memory.py", "lowering/test_offload.py", "lowering/test_options.py"
-REWRITES, INPLACE, CONVERSION = "lowering/test_rewrites.py", "lowering/test_inplace.py", "lowering/test_onnx_to_popart.py"
-MISTAKES = (
-    Mistake(
-        "runtime/engine/arena.py",
-        "if end > at and _meet",
-        "if end > at + size and _meet",
-        (NUMPY,),
-    ),
-    Mistake(
-        "runtime/engine/arena.py",
-        "first <= until and since <= last",
-        "first < until and since < last",
-        (NUMPY,),
-    ),
-    Mistake(
-        "runtime/engine/arena.py",
-        "if begin >= at + size:",
-        "if begin >= at:",
-        (NUMPY,),
-    ),
-    Mistake(
-        "runtime/engine/arena.py",
-        "a[-1][1] < b[0][0] or",
-        "a[-1][1] <= b[0][0] or",
-        (NUMPY,),
-    ),
-    Mistake(
-        "runtime/liveness.py",
-        "if variable not in self.written:\n            self.needs",
-        "if variable in self.written:\n            self.needs",
-        (MEMORY, OFFLOAD, CONTROL),
-    ),
-    Mistake(
-        "runtime/liveness.py",
-        "if not whole or variable in self.written:",
-        "if variable in self.written:",
-        (MEMORY, OFFLOAD, CONTROL),
-    ),
-    Mistake(
-        "runtime/liveness.py",
-        "if all(disjoint(view, piece) for piece in pieces):",
-        "if True:",
-        (MEMORY, OFFLOAD, CONTROL),
-    ),
-    Mistake(
-        "runtime/liveness.py",
-        "        if surely:\n            self.written |= other.written",
-        "        if True:\n            self.written |= other.written",
-        (MEMORY, OFFLOAD, CONTROL),
-    ),
-    Mistake(
-        "runtime/liveness.py",
-        "== math.prod(view.base)",
-        ">= math.prod(view.base) // 2",
-        (MEMORY, OFFLOAD, CONTROL),
-    ),
-    Mistake(
-        "runtime/liveness.py",
-        "self.needs |= other.needs - self.written",
-        "self.needs |= set()",
-        (MEMORY, OFFLOAD, CONTROL),
-    ),
-    Mistake(
-        "lowering/popart/cse.py",
-        "tuple(op.operands),",
-        "frozenset(op.operands),",
-        (REWRITES,),
-    ),
-    Mistake(
-        "lowering/popart/cse.py",
-        "or not op.has_trait(Pure)",
-        "",
-        (REWRITES,),
-    ),
-    Mistake(
-        "lowering/popart/inplace.py",
-        "operand not in marks and ",
-        "",
-        (INPLACE,),
-    ),
-    Mistake(
-        "lowering/popart/inplace.py",
-        "and memory.overwritable(op, operand, result)",
-        "",
-        (INPLACE,),
-    ),
-    Mistake(
-        "lowering/poplar/merge.py",
-        "if not earlier.touched or step.conflicts(earlier):",
-        "if not earlier.touched:",
-        (OPTIONS, RANDOM),
-    ),
-    Mistake(
-        "lowering/poplar/merge.py",
-        "and all(m.on_one_tile for m in met)",
-        "",
-        (OPTIONS, RANDOM),
-    ),
-    Mistake(
-        "lowering/poplar/plan/reduction.py",
-        '"add" if op == "square_add" else op',
-        "op",
-        (PLANS, RANDOM),
-    ),
-    Mistake(
-        "lowering/poplar/plan/reduction.py",
-        'params: dict[str, Attribute] = {"op": StringAttr(op)}',
-        'params: dict[str, Attribute] = {"op": StringAttr("add")}',
-        (PLANS, RANDOM),
-    ),
-    Mistake(
-        "runtime/engine/superstep.py",
-        "part[(part >= 0) & (part != tile)]",
-        "part[(part >= 0) & (part > tile)]",
-        (STRICT,),
-    ),
-    Mistake(
-        "runtime/engine/superstep.py",
-        "if writers.size and writers.max() >= 0:",
-        "if writers.size and writers.max() > 0:",
-        (STRICT,),
-    ),
-    Mistake(
-        "runtime/engine/superstep.py",
-        "        self._check_reads()\n",
-        "",
-        (STRICT,),
-    ),
-    Mistake(
-        "runtime/engine/superstep.py",
-        "            check_defined(family, number, slices, vertex)\n",
-        "",
-        (STRICT,),
-    ),
-    Mistake(
-        "lowering/onnx/to_popart/tensor.py",
-        "if d != axis:\n            rest",
-        "if d == axis:\n            rest",
-        (CONVERSION,),
-    ),
-    Mistake(
-        "lowering/onnx/to_popart/tensor.py",
-        "math.prod(size[d + 1 :]) for d",
-        "math.prod(size[d:]) for d",
-        (CONVERSION,),
-    ),
-)
+    def caught(self, mistake: Mistake, wider: Sequence[str]) -> str:
+        """Gives the first check that fails with a mistake; empty if there is none. Raises SystemExit if a check fails without it."""
+        checks = dict.fromkeys((*mistake.checks, *wider))
+        right = (self.root / mistake.file).read_text()
+        assert right.count(mistake.old) == 1, (mistake.file, mistake.old)
+        for check in checks:
+            self.write(mistake.file, right.replace(mistake.old, mistake.new))
+            try:
+                found = self.failure(check)
+            finally:
+                self.write(mistake.file, right)
+            if found:
+                if check not in self._passing and (why := self.failure(check)):
+                    sys.exit(f"{why} fails without a mistake")
+                self._passing.add(check)
+                return found
+        return ""
+
+    def failure(self, check: str) -> str:
+        """Runs a check in the copy, with an empty cache. Gives the test that fails, or the check if it does not end; else nothing."""
+        cache = next(self._caches)
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "POPULUS_CACHE": str(cache), "PYTHONWARNINGS": "ignore"}
+        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+        try:
+            done = subprocess.run(
+                command(check, str(cache)), cwd=self.root, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+            test = re.search(r"^(?:FAILED|ERROR) test/pytest/(.+?)(?: - |$)", done.stdout, re.MULTILINE)
+            return "" if done.returncode == 0 else test[1] if test else check
+        except subprocess.TimeoutExpired:
+            return f"{check}, which does not end"
+        finally:
+            shutil.rmtree(cache, ignore_errors=True)
 
 
-def checked(mistake: Mistake, folder: Path) -> str:
-    """Gives what catches a mistake in a copy of the sources: `random graphs`, a test file, or `nothing`."""
-    copy = folder / "copy"
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv", ".git", "build", "__pycache__"))
-    path = copy / mistake.file
-    text = path.read_text()
-    assert text.count(mistake.old) >= 1, (mistake.file, mistake.old)
-    path.write_text(text.replace(mistake.old, mistake.new, 1))
-    if not passes(FUZZ, copy):
-        return "random graphs"
-    pytest = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
-    return next((test for test in mistake.tests if not passes((*pytest, f"test/pytest/{test}"), copy)), "nothing")
-
-
-def passes(command: Sequence[str], copy: Path) -> bool:
-    """Runs a check in the copy. One that does not end has failed."""
-    environment = {**os.environ, "PYTHONPATH": str(copy), "POPULUS_CACHE": str(copy / "cache"), "PYTHONWARNINGS": "ignore"}
-    try:
-        command = [sys.executable, *command]
-        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS, check=False).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+def command(check: str, folder: str) -> list[str]:
+    """Gives the command of a check: a test file, perhaps with `-k WORDS`; `lit FOLDER`; or `fuzz NAME`."""
+    kind, *rest = shlex.split(check)
+    if kind == "lit":
+        return [str(Path(sys.executable).with_name("lit")), "--quiet", *(f"test/filecheck/lowering/{name}" for name in rest)]
+    if kind == "fuzz":
+        return [sys.executable, "test/fuzz", *rest, "--start", "0", "--count", SEEDS, "--save", folder]
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"test/pytest/{kind}", *rest]
 
 
 def main(words: Sequence[str]) -> int:
     """Prints a line of a table for each mistake. Gives 0 if all are caught."""
+    narrow, words = "--narrow" in words, [word for word in words if word != "--narrow"]
     chosen = [m for m in MISTAKES if not words or any(word in m.file for word in words)]
     caught = 0
-    for mistake in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            by = checked(mistake, Path(folder))
-        caught += by != "nothing"
-        old, new = (" ".join(text.split()) for text in (mistake.old, mistake.new))
-        print(f"| `{mistake.file}` | `{old}` | `{new}` | {by} |", flush=True)
-    print(f"{caught} of {len(chosen)} mistakes are caught")
-    return int(caught < len(chosen))
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder))
+        for mistake in chosen:
+            by = "" if mistake.equivalent else copy.caught(mistake, () if narrow else WIDER)
+            caught += bool(by)
+            old, new = (" ".join(text.split()).replace("|", "\\|") for text in (mistake.old, mistake.new))
+            said = by or (f"equivalent: {mistake.equivalent}" if mistake.equivalent else "nothing")
+            print(f"| `{mistake.file}` | `{old}` | `{new}` | {said} |", flush=True)
+    equivalent = sum(bool(m.equivalent) for m in chosen)
+    print(f"{caught} of {len(chosen) - equivalent} mistakes are caught; {equivalent} more are equivalent")
+    return int(caught + equivalent < len(chosen))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ import numpy as np
 from ml_dtypes import finfo
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from populus.dialects.signature import input_names, main_of
+from populus.dialects.signature import input_names, main_of, output_names, return_of
 from populus.dialects.support.diagnostics import PopulusError, named, place
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.levels import first_difference
@@ -33,6 +34,7 @@ from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 from populus.runtime.traces import TensorTrace, TileTrace, Trace
+from populus.runtime.traces import place as place_of_result
 from populus.source import level_of
 
 if TYPE_CHECKING:
@@ -159,6 +161,7 @@ class Validator:
                 continue
             for name in a.keys() & b.keys():
                 if why := changed(a[name], b[name], bits, kind):
+                    at = at or _maker(before, name)
                     keeps = f"it keeps results {'bit for bit' if bits else 'to rounding'}"
                     return f"{at}the output '{name}': {why} (inputs: {kind}; {keeps})"
         return None if first is None else f"'{first}' first (inputs: drawn; no output shows it)"
@@ -223,6 +226,16 @@ class _Runner:
             tiles = TileTrace(self.session.graph)
             self.session.run(inputs, tiles.observe)
             return tiles.results
+
+
+def _maker(stage: _Stage, output: str) -> str:
+    """Names the op that makes an output, for a message in which no op before it differs; empty where it has no name."""
+    if stage.level == "poplar":
+        return ""
+    main = main_of(stage.module)
+    owner = dict(zip(output_names(main), return_of(main).operands))[output].owner
+    found = place_of_result(owner) if isinstance(owner, Operation) else None
+    return "" if found is None else f"'{found}' first, and so "
 
 
 def keeps_bits(p: ModulePass) -> bool:

@@ -123,6 +123,60 @@ def test_parts_of_a_concatenation_add_up_to_a_whole_write():
     assert spans(body) == {"a": (0, 2), "c": (1, 3), "d": (3, 4)}
 
 
+def half(number: int, source: str, to: str, half: int) -> str:
+    """A copy of half of a variable; `number` tells the views of one from those of another."""
+    part = f"[{8 * half}:{8 * half + 8}] : !poplar.tensor<16xf32> -> !poplar.tensor<8xf32>\n"
+    views = f"%s{number} = poplar.slice %{source}{part}%t{number} = poplar.slice %{to}{part}"
+    return views + f"poplar.copy %s{number} to %t{number} : !poplar.tensor<8xf32>\n"
+
+
+FRONT = (
+    'poplar.execute "c" { poplar.family @map {expr = #expr.fn<_1>} for (i = 8 in 2) on (i) '
+    "in x1 = %a[i] : !poplar.tensor<16xf32> out y = %c[i] : !poplar.tensor<16xf32> }\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "steps"),
+    [
+        (half(0, "a", "c", 0), 1),
+        (half(0, "a", "c", 0) + half(1, "a", "c", 0), 2),
+        (FRONT, 1),
+        ("poplar.repeat 0 {" + step("c", "a") + "}", 1),
+    ],
+    ids=["half of it", "one half twice", "fewer points than elements", "no turn"],
+)
+def test_a_loop_holds_what_it_may_not_write_whole_before_it_reads_it(written: str, steps: int):
+    inside = written + step("d", "c") + step("e", "d")
+    body = "".join(map(var, "acde")) + stream_in("a") + step("c", "a") + "poplar.repeat 3 {" + inside + "}" + stream_out("e")
+    last = 1 + steps + 2
+    assert spans(body) == {"a": (0, last), "c": (1, last), "d": (steps + 2, last), "e": (last, last + 1)}
+
+
+PREDICATE = '%p = poplar.var "p" on [1] : !poplar.tensor<1xi1>\npoplar.stream_in "p" to %p : !poplar.tensor<1xi1>\n'
+
+
+def test_what_the_body_of_a_while_writes_may_be_left_unwritten():
+    inside = "poplar.while %p : !poplar.tensor<1xi1> before {} do {" + step("c", "a") + "}" + step("d", "c") + step("e", "d")
+    body = PREDICATE + "".join(map(var, "acde")) + stream_in("a") + step("c", "a") + "poplar.repeat 3 {" + inside + "}" + stream_out("e")
+    assert spans(body) == {"p": (0, 6), "a": (1, 6), "c": (2, 6), "d": (5, 6), "e": (6, 7)}
+
+
+def test_a_result_that_one_turn_writes_is_held_for_the_others():
+    inside = "poplar.repeat 2 {" + step("t", "x") + "poplar.if %p : !poplar.tensor<1xi1> {" + step("q", "t") + "} else {}" + "}"
+    body = PREDICATE + var("a") + var("b") + stream_in("a") + call("f", "a", "b") + stream_out("b")
+    body += function("f", var("t") + inside, x="in", q="out")
+    found = all_spans(body)
+    assert found["q"] == ((3, 6),)  # from the loop's first step to the copy of the results
+    assert found["t"] == ((3, 5),)
+
+
+def test_a_loop_does_not_hold_what_it_writes_whole_before_it_reads_it():
+    inside = half(0, "a", "c", 0) + half(1, "a", "c", 1) + step("d", "c") + step("e", "d")
+    body = "".join(map(var, "acde")) + stream_in("a") + step("c", "a") + "poplar.repeat 3 {" + inside + "}" + stream_out("e")
+    assert spans(body)["c"] == (1, 4)
+
+
 def test_a_function_is_live_where_it_is_called():
     body = (
         var("a") + var("b") + var("c") + stream_in("a") + "poplar.call @f\n" + step("c", "b") + stream_out("c")
@@ -309,6 +363,18 @@ def run(program: GraphOp) -> None:
 
 def tenant(bytes: int, first: int, last: int, start: int = 0, cells: int = 16) -> Tenant:
     return Tenant("t", ModuleOp([]), np.full(cells, bytes, np.int64), start, ((first, last),))
+
+
+def test_what_a_step_reads_and_what_it_writes_are_apart_whichever_is_placed_first():
+    read, written, later = tenant(8, 0, 1), tenant(16, 1, 2), tenant(16, 2, 3)
+    assert list(fitted([written, read], 16).values()) == [0, 16]
+    assert list(fitted([read, written], 16).values()) == [0, 8]
+    assert list(fitted([later, read], 16).values()) == [0, 0]
+
+
+def test_a_gap_that_is_too_small_stays_empty():
+    around, short = [tenant(8, 0, 9), tenant(16, 0, 9)], tenant(8, 0, 2)
+    assert list(fitted([around[0], short, around[1], tenant(16, 3, 9)], 16).values()) == [0, 8, 16, 32]
 
 
 def test_fitted_fills_a_gap_and_round_the_ring_of_tiles():
