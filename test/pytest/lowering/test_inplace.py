@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import FunctionType, IntegerAttr, f32
+from xdsl.dialects.builtin import FunctionType, IntegerAttr, f32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, OpResult, Region, SSAValue, SSAValues
 
@@ -136,28 +136,40 @@ def test_an_op_may_have_priorities_of_its_own():
     assert last.attributes[INPLACE].value.data == 1
 
 
-def test_each_result_may_overwrite_an_operand():
-    class PairOp(popart.AddOp):
-        """Gives the sum and the difference."""
+class PairOp(popart.AddOp):
+    """Gives the sum and the difference."""
 
-        name = "acme.pair"
+    name = "acme.pair"
 
-        def __init__(self, *operands):
-            super().__init__(*operands)
-            self.results = SSAValues([*self.results, OpResult(self.results[0].type, self, 1)])
+    def __init__(self, *operands, priorities):
+        super().__init__(*operands)
+        self.results = SSAValues([*self.results, OpResult(self.results[0].type, self, 1)])
+        self.priorities = priorities
 
-        def inplace_priority(self):
-            return [(0, 10.0), (1, 20.0, 1), (0, 5.0, 1)]
+    def inplace_priority(self):
+        return self.priorities
 
-        def lower(self, b):
-            return [calls.map(b, Arg(1) + Arg(2), *self.operands), calls.map(b, Arg(1) - Arg(2), *self.operands)]
+    def lower(self, b):
+        return [calls.map(b, Arg(1) + Arg(2), *self.operands), calls.map(b, Arg(1) - Arg(2), *self.operands)]
 
+
+def marked_pair(priorities) -> tuple[PairOp, Block]:
     block = Block(arg_types=[tensor(SHAPE, f32)])
     a, b = popart.TanhOp(block.args[0]), popart.NegOp(block.args[0])
-    pair = PairOp(a.results[0], b.results[0])
+    pair = PairOp(a.results[0], b.results[0], priorities=priorities)
     block.add_ops([a, b, pair, ReturnOp(*pair.results)])
     mark(block)
+    return pair, block
+
+
+def test_each_result_may_overwrite_an_operand():
+    pair, block = marked_pair([(0, 10.0), (1, 20.0, 1), (0, 5.0, 1)])
     assert list(pair.attributes[INPLACE].get_values()) == [0, 1]
     _lower_block(block, None)
     made = list(block.ops)[-3:-1]
     assert [op.attributes[INPLACE].value.data for op in made] == [0, 1]
+
+
+def test_two_results_do_not_overwrite_one_operand():
+    pair, _ = marked_pair([(0, 10.0), (0, 5.0, 1)])
+    assert pair.attributes[INPLACE] == IntegerAttr(0, i64)

@@ -240,6 +240,12 @@ def test_what_a_step_brings_from_other_tiles_takes_memory():
     assert dict(used.largest) == {"a": 16, "b": 16, "b (exchanged)": 16}
 
 
+def test_what_lies_round_the_ring_of_tiles_leaves_all_of_them():
+    steps = [ModuleOp([])] * 3
+    used = usage([tenant(8, 0, 0, 14, 4), tenant(16, 2, 2, 0, 1)], steps, graph("").machine)
+    assert used.bytes_by_step == (8, 0, 16)
+
+
 def test_a_variable_without_layout_is_refused():
     with pytest.raises(PopulusError, match=r"test.mlir:2:1: 'a' is on no tile; poplar-map gives every variable a layout"):
         summary(graph('%a = poplar.var "a" : !poplar.tensor<16xf32>\n' + stream_in("a")))
