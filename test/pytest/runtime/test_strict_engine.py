@@ -61,6 +61,13 @@ def test_a_cut_axis_that_selects_no_part_of_the_output():
     assert "both write 64 elements of 'y' (y)" in message
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_two_vertices_that_write_one_element_are_found_in_any_order(seed):
+    text = STREAMED + families(f"in x1 = %x[*] {V}\nout y = %y[*] {V}", domain="r = 64 in 2")
+    with pytest.raises(PopulusError, match=r"vertex 0 \(tile 0\) and vertex 1 \(tile 1\) both write 64"):
+        session(text, seed=seed).run({"x": X})
+
+
 def test_overlapping_windows_of_an_output():
     text = STREAMED + families(f"in x1 = %x[r + k] {V}\nout y = %y[r + k] {V}").replace("(r = 64 in 8)", "(r = 62 in 8, k = 3)")
     message = refusal(text, x=X)
