@@ -82,7 +82,7 @@ def _access(graph: GraphOp, rng: random.Random) -> tuple[FamilyOp, int, int, Acc
 
 
 def offset(graph: GraphOp, rng: random.Random) -> str:
-    """An access begins elsewhere."""
+    """Shifts an access."""
     family, number, dim, access = _access(graph, rng)
     if access.part or access.whole:
         raise NothingToChange
@@ -90,7 +90,7 @@ def offset(graph: GraphOp, rng: random.Random) -> str:
 
 
 def stride(graph: GraphOp, rng: random.Random) -> str:
-    """An axis of an access has another coefficient."""
+    """Changes the coefficient of an axis in an access."""
     family, number, dim, access = _access(graph, rng)
     if access.part or not access.terms:
         raise NothingToChange
@@ -100,7 +100,7 @@ def stride(graph: GraphOp, rng: random.Random) -> str:
 
 
 def wrong_axis(graph: GraphOp, rng: random.Random) -> str:
-    """An access names another axis."""
+    """Replaces the axis of an access by another."""
     family, number, dim, access = _access(graph, rng)
     if not access.terms:
         raise NothingToChange
@@ -110,7 +110,7 @@ def wrong_axis(graph: GraphOp, rng: random.Random) -> str:
 
 
 def swapped_axes(graph: GraphOp, rng: random.Random) -> str:
-    """Two dimensions of a field have each other's access."""
+    """Swaps the accesses to two dimensions of a field."""
     family = _family(graph, rng)
     number, field = drawn(rng, [(i, f) for i, f in enumerate(family.fields.data) if len(f.access) > 1])
     a, b = rng.sample(range(len(field.access)), 2)
@@ -122,7 +122,7 @@ def swapped_axes(graph: GraphOp, rng: random.Random) -> str:
 
 
 def part_dropped(graph: GraphOp, rng: random.Random) -> str:
-    """The partial results of all parts go to the place of the first, or an axis is a part's number."""
+    """Puts the partial results of all parts in the place of the first, or makes an axis a part's number."""
     family, number, dim, access = _access(graph, rng)
     if not access.terms or access.whole:
         raise NothingToChange
@@ -130,7 +130,7 @@ def part_dropped(graph: GraphOp, rng: random.Random) -> str:
 
 
 def shorter_access(graph: GraphOp, rng: random.Random) -> str:
-    """A term of an access is left out."""
+    """Leaves out a term of an access."""
     family, number, dim, access = _access(graph, rng)
     if access.part or not access.terms:
         raise NothingToChange
@@ -139,7 +139,7 @@ def shorter_access(graph: GraphOp, rng: random.Random) -> str:
 
 
 def bounds(graph: GraphOp, rng: random.Random) -> str:
-    """An axis has more or fewer elements."""
+    """Changes the number of elements of an axis."""
     family = _family(graph, rng)
     axis, split = drawn(rng, family.space.axes)
     return _with_axis(family, axis, replace(split, n=max(split.n + rng.choice([-1, 1, -(split.n // 2), split.n]), 0)))
@@ -161,7 +161,7 @@ def _with_axis(family: FamilyOp, axis: str, split: Split) -> str:
 
 
 def parts(graph: GraphOp, rng: random.Random) -> str:
-    """An axis is cut into another number of parts."""
+    """Cuts an axis into another number of parts."""
     family = _family(graph, rng)
     axis, split = drawn(rng, family.space.axes)
     domain = family.space
@@ -172,7 +172,7 @@ def parts(graph: GraphOp, rng: random.Random) -> str:
 
 
 def tiles(graph: GraphOp, rng: random.Random) -> str:
-    """The vertices are on other tiles: from another first one on, or in another order."""
+    """Moves the vertices to other tiles: from another first one on, or in another order."""
     family, domain = _family(graph, rng), None
     domain = family.space
     if rng.random() < 0.5 or len(domain.order) < 2:
@@ -181,14 +181,14 @@ def tiles(graph: GraphOp, rng: random.Random) -> str:
 
 
 def uncut(graph: GraphOp, rng: random.Random) -> str:
-    """The order of a family's tiles leaves an axis out."""
+    """Leaves an axis out of the order of a family's tiles."""
     family = _family(graph, rng)
     axis = drawn(rng, family.space.order)
     return _with_domain(family, replace(family.space, order=tuple(a for a in family.space.order if a != axis)))
 
 
 def layout(graph: GraphOp, rng: random.Random) -> str:
-    """A variable's elements are on other tiles."""
+    """Moves the elements of a variable to other tiles."""
     op = drawn(rng, [op for op in ops(graph, StorageOp) if op.layout is not None])
     grid = op.layout
     assert grid is not None, op
@@ -203,7 +203,7 @@ def layout(graph: GraphOp, rng: random.Random) -> str:
 
 
 def address(graph: GraphOp, rng: random.Random) -> str:
-    """A variable is at the address of another, or a little beside its own."""
+    """Moves a variable to the address of another, or a little beside its own."""
     op, other = drawn(rng, [op for op in ops(graph, StorageOp) if op.address is not None]), drawn(rng, ops(graph, StorageOp))
     own, theirs = op.address, other.address
     if own is None or theirs is None:
@@ -219,7 +219,7 @@ def address(graph: GraphOp, rng: random.Random) -> str:
 
 
 def swapped_fields(graph: GraphOp, rng: random.Random) -> str:
-    """Two fields have each other's operand."""
+    """Swaps the operands of two fields."""
     family = _family(graph, rng)
     pairs = [(i, j) for i in range(len(family.views)) for j in range(i) if family.views[i] is not family.views[j]]
     i, j = drawn(rng, [(i, j) for i, j in pairs if family.views[i].type == family.views[j].type])
@@ -229,7 +229,7 @@ def swapped_fields(graph: GraphOp, rng: random.Random) -> str:
 
 
 def other_operand(graph: GraphOp, rng: random.Random) -> str:
-    """A step has another view of the same type as an operand."""
+    """Replaces an operand of a step by another view of its type."""
     op = drawn(rng, ops(graph, (FamilyOp, CopyOp, CallOp, StreamInOp, StreamOutOp, IfOp, WhileOp)))  # type: ignore[arg-type]
     number, value = drawn(rng, [(i, v) for i, v in enumerate(op.operands) if isinstance(v.type, TensorType)])
     values = [r for o in ops(graph, (StorageOp, ViewOp)) for r in o.results if r.type == value.type and r is not value]  # type: ignore[arg-type]
@@ -254,14 +254,14 @@ def _before(value: SSAValue, op: Operation) -> bool:
 
 
 def field_kind(graph: GraphOp, rng: random.Random) -> str:
-    """A field is read, written, or both, other than it was."""
+    """Changes whether a field is read, written, or both."""
     family = _family(graph, rng)
     number, field = drawn(rng, list(enumerate(family.fields.data)))
     return _with_field(family, number, replace(field, kind=rng.choice([k for k in ("in", "out", "inout") if k != field.kind])))
 
 
 def parameter(graph: GraphOp, rng: random.Random) -> str:
-    """A codelet has another parameter."""
+    """Changes a parameter of a codelet."""
     family = _family(graph, rng)
     name, value = drawn(rng, sorted(family.params.data.items()))
     match value:
@@ -283,7 +283,7 @@ def parameter(graph: GraphOp, rng: random.Random) -> str:
 
 
 def argument_kind(graph: GraphOp, rng: random.Random) -> str:
-    """A function reads or writes a parameter other than it did."""
+    """Changes whether a function reads a parameter, writes it, or both."""
     op = drawn(rng, ops(graph, ParamOp))
     before, op.kind = op.kind, StringAttr(rng.choice([k for k in ("in", "out", "inout") if k != op.kind.data]))
     return f"'{op.label.data}': {before.data} is {op.kind.data}"
@@ -293,7 +293,7 @@ def argument_kind(graph: GraphOp, rng: random.Random) -> str:
 
 
 def shrunk(graph: GraphOp, rng: random.Random) -> str:
-    """A variable is shorter by one or by half along a dimension."""
+    """Shortens a variable by one or by half along a dimension."""
     op = drawn(rng, [op for op in ops(graph, VarOp) if any(n > 1 for n in op.type.shape)])
     dim = drawn(rng, [d for d, n in enumerate(op.type.shape) if n > 1])
     n = op.type.shape[dim]
@@ -307,7 +307,7 @@ def shrunk(graph: GraphOp, rng: random.Random) -> str:
 
 
 def slice_bounds(graph: GraphOp, rng: random.Random) -> str:
-    """A slice begins elsewhere."""
+    """Shifts a slice."""
     op = drawn(rng, ops(graph, SliceOp))
     dim = rng.randrange(len(op.begins))
     begins, ends = list(ints(op.begins)), list(ints(op.ends))
@@ -325,7 +325,7 @@ def _steps(graph: GraphOp) -> list[Operation]:
 
 
 def dropped_copy(graph: GraphOp, rng: random.Random) -> str:
-    """A copy, or an input's stream, is left out."""
+    """Drops a copy, or the stream of an input."""
     op = drawn(rng, ops(graph, (CopyOp, StreamInOp)))  # type: ignore[arg-type]
     return _dropped(op)
 
@@ -337,7 +337,7 @@ def _dropped(op: Operation) -> str:
 
 
 def dropped_zeroing(graph: GraphOp, rng: random.Random) -> str:
-    """A variable is not filled before it is used."""
+    """Drops the family that fills a variable."""
     return _dropped_family(drawn(rng, [f for f in ops(graph, FamilyOp) if f.codelet.data in ("fill", "iota")]))
 
 
@@ -347,7 +347,7 @@ def _dropped_family(family: FamilyOp) -> str:
 
 
 def dropped_step(graph: GraphOp, rng: random.Random) -> str:
-    """A step is left out, or a family of one."""
+    """Drops a step, or a family of one."""
     op = drawn(rng, _steps(graph))
     if isinstance(op, ExecuteOp) and len(op.families()) > 1:
         return _dropped_family(drawn(rng, op.families()))
@@ -355,7 +355,7 @@ def dropped_step(graph: GraphOp, rng: random.Random) -> str:
 
 
 def dropped_exchange(graph: GraphOp, rng: random.Random) -> str:
-    """A family goes on in the step before, without what is exchanged between the two."""
+    """Moves the families of a step to the step before, without the exchange between the two."""
     op = drawn(rng, [op for op in ops(graph, ExecuteOp) if _earlier(op) is not None])
     earlier = _earlier(op)
     assert earlier is not None, op
@@ -388,7 +388,7 @@ def _hoist(value: SSAValue, before: Operation) -> None:
 
 
 def split_step(graph: GraphOp, rng: random.Random) -> str:
-    """The families of a step change their order."""
+    """Swaps two families of a step."""
     op = drawn(rng, [op for op in ops(graph, ExecuteOp) if len(op.families()) > 1])
     first, second = sorted(rng.sample(range(len(op.families())), 2))
     families = op.families()
@@ -400,7 +400,7 @@ def split_step(graph: GraphOp, rng: random.Random) -> str:
 
 
 def reordered(graph: GraphOp, rng: random.Random) -> str:
-    """Two steps that follow each other change places."""
+    """Swaps two steps that follow each other."""
     kinds = (ExecuteOp, CopyOp, CallOp, RepeatOp, IfOp, WhileOp, StreamInOp, StreamOutOp)
     op = drawn(rng, ops(graph, kinds))  # type: ignore[arg-type]
     before = op.prev_op
@@ -418,7 +418,7 @@ def reordered(graph: GraphOp, rng: random.Random) -> str:
 
 
 def turns(graph: GraphOp, rng: random.Random) -> str:
-    """A loop has another number of turns."""
+    """Changes the number of turns of a loop."""
     op = drawn(rng, ops(graph, RepeatOp))
     n = op.count.value.data
     more = max(n + rng.choice([-n, -1, 1]), 0)
@@ -427,7 +427,7 @@ def turns(graph: GraphOp, rng: random.Random) -> str:
 
 
 def swapped_arguments(graph: GraphOp, rng: random.Random) -> str:
-    """Two arguments of a call change places."""
+    """Swaps two arguments of a call."""
     op = drawn(rng, ops(graph, CallOp))
     pairs = [(i, j) for i in range(len(op.arguments)) for j in range(i) if op.arguments[i].type == op.arguments[j].type]
     i, j = drawn(rng, [(i, j) for i, j in pairs if op.arguments[i] is not op.arguments[j]])
@@ -436,7 +436,7 @@ def swapped_arguments(graph: GraphOp, rng: random.Random) -> str:
 
 
 def constant_written(graph: GraphOp, rng: random.Random) -> str:
-    """A step writes a constant in the place of a variable."""
+    """Lets a step write a constant in the place of a variable."""
     op = drawn(rng, ops(graph, (FamilyOp, CopyOp)))  # type: ignore[arg-type]
     number = 1 if isinstance(op, CopyOp) else drawn(rng, [i for i, f in enumerate(op.fields.data) if f.kind != "in"])
     type = op.operands[number].type

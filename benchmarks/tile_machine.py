@@ -1,7 +1,7 @@
 """A machine of tiles, byte for byte: what a program does where it keeps no rule.
 
 Each tile has bytes. A variable's elements lie at its address on the tiles that own them, and two variables at one address are one memory.
-The machine checks nothing. What the rules of a program leave open is drawn: what memory holds at first, the order of tiles,
+The machine checks nothing. It draws what the rules of a program leave open: the first content of memory, the order of tiles,
 and when a tile sees what another writes in the same superstep.
 """
 

@@ -150,7 +150,7 @@ def mutant(seed: int) -> Mutant:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a changed program.
+    """The end of a changed program.
 
     `by`: `verifier`, `strict`, or nothing. `effect`: `fault`, `other program` or `none`; of what the verifier refuses, `unknown`.
     """
@@ -283,7 +283,7 @@ class Score:
 
 
 def scored(seeds: Sequence[int], tell: Callable[[int, Mutant, Verdict], None] = lambda *_: None) -> Score:
-    """Judges the changed programs of some seeds."""
+    """Counts what becomes of the changed programs of some seeds."""
     counts = Counter[tuple[str, str, str]]()
     for seed in seeds:
         m = mutant(seed)
