@@ -89,6 +89,11 @@ class Function:
         """Loads the arguments from `position` on; types as for `args`."""
         return [self.arg(position + n, "ptr" if t == "p" else "i64") for n, t in enumerate(types)]
 
+    def args_of(self, position: str, types: str) -> list[str]:
+        """Loads the arguments from a computed position on; types as for `args`."""
+        places = [self.at("%args", self.add(position, n), "i64") for n in range(len(types))]
+        return [self.load("ptr" if t == "p" else "i64", place) for t, place in zip(types, places)]
+
     # -- vectors
 
     def splat(self, type: str, lanes: int, value: str) -> str:
@@ -160,6 +165,20 @@ class Function:
             otherwise()
             self.line(f"br label %{out}")
         self.start(out)
+
+    def choose(self, condition: str, type: str, then: Callable[[], Sequence[str]], otherwise: Callable[[], Sequence[str]]) -> list[str]:
+        """Emits a branch whose sides give values of a type; returns those of the side that is taken."""
+        yes, no, out = self.fresh("then"), self.fresh("else"), self.fresh("join")
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}")
+        found: list[tuple[Sequence[str], str]] = []
+        for label, side in ((yes, then), (no, otherwise)):
+            self.start(label)
+            values = side()
+            found.append((values, self.block))
+            self.line(f"br label %{out}")
+        self.start(out)
+        (first, a), (second, b) = found
+        return [self.let(f"phi {type} [ {x}, %{a} ], [ {y}, %{b} ]") for x, y in zip(first, second, strict=True)]
 
     def done(self, result: str = "i64 0") -> str:
         """Ends the function. Returns its text with its declarations."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import EllipsisType
 from typing import TypeAlias
 
 import numpy as np
 
-from populus.dialects.expr import Expr
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
@@ -18,6 +16,7 @@ from populus.runtime.engine.native.kernels import byte_depthwise
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.elementwise import formula_kernel
+from populus.runtime.engine.native.kernels.endings import Formula, is_same
 from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
@@ -28,27 +27,6 @@ from populus.runtime.tape import tape_of
 
 Launches: TypeAlias = list[Launch]
 BYTES = ("int8", "uint8")
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A `map` on the sums: its expression, its inputs (None: the sums) and its output, of the sums' dimensions."""
-
-    expr: Expr
-    inputs: Sequence[Array | None]
-    out: Array
-
-    def seen(self, shape: tuple[int, ...]) -> Formula | None:
-        """Gives the formula on reshaped arrays; None if strides do not allow it."""
-        arrays = [None if x is None else seen_as(x, shape) for x in self.inputs]
-        out = seen_as(self.out, shape)
-        if out is None or any(a is None and x is not None for a, x in zip(arrays, self.inputs)):
-            return None
-        return Formula(self.expr, arrays, out)
-
-    def at(self, *index: int | slice | EllipsisType) -> Formula:
-        """Gives the formula on a part of all arrays."""
-        return Formula(self.expr, [None if x is None else x[index] for x in self.inputs], self.out[index])
 
 
 def is_product(task: Task) -> bool:
@@ -66,7 +44,7 @@ def epilogue(formula: Formula) -> Epilogue | None:
         return None
     arrays: list[Array] = []
     out = formula.out
-    same = tuple(i for i, x in enumerate(formula.inputs) if x is not None and _is(x, out))
+    same = tuple(i for i, x in enumerate(formula.inputs) if x is not None and is_same(x, out))
     if any(x is not None and i not in same and np.may_share_memory(x, out) for i, x in enumerate(formula.inputs)):
         return None
     steps = [(1, 1) if x is None else tuple(s // x.itemsize for s in x.strides) for x in (*formula.inputs, out)]
@@ -88,12 +66,6 @@ def epilogue(formula: Formula) -> Epilogue | None:
         return None
     moves = np.array([[steps[i][0] * items[i], steps[i][1] * items[i]] for i in own], np.int64)
     return Epilogue(formula_kernel(pattern), words, moves, sums, len(own), step, arrays)
-
-
-def _is(x: Array, out: Array) -> bool:
-    """Tells whether an operand is the output, element for element."""
-    same = x.dtype == out.dtype and x.__array_interface__["data"][0] == out.__array_interface__["data"][0]
-    return same and all(n == 1 or s == t for n, s, t in zip(out.shape, x.strides, out.strides))
 
 
 @dataclass

@@ -13,7 +13,8 @@ from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.contraction import BYTES, SUFFIX, TYPES, lanes_of
+from populus.runtime.engine.native.kernels.contraction import lanes_of
+from populus.runtime.engine.native.kernels.endings import BYTES, SUFFIX, TYPES, Ending, Formula, OnPlanes, ending_of, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 from populus.runtime.engine.native.kernels.rows import combine, identity
@@ -118,10 +119,12 @@ class Columns:
         self.f.call("void", name, (self.vector, value), ("ptr", place), ("i32 immarg", str(self.item)), (f"<{self.lanes} x i1>", mask))
 
 
-def _down(form: Form, name: str, machine: Machine) -> str:  # long: one kernel; its parts share the values of the function
+# long: one kernel; its parts share the values of the function
+def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str:
     """Emits the kernel. Units are planes; turn t reads `stride` rows and completes output t - (late - 1)."""
     f, type, lanes = Function(name), form.type, machine.vector_bytes // BYTES[form.type]
     x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left = f.args("ppppppiiiiiiii")
+    operands = OnPlanes(f, ending, 14, type, lanes)
     (tall, _), down, vector = form.kernel, form.strides[0], f"<{lanes} x {type}>"
     late = -(-tall // down)  # outputs under way
     start = (vector, f"splat ({type} {identity(form.op, type)})")
@@ -138,6 +141,8 @@ def _down(form: Form, name: str, machine: Machine) -> str:  # long: one kernel; 
         if form.kind == "weighted":
             place = f.beyond(other, f.load("i64", f.at(ws, p, "i64")))
             weights = [f.splat(type, lanes, f.load(type, f.at(place, k, type))) for k in range(tall * form.kernel[1])]
+
+        ended = operands.at(p)
 
         def block(begin: str) -> None:
             part = Columns(f, form, lanes, begin, wide, left)
@@ -165,7 +170,7 @@ def _down(form: Form, name: str, machine: Machine) -> str:  # long: one kernel; 
                     load, ones = f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0", f"splat ({type} 1.0)"
                     operands = ("ptr", counts), ("i32 immarg", str(part.item)), (f"<{lanes} x i1>", mask), (vector, ones)
                     done = f.let(f"fdiv {vector} {done}, {f.call(vector, load, *operands)}")
-                part.store(done, f.beyond(into, f.mul(o, y_row)), mask)
+                part.store(ended(done, o, rows, begin, mask), f.beyond(into, f.mul(o, y_row)), mask)
                 return under
 
             sums = [start] * (late - 1)
@@ -207,11 +212,20 @@ def _met(f: Function, form: Form, vector: str, fused: bool, total: str, row: lis
     return total
 
 
-def down(library: Library, kind: str, x: Array, y: Array, other: Array, ws: Table, sides: tuple[Side, Side]) -> list[Launch] | None:
+def down(
+    library: Library,
+    kind: str,
+    x: Array,
+    y: Array,
+    other: Array,
+    ws: Table,
+    sides: tuple[Side, Side],
+    formula: Formula | None = None,
+) -> list[Launch] | None:
     """Builds the launch for x: [.., h, w] and y: [.., o0, o1], planes in the same order.
 
-    `other`: the weights, with those of plane p at `ws`[p], or the divisors of an average. Returns None if the kernels
-    of this file do not apply.
+    `other`: the weights, with those of plane p at `ws`[p], or the divisors of an average. `formula`: on the results, of
+    y's dimensions. Returns None if the kernels of this file do not apply, or if there is no code for the formula.
     """
     tall, wide = sides
     lanes = lanes_of(library.host, y.dtype)
@@ -219,11 +233,16 @@ def down(library: Library, kind: str, x: Array, y: Array, other: Array, ws: Tabl
         return None
     if any(a.shape[-1] > 1 and a.strides[-1] != a.itemsize for a in (x, y)):
         return None
+    ended = None if formula is None else ending_of(formula.at(*[0] * (y.ndim - 2)), 1)
+    if formula is not None and ended is None:
+        return None
+    ending = ended[0] if ended else None
     form = Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
-    kernel = Kernel(f"down {form}", partial(_down, form))
+    kernel = Kernel(f"down {form}" + ("" if ending is None else f" {ending.key}"), partial(_down, form, ending))
     tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
     args = [
         x, y, other, *tables, ws, x.strides[-2], y.strides[-2], tall.outputs, wide.outputs, tall.n, wide.n, tall.before, wide.before,
+        *plane_words(formula, y.ndim - 2),
     ]  # fmt: skip
     padded = -(-wide.outputs // lanes) * lanes
     work = len(tables[0]) * tall.outputs * padded * tall.kernel * wide.kernel * y.itemsize // 200 + y.nbytes // 16

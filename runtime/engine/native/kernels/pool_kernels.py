@@ -18,7 +18,7 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels import channel_pool
-from populus.runtime.engine.native.kernels.contraction import SUFFIX, TYPES
+from populus.runtime.engine.native.kernels.endings import SUFFIX, TYPES, Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
@@ -170,20 +170,27 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall:
 
 
 def depthwise(
-    library: Library, x: Array, w: Array, y: Array, strides: tuple[int, int], dilations: tuple[int, int], pads: tuple[tuple[int, int], ...]
+    library: Library,
+    x: Array,
+    w: Array,
+    y: Array,
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[tuple[int, int], ...],
+    formula: Formula | None = None,
 ) -> list[Launch] | None:
-    """Builds a convolution of x: [b, g, 1, h, w] with w: [g, 1, 1, k..] into y: [b, g, 1, o0, o1].
+    """Builds a convolution of x: [b, g, 1, h, w] with w: [g, 1, 1, k..] into y: [b, g, 1, o0, o1], or a formula of it.
 
-    Returns None if the kernel does not apply: always for large windows of an image that is padded.
+    Returns None if the kernel does not apply: always for large windows of an image that is padded, or with a formula.
     """
     if not w.flags.c_contiguous:
         return None
     axes = [_Axis(o, k, s, d, p, n) for o, k, s, d, (p, _), n in zip(y.shape[3:], w.shape[3:], strides, dilations, pads, x.shape[3:])]
     weights = offsets(y.shape[:3], (0, w.strides[0], 0))
-    made = down(library, "weighted", x, y, w, weights, (axes[0], axes[1]))
+    made = down(library, "weighted", x, y, w, weights, (axes[0], axes[1]), formula)
     if made is not None:
         return made
-    if any(map(any, pads)):
+    if any(map(any, pads)) or formula is not None:
         return None
     launches: list[Launch] = []
     for b in range(y.shape[0]):

@@ -17,7 +17,9 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.contraction import Product, block_kernel, lanes_of, start_of
+from populus.runtime.engine.native.kernels.blocks import block_kernel
+from populus.runtime.engine.native.kernels.contraction import GROUP, Product, Stages, lanes_of, start_of
+from populus.runtime.engine.native.kernels.endings import LINE, MOST, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, offsets
 
@@ -41,8 +43,13 @@ def suits(library: Library, x: Array, w: Array, y: Array, strides: Sequence[int]
     return filled <= FILL or filled < channels
 
 
-def convolution(library: Library, task: Task, x: Array, w: Array, y: Array, constant: bool, slices: Slices | None) -> list[Launch]:
-    """Builds the launches of all images and groups, for operands that `suits` accepts."""
+def convolution(
+    library: Library, task: Task, x: Array, w: Array, y: Array, constant: bool, slices: Slices | None, formula: Formula | None = None
+) -> list[Launch] | None:
+    """Builds the launches of all images and groups, for operands that `suits` accepts.
+
+    `formula`: on the sums, of y's dimensions. Returns None if there is no code for it.
+    """
     groups, oc, ic = w.shape[:3]
     order = slice(None) if slices is None else slices.order
     area, launches = math.prod(y.shape[3:]), list[Launch]()
@@ -66,7 +73,11 @@ def convolution(library: Library, task: Task, x: Array, w: Array, y: Array, cons
         launches += [product.pack(w[g], depth, columns, room[g]) for g in range(groups)]
     places = [offsets(a.shape[:2], a.strides[:2]) for a in (x, y)]
     weights = offsets((y.shape[0], groups), (0, room.strides[0]))
-    return [*launches, product.over(room, area, places[0], places[1], weights)]
+    flat = None if formula is None else formula.seen((y.shape[0] * groups, oc, area))
+    if formula is not None and flat is None:
+        return None
+    made = product.over(room, area, places[0], places[1], weights, flat)
+    return None if made is None else [*launches, made]
 
 
 class _Positions(Product):
@@ -77,19 +88,33 @@ class _Positions(Product):
         """Blocks of output channels."""
         return Panels.of(self.n, 1, self.library.host.block[0])
 
-    def over(self, packed: Array, area: int, xs: Table, ys: Table, ws: Table) -> Launch:
-        """Builds the launch over planes of `area` positions, which are at xs and ys, with weights at ws."""
+    def over(
+        self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: Formula | None = None
+    ) -> Launch | None:
+        """Builds the launch over planes of `area` positions, which are at xs and ys, with weights at ws.
+
+        `formula`: on the sums [planes, rows, area]. Returns None if there is no code for it.
+        """
         host, item, rows = self.library.host, self.c.itemsize, self.panels
         vectors = Panels.of(area, lanes_of(host, self.c.dtype), host.block[1])
         form = "swapped" if self.ends is None else "sliced swapped"
+        ended = None if formula is None else ending_of(formula.at(0), 1)
+        if formula is not None and ended is None:
+            return None
+        ending, words = ended[0] if ended else None, list[int | Array | Kernel]()
+        for x in () if formula is None else formula.inputs:
+            if x is not None:
+                words += [x, offsets(x.shape[:1], x.strides[:1]), *words_of([x[0]])[1:]]
         kernels: list[Kernel] = []
         for v in (vectors.broad, vectors.broad - (vectors.wide < vectors.parts)):
-            kernels += [block_kernel(r, v, self.c.dtype.name, form) for r in (rows.broad, rows.broad - (rows.wide < rows.parts))]
-        ends = np.array([0, len(self.depth)], np.int64) if self.ends is None else self.ends
+            heights = (rows.broad, rows.broad - (rows.wide < rows.parts))
+            kernels += [block_kernel(r, v, self.c.dtype.name, form, ending) for r in heights]
         args: list[int | Array | Kernel] = [
-            self.a, self.depth, packed, self.c, *kernels, xs, ys, ws, ends, len(ends) - 1, len(self.depth), area,
+            self.a, self.depth, packed, self.c, *kernels, xs, ys, ws, len(self.depth), area,
             rows.parts, rows.wide, rows.broad, vectors.parts, vectors.wide, vectors.broad, vectors.lanes, item, self.row_step,
+            *Stages.words(len(self.depth), self.ends, vectors.broad * vectors.lanes * item), len(words) // 4, *words,
         ]  # fmt: skip
+        assert len(args) == FIRST_WORD + len(words), len(args)
         work = len(xs) * rows.n * vectors.columns * len(self.depth) * item // 200
         return Launch(self.library, POSITIONS, args, len(xs) * vectors.parts * rows.parts, work)
 
@@ -99,10 +124,11 @@ def _positions(name: str, machine: Machine) -> str:
     f = Function(name)
     a, depth, packed, c, *rest = f.args("ppppppppppp")
     kernels, (xs, ys, ws) = rest[:4], rest[4:]
-    ends, slices = f.arg(11, "ptr"), f.arg(12)
-    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step = (f.arg(13 + i) for i in range(11))
-    most, vectors_most = machine.block
-    buffer = f.let(f"alloca [{most * vectors_most * machine.vector_bytes} x i8], align 16")
+    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step = (f.arg(11 + i) for i in range(11))
+    table, others = Stages(f, 22), f.arg(25)
+    each = machine.block[0] * machine.block[1] * machine.vector_bytes
+    buffer = f.let(f"alloca [{GROUP * each} x i8], align 64")
+    words = f.let(f"alloca [{3 * MOST} x i64], align 64")
 
     def panel(q: str) -> None:
         p = f.let(f"sdiv i64 {q}, {parts}")
@@ -117,22 +143,43 @@ def _positions(name: str, machine: Machine) -> str:
         tall_kernel = f.let(f"select i1 {narrow}, ptr {kernels[2]}, ptr {kernels[0]}")
         short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
 
-        def block(i: str) -> None:
-            row = start_of(f, i, tall, high)
-            kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
-            weights = f.beyond(w, f.mul(f.mul(row, k), item))
-            f.line(
-                f"call void {kernel}(ptr {x}, ptr {depth}, ptr {depth}, ptr {weights}, i64 {k}, "
-                f"ptr {f.beyond(y, f.mul(row, row_step))}, i64 {row_step}, i64 {valid}, ptr {ends}, i64 {slices}, ptr {buffer}, ptr {x})"
-            )
+        def operand(i: str) -> None:
+            """Writes the words of an ending's operand, at this plane."""
+            base, places, *steps = f.args_of(f.add(f.mul(i, 4), FIRST_WORD), "ppii")
+            into = f.at(words, f.mul(i, 3), "i64")
+            f.store("ptr", f.beyond(base, f.load("i64", f.at(places, p, "i64"))), into)
+            for n, step in enumerate(steps, 1):
+                f.store("i64", step, f.at(into, n, "i64"))
+
+        f.loop(0, others, operand)
+
+        def blocks_of(first: str, last: str, ends: str, slices: str, stage: str) -> None:
+            def block(i: str) -> None:
+                row = start_of(f, i, tall, high)
+                kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
+                weights = f.beyond(w, f.mul(f.mul(row, k), item))
+                held = f.beyond(buffer, f.mul(f.sub(i, first), each))
+                # The first blocks fetch a line each of the next panel's positions, which are too far apart for the CPU to
+                # foresee; the others have nothing to fetch.
+                share = f.sub(i, first)
+                next = f.let(f"select i1 {f.let(f'icmp sle i64 {share}, {vectors}')}, i64 {f.add(vectors, share)}, i64 0")
+                ahead = f.beyond(x, f.mul(next, LINE))
+                f.line(
+                    f"call void {kernel}(ptr {x}, ptr {depth}, ptr {depth}, ptr {weights}, "
+                    f"ptr {f.beyond(y, f.mul(row, row_step))}, i64 {row_step}, i64 {valid}, ptr {ends}, i64 {slices}, i64 {stage}, "
+                    f"ptr {held}, ptr {ahead}, i64 0, ptr {words}, i64 {row}, i64 {column})"
+                )
+
+            f.loop(first, last, block)
 
         earlier = f.mul(q, blocks)
         begin = f.call("i64", "llvm.smax.i64", ("i64", f.sub("%first", earlier)), ("i64", "0"))
         until = f.call("i64", "llvm.smin.i64", ("i64", f.sub("%end", earlier)), ("i64", blocks))
-        f.loop(begin, until, block)
+        table.groups(begin, until, blocks_of)
 
     f.loop(f.let(f"sdiv i64 %first, {blocks}"), f.let(f"sdiv i64 {f.sub(f.add('%end', blocks), 1)}, {blocks}"), panel)
     return f.done()
 
 
+FIRST_WORD = 26  # the arguments from here on are those of an ending: for each operand its address, places by plane, steps
 POSITIONS = Kernel("positions", _positions)

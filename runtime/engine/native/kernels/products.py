@@ -10,8 +10,10 @@ from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_products, positions
-from populus.runtime.engine.native.kernels.contraction import SUMMED, TYPES, Product
+from populus.runtime.engine.native.kernels.blocks import SUMMED
+from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
+from populus.runtime.engine.native.kernels.endings import TYPES, Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Slices, Table, offsets
@@ -22,10 +24,10 @@ MANY = 64  # output channels from which elements that are apart are copied toget
 
 
 @through_f32
-def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
-    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits."""
+def matmul(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
+    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits, or a formula of it."""
     if byte_products.is_product(task):
-        return byte_products.matmul(library, task)
+        return byte_products.matmul(library, task, formula)
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
     if "partials" in task.params or c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
@@ -34,53 +36,62 @@ def matmul(library: Library, task: Task, slices: Slices | None = None) -> Launch
     if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
         # The transposed product puts a constant on the right, where it is packed once, and vectors on the longer side.
         a, b, c = (x.transpose(0, 2, 1) for x in (b, a, c))
+        formula = formula and formula.transposed(0, 2, 1)
         constant_a, constant_b = constant_b, constant_a
     shared = b.shape[0] == 1 or b.strides[0] == 0
     launches: Launches = []
     if shared and c.shape[0] > 1:
         rows = seen_as(c, (1, c.shape[0] * c.shape[1], c.shape[2]))
-        if rows is not None:
-            return _product(library, task, offsets(a.shape[:2], a.strides[:2]), a, b[0], constant_b, rows[0], launches, slices)
+        flat = None if formula is None or rows is None else formula.seen(rows.shape)
+        if rows is not None and (formula is None or flat is not None):
+            places = offsets(a.shape[:2], a.strides[:2])
+            return _product(library, task, places, a, b[0], constant_b, rows[0], launches, slices, flat and flat.at(0))
     for g in range(c.shape[0]):
         left_g = a[min(g, a.shape[0] - 1)]
         used = task.used
-        _product(
-            library,
-            task,
-            offsets(left_g.shape[:1], left_g.strides[:1]),
-            left_g,
-            b[min(g, b.shape[0] - 1)],
-            constant_b,
-            c[g],
-            launches,
-            slices,
-        )
+        places, right_g = offsets(left_g.shape[:1], left_g.strides[:1]), b[min(g, b.shape[0] - 1)]
+        if _product(library, task, places, left_g, right_g, constant_b, c[g], launches, slices, formula and formula.at(g)) is None:
+            return None
         task.used = used
     return launches
 
 
 def _product(
-    library: Library, task: Task, rows: Table, a: Array, b: Array, constant: bool, c: Array, launches: Launches, slices: Slices | None
-) -> Launches:
-    """Adds the launches of c = a b. c: [m, n], b: [k, n]; row r of a begins at rows[r], with a's last stride between
-    elements.
+    library: Library,
+    task: Task,
+    rows: Table,
+    a: Array,
+    b: Array,
+    constant: bool,
+    c: Array,
+    launches: Launches,
+    slices: Slices | None,
+    formula: Formula | None,
+) -> Launches | None:
+    """Adds the launches of c = a b, or of a formula of it. c: [m, n], b: [k, n]; row r of a begins at rows[r], with a's
+    last stride between elements. Returns None if the formula has no code.
     """
     k, n = b.shape
     depth = offsets((k,), (a.strides[-1],))
-    out, steps = _writable(task, c)
+    out, steps = _writable(task, c if formula is None else formula.out)
+    if formula is not None and out is not formula.out:
+        return None
     depth_b, columns = offsets((k,), (b.strides[0],)), offsets((n,), (b.strides[1],))
     if slices is not None:
         depth, depth_b = depth[slices.order], depth_b[slices.order]
     product = Product(library, a, rows, depth, out, *steps, n, slices.ends if slices else None)
     if constant:
-        made = product.packed(b, depth_b, columns, task.constants)
-        task.packed.append(made)
-        packed = made.room
+        panels = product.packed(b, depth_b, columns, task.constants)
+        task.packed.append(panels)
+        packed = panels.room
     else:
         packed = task.scratch((k * product.panels.columns,), c.dtype)
         launches.append(product.pack(b, depth_b, columns, packed))
-    launches.append(product.launch(packed))
-    if out is not c:
+    made = product.launch(packed, formula)
+    if made is None:
+        return None
+    launches.append(made)
+    if out is not c and formula is None:
         launches += _copied(library, out, c)
     return launches
 
@@ -104,19 +115,20 @@ def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
 
 
 @through_f32
-def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches | None:
-    """Computes a convolution of up to three spatial dimensions.
+def conv(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
+    """Computes a convolution of up to three spatial dimensions, or a formula of it.
 
     y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]
     """
     if byte_products.is_product(task):
-        return byte_products.conv(library, task)
+        return byte_products.conv(library, task, formula)
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
     if "partials" in task.params or y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
         return None
     if "g" not in task.box:
         x, w, y = x[:, None], w[None], y[:, None]
+        formula = formula and formula.at(slice(None), None)
     spatial = x.ndim - 3
     if spatial not in (1, 2, 3):
         return None
@@ -125,18 +137,25 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
     pads = field_x.pads[len(field_x.pads) - spatial :]
     if spatial == 1:
         x, w, y = x[..., None, :], w[..., None, :], y[..., None, :]
+        formula = formula and formula.at(..., None, slice(None))
         strides, dilations, pads = (1, *strides), (1, *dilations), ((0, 0), *pads)
+    if formula is not None:
+        y = formula.out
     extents = tuple(map(reach, y.shape[3:], strides, w.shape[3:], dilations))
     launches: Launches = []
     # The extent of the windows may end inside x: then there is no padding after x, and part of x is not read.
     after = tuple(max(0, r - before - n) for (before, _), n, r in zip(pads, x.shape[3:], extents))
     before = tuple(p for p, _ in pads)
-    is_depthwise = slices is None and x.ndim == 5 and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1 and y.dtype.name in TYPES
+    single = x.ndim == 5 and x.shape[2] == 1 == y.shape[2] and x.shape[1] > 1
+    is_depthwise = single and slices is None and y.dtype.name in TYPES
     if is_depthwise and field_w.constant:
         w = np.ascontiguousarray(w)  # a constant of equal elements is one element of memory
     around = tuple(zip(before, after))
-    if is_depthwise and (made := depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), around)) is not None:
+    steps = (strides[0], strides[1]), (dilations[0], dilations[1])
+    if is_depthwise and (made := depthwise(library, x, w, y, *steps, around, formula)) is not None:
         return made
+    if is_depthwise and formula is not None:
+        return None
     if any(before) or any(after):
         padded = task.scratch((*x.shape[:3], *(b + n + e for b, n, e in zip(before, x.shape[3:], after))), x.dtype)
         made = pad(library, x, padded, (before[0], before[1]), (after[0], after[1])) if len(before) == 2 else None
@@ -147,7 +166,7 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
         launches += made
         x = padded
         if is_depthwise:
-            made = depthwise(library, x, w, y, (strides[0], strides[1]), (dilations[0], dilations[1]), ((0, 0), (0, 0)))
+            made = depthwise(library, x, w, y, *steps, ((0, 0), (0, 0)))
             return None if made is None else launches + made
     if y.shape[2] >= MANY and w[0, 0, 0].size == 1 and x.shape[-1] > 1 and x.strides[-1] != x.itemsize and 1 == max(strides):
         # Every other element of a plane: many channels read them, each from lines of its own.
@@ -155,8 +174,9 @@ def conv(library: Library, task: Task, slices: Slices | None = None) -> Launches
         if (made := copy(library, x, dense)) is not None:
             launches, x = launches + made, dense
     if positions.suits(library, x, w, y, strides):
-        return launches + positions.convolution(library, task, x, w, y, field_w.constant, slices)
-    return _windows(library, task, x, w, y, field_w.constant, strides, dilations, launches, slices)
+        swapped = positions.convolution(library, task, x, w, y, field_w.constant, slices, formula)
+        return None if swapped is None else launches + swapped
+    return _windows(library, task, x, w, y, field_w.constant, strides, dilations, launches, slices, formula)
 
 
 def _windows(
@@ -170,9 +190,10 @@ def _windows(
     dilations: tuple[int, ...],
     launches: Launches,
     slices: Slices | None,
-) -> Launches:
+    formula: Formula | None,
+) -> Launches | None:
     """Adds the launches of a product whose rows are windows of x: [b, g, ic, sides..] and whose columns are output
-    channels.
+    channels. Returns None if the formula has no code.
     """
     item = y.itemsize
     oc, out = y.shape[2], y.shape[3:]
@@ -188,7 +209,10 @@ def _windows(
         for b in range(y.shape[0]):
             task.used = used
             target = y[b, g].reshape(oc, area, copy=False) if seen_as(y[b, g], (oc, area)) is not None else None
+            ending = None if formula is None else formula.at(b, g).seen((oc, area))
             if target is None or (area > 1 and target.strides[1] != item):
+                if formula is not None:
+                    return None
                 out_array = task.scratch((oc, area), y.dtype)
             else:
                 out_array = target
@@ -207,7 +231,12 @@ def _windows(
                     packed = task.scratch((len(depth) * product.panels.columns,), y.dtype)
                     used = task.used
                     launches.append(product.pack(w[g], depth_w, columns, packed))
-            launches.append(product.launch(packed))
+            if formula is not None and ending is None:
+                return None
+            multiplied = product.launch(packed, ending and ending.transposed(1, 0))
+            if multiplied is None:
+                return None
+            launches.append(multiplied)
             if out_array is not target:
                 launches += _copied(library, out_array.reshape(oc, *out), y[b, g])
     return launches

@@ -13,8 +13,8 @@ from populus.runtime.codelets.task import Piece, Run, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.contraction import TYPES
 from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.kernels.reduction import firsts, run_of

@@ -20,9 +20,11 @@ from populus.runtime.codelets.winograd import input_side, kernel_rows, output_si
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
-from populus.runtime.engine.native.kernels.contraction import block_kernel, lanes_of, start_of
+from populus.runtime.engine.native.kernels.blocks import block_kernel
+from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
+from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Panels, offsets
+from populus.runtime.engine.native.kernels.panels import Panels, Slices, offsets
 from populus.runtime.engine.native.kernels.planes import Columns, Form
 
 ITEM = 4  # bytes of a float
@@ -36,8 +38,9 @@ WORDS = (
     "x_row", "high", "wide", "top", "left", "y_channel", "y_row", "out_high", "out_wide", "across", "down", "rows", "blocks",
     "tiles", "v_plane", "m_plane", "u_plane", "parts", "wide_parts", "broad", "oc_parts", "oc_tall", "oc_high", "scratch",
     "each_scratch", "lanes", "transform", "multiply", "back", "total", "points", "number",
+    "ends",
 )  # fmt: skip
-POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back"))
+POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back", "ends"))
 PART = "ptr %args, i64 %block, ptr %v, ptr %m, i64 %first, i64 %end"
 
 
@@ -119,14 +122,18 @@ def _transform(m: int, name: str, machine: Machine) -> str:
 
 
 def _multiply(name: str, machine: Machine) -> str:
-    """Emits m = u v. Units are panels of output channels, those of a point after those of the one before."""
+    """Emits m = u v. Units are blocks of output channels, those of a point after those of the one before.
+
+    A block meets all panels of tiles, so that each weight is read once; meanwhile the next block's weights arrive.
+    """
     f = _Part(name, PART, "void")
-    u, depth, ic, tiles = (f.word(w) for w in ("u", "depth", "ic", "tiles"))
+    u, depth, ends, ic, tiles = (f.word(w) for w in ("u", "depth", "ends", "ic", "tiles"))
     parts, wide, broad, oc_parts, tall, high = (f.word(w) for w in ("parts", "wide_parts", "broad", "oc_parts", "oc_tall", "oc_high"))
     planes = [f.word(w) for w in ("v_plane", "m_plane", "u_plane")]
     kernels = [f.word(w) for w in ("tall_broad", "tall_narrow", "short_broad", "short_narrow")]
     step, lanes = f.mul(tiles, ITEM), machine.vector_bytes // ITEM
     filled = f.filled(f.image()[2], lanes)
+    pace = f.add(f.let(f"sdiv i64 {f.mul(high, ITEM)}, {parts}"), 1)
 
     def unit(q: str) -> None:
         p = f.let(f"sdiv i64 {q}, {oc_parts}")
@@ -134,6 +141,7 @@ def _multiply(name: str, machine: Machine) -> str:
         row = start_of(f, i, tall, high)
         v, m, weights = (f.beyond(a, f.mul(p, plane)) for a, plane in zip(("%v", "%m", u), planes))
         weights = f.at(weights, f.mul(row, ic), "float")
+        next = f.at(weights, f.mul(high, ic), "float")
         m = f.beyond(m, f.mul(row, step))
         short = f.let(f"icmp sge i64 {i}, {tall}")
         broad_kernel, narrow_kernel = (f.let(f"select i1 {short}, ptr {kernels[2 + k]}, ptr {kernels[k]}") for k in (0, 1))
@@ -143,8 +151,9 @@ def _multiply(name: str, machine: Machine) -> str:
             kernel = f.let(f"select i1 {narrow}, ptr {narrow_kernel}, ptr {broad_kernel}")
             column = f.mul(start_of(f, j, wide, broad), lanes)
             right, into = (f.at(a, column, "float") for a in (v, m))
-            arguments = f"ptr {right}, ptr {depth}, ptr {depth}, ptr {weights}, i64 {ic}, ptr {into}, i64 {step}, i64 0"
-            call = f"call void {kernel}({arguments}, ptr {depth}, i64 1, ptr {into}, ptr {into})"
+            ahead = f.beyond(next, f.mul(f.mul(pace, ic), j))
+            arguments = f"ptr {right}, ptr {depth}, ptr {depth}, ptr {weights}, ptr {into}, i64 {step}, i64 0, ptr {ends}, i64 1, i64 0"
+            call = f"call void {kernel}({arguments}, ptr {into}, ptr {ahead}, i64 {pace}, ptr {depth}, i64 0, i64 0)"
             f.when(f.let(f"icmp slt i64 {column}, {filled}"), lambda: f.line(call))
 
         f.loop(0, parts, panel)
@@ -153,8 +162,8 @@ def _multiply(name: str, machine: Machine) -> str:
     return f.done("void")
 
 
-def _back(m: int, name: str, machine: Machine) -> str:
-    """Emits y = A' m A for the output channels `first` to `end` of a block."""
+def _back(m: int, ending: Ending | None, name: str, machine: Machine) -> str:
+    """Emits y = A' m A, or a formula of it, for the output channels `first` to `end` of a block."""
     f, n, lanes = _Part(name, PART, "void"), m + 2, machine.vector_bytes // ITEM
     vector = f"<{lanes} x float>"
     y, ys, y_channel, y_row, high, wide, across, tiles, plane = (
@@ -163,9 +172,11 @@ def _back(m: int, name: str, machine: Machine) -> str:
     image, row0, rows = f.image()
     start = f.beyond(y, f.load("i64", f.at(ys, image, "i64")))
     operations = f.sides(vector)
+    operands = OnPlanes(f, ending, len(WORDS), "float", lanes)
 
     def channel(c: str) -> None:
         target, source = f.beyond(start, f.mul(c, y_channel)), f.at("%m", f.mul(c, tiles), "float")
+        ended = operands.at(image, c)
 
         def columns(tx: str) -> None:
             part = Columns(f, Form("weighted", "float", (1, 1), (1, 1)), lanes, tx, wide, "0")
@@ -185,6 +196,7 @@ def _back(m: int, name: str, machine: Machine) -> str:
                     found = _together(f, vector, lanes, output_side(m, [halves[k][i] for k in range(n)], *operations))
                     for k, value in enumerate(found):
                         mask = f.let(f"select i1 {present}, <{lanes} x i1> {written[k]}, <{lanes} x i1> zeroinitializer")
+                        value = ended(value, r, high, f.add(left, k * lanes), mask)
                         part.store(value, f.at(line, k * lanes, "float"), mask)
 
             f.loop(0, rows, row)
@@ -328,9 +340,15 @@ class _Sizes:
         return [block_kernel(r, n, "float32", "swapped whole") for r, n in sizes]
 
 
-def winograd(library: Library, task: Task) -> list[Launch] | None:
-    """Computes a 3x3 convolution of f32 in tiles. Returns None for other types and for columns that are not adjacent."""
-    field_x, field_w, y = task.fields["x"], task.fields["w"], task["y"]
+def winograd(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> list[Launch] | None:
+    """Computes a 3x3 convolution of f32 in tiles, or a formula of it.
+
+    Returns None for other types, for columns that are not adjacent, for slices of k, and for a formula without code.
+    """
+    field_x, field_w, y = task.fields["x"], task.fields["w"], task["y"] if formula is None else formula.out
+    ended = None if formula is None else ending_of(formula.at(0, 0), 1)
+    if slices is not None or (formula is not None and ended is None):
+        return None
     x, w, tile = field_x.array, field_w.array, int(task.number("tile"))
     if not x.dtype == w.dtype == y.dtype == np.float32 or 0 in (x.size, w.size, y.size):
         return None
@@ -355,10 +373,12 @@ def winograd(library: Library, task: Task) -> list[Launch] | None:
     else:
         u = task.scratch((s.points * s.oc * s.ic,), np.float32)
         launches.append(packing(u))
-    return [*launches, *_launches(library, task, s, x, u, y)]
+    return [*launches, *_launches(library, task, s, x, u, y, ended[0] if ended else None, formula)]
 
 
-def _launches(library: Library, task: Task, s: _Sizes, x: Array, u: Array, y: Array) -> list[Launch]:
+def _launches(
+    library: Library, task: Task, s: _Sizes, x: Array, u: Array, y: Array, ending: Ending | None, formula: Formula | None
+) -> list[Launch]:
     """Builds one launch whose threads take blocks each; or where blocks are few, the parts of each block as launches."""
     total = len(y) * s.blocks
     lanes = 1 if task.threads == 1 else min(total, CHUNKS * task.threads)
@@ -366,8 +386,9 @@ def _launches(library: Library, task: Task, s: _Sizes, x: Array, u: Array, y: Ar
     scratch = task.scratch((s.each * (1 if few else lanes),), np.uint8)
     pads = [before for before, _ in task.fields["x"].pads[2:]]
     places = [offsets(a.shape[:1], a.strides[:1]) for a in (x, y)]
-    parts = [Kernel(f"winograd {part.__name__} {s.m}", partial(part, s.m)) for part in (_transform, _back)]
-    kernels = [parts[0], Kernel("winograd multiply", _multiply), parts[1]]
+    back = Kernel(f"winograd _back {s.m}" + ("" if ending is None else f" {ending.key}"), partial(_back, s.m, ending))
+    kernels = [Kernel(f"winograd _transform {s.m}", partial(_transform, s.m)), Kernel("winograd multiply", _multiply), back]
+    words = plane_words(formula, 1)
     units = s.ic, s.points * s.channels.parts, s.oc
     work = 2 * s.points * s.tiles * s.ic * s.oc // 100
 
@@ -378,8 +399,9 @@ def _launches(library: Library, task: Task, s: _Sizes, x: Array, u: Array, y: Ar
             s.across, s.down, s.rows, s.blocks, s.tiles, s.v_plane, s.m_plane, s.u_plane,
             s.vectors.parts, s.vectors.wide, s.vectors.broad, s.channels.parts, s.channels.wide, s.channels.broad,
             scratch, s.each, lanes, *kernels, total, s.points, number,
+            np.array([0, s.ic], np.int64), *words,
         ]  # fmt: skip
-        assert len(args) == len(WORDS), (len(args), len(WORDS))
+        assert len(args) == len(WORDS) + len(words), (len(args), len(WORDS))
         return Launch(library, kernel, args, units, work)
 
     if not few:

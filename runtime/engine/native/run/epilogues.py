@@ -1,4 +1,4 @@
-"""Triples of steps: a product of 8-bit integers, perhaps the sum of its slices, and the formula that reads the result."""
+"""Triples of steps: a product, perhaps the sum of its slices, and the formula that reads the result."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, storage_of, type_of
 from populus.dialects.support.element_types import is_byte
 from populus.runtime.codelets.task import Array, seen_as
-from populus.runtime.engine.native.kernels.byte_products import Formula
+from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.run.partials import PartialSums, touches
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The `map` that alone reads the i32 sums of a product. `pair`: of the product's slices and their sum, if it is cut.
+    """The `map` that first reads the sums of a product. `pair`: of the product's slices and their sum, if it is cut.
 
     `steps`: those of the product and the map. `late`: the two run where the map is, else where the product is.
     """
@@ -34,19 +35,18 @@ class Epilogue:
 def epilogues(
     steps: Sequence[Operation], pairs: Sequence[PartialSums], users: Callable[[StorageOp], set[Operation]]
 ) -> list[Epilogue]:
-    """Finds the formulas of a block's steps on products of 8-bit integers.
+    """Finds the formulas of a block's steps on products of 8-bit integers or of f32.
 
-    The sums have no other reader; of several products that a formula reads, the last one takes it. No step in between
-    touches the formula's other operands, but constants; or else none writes what the product reads.
+    The formula alone reads the sums, or takes their place in memory before any other step. Of several products that a
+    formula reads, the last one takes it. No step in between touches the formula's other operands, but constants; or
+    else none writes what the product reads.
     """
     order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
     number = {family: i for i, (_, family) in enumerate(order)}
     summed = {pair.product: pair for pair in pairs}
     found: dict[FamilyOp, Epilogue] = {}
     for i, (step, product) in enumerate(order):
-        if not isinstance(product, FamilyOp) or not product.declaration.is_product:
-            continue
-        if not all(is_byte(type_of(v).element) for f, v in product.connections() if f.kind == "in"):
+        if not isinstance(product, FamilyOp) or not _sums(product):
             continue
         pair = summed.get(product)
         total = product if pair is None else pair.sum
@@ -55,10 +55,11 @@ def epilogues(
         ((_, written),) = total.written()
         sums = storage_of(written)
         readers = users(sums) - {total}
-        if not isinstance(sums, VarOp) or len(readers) != 1:
+        reader = next((op for _, op in order[number[total] + 1 :] if op in readers or op.regions), None)
+        if isinstance(sums, ConstOp) or not isinstance(reader, FamilyOp) or reader.codelet.data != "map":
             continue
-        (reader,) = readers
-        if not isinstance(reader, FamilyOp) or reader.codelet.data != "map" or number.get(reader, -1) <= i:
+        inside = any(storage_of(v) is sums for _, v in reader.written())
+        if not inside and (readers != {reader} or not isinstance(sums, VarOp)):
             continue
         others = [v for v in reader.operands if storage_of(v) is not sums and not isinstance(storage_of(v), ConstOp)]
         between = [op for _, op in order[i + 1 : number[reader]] if op is not total]
@@ -67,6 +68,15 @@ def epilogues(
             continue
         found[reader] = Epilogue(product, reader, sums, pair, (step, order[number[reader]][0]), late)
     return list(found.values())
+
+
+def _sums(family: FamilyOp) -> bool:
+    """Tells whether a family is a product of 8-bit integers or of f32."""
+    if not (family.declaration.is_product or family.codelet.data == "winograd") or "partials" in family.params.data:
+        return False
+    elements = {type_of(v).element for _, v in family.connections()}
+    inputs = {type_of(v).element for f, v in family.connections() if f.kind == "in"}
+    return all(is_byte(e) for e in inputs) or elements == {f32}
 
 
 def _read(family: FamilyOp) -> list[SSAValue]:

@@ -18,14 +18,14 @@ from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, type_of, view_of
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
-from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.element_types import dtype_of, is_byte
 from populus.runtime.codelets.task import Piece, Run, Task
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.native.codegen.jit import library
-from populus.runtime.engine.native.kernels import byte_products, native_form
-from populus.runtime.engine.native.kernels.byte_products import Formula
+from populus.runtime.engine.native.kernels import native_form
 from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
@@ -267,9 +267,9 @@ class NativeProgram(NumpyProgram):
         return launches
 
     def with_formula(self, end: Epilogue) -> list[Launch] | None:
-        """Binds a product of 8-bit integers and the formula on its sums as one kernel, which stores no sums.
+        """Binds a product and the formula on its sums as one kernel, which stores no sums.
 
-        Returns None if the formula has no kernel, or if it writes what the product reads.
+        Returns None if the formula has no code, or if it writes what the product reads.
         """
         family, reader = end.product, end.map
         (out,) = family.written()
@@ -293,7 +293,7 @@ class NativeProgram(NumpyProgram):
         if len(places) != 1 or places[0].shape != y.shape or any(f.kind != "out" and np.may_share_memory(x, y) for f, x in fields):
             return None
         formula = in_dimensions_of(sums, places[0], Formula(expr, [x for _, _, x in read], y))
-        if formula is None:
+        if formula is None or sums.dtype != places[0].dtype:
             return None
         pieces: dict[str, Piece] = {}
         for (field, value), (_, array) in zip(family.connections(), fields):
@@ -301,8 +301,11 @@ class NativeProgram(NumpyProgram):
                 pieces[field.name] = Piece(sums, tuple(a for a in field.access if not a.part), ((0, 0),) * sums.ndim)
             else:
                 pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
-        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants)
-        launches = (byte_products.conv if "x" in pieces else byte_products.matmul)(self.library, task, formula)
+        product = native_form(family.codelet.data)
+        assert product is not None, family.codelet.data
+        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants, threads=self.threads)
+        exact = end.pair is None or is_byte(type_of(family.operands[0]).element)  # integers have no order of sums
+        launches = product(self.library, task, None if exact or end.pair is None else end.pair.slices(), formula)
         if launches is None:
             return None
         launches = self.settled(reader, task, self.settled(family, task, launches))

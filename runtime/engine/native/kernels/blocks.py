@@ -1,0 +1,234 @@
+"""One block of a product: sums of some rows by some vectors in registers, and their stores.
+
+    c[m, n] = sum over k of a[m, k] b[k, n]
+
+Each element is one sum in the order of k, from 0, for any size of block. If the CPU has fused multiply-add, product
+and sum are rounded once. A block may stop within k, and leave its sums in memory from which it continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.endings import BYTES, SUFFIX, TYPES, Ending, masked_load
+
+PREFETCH = ("i32 immarg", "2"), ("i32 immarg", "1")  # data, into the second cache
+SUMMED = {**TYPES, "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64"}  # integers wrap around
+CONTINUES, STOPS = 1, 2  # stages of a block: it continues the sums in its memory; it leaves them there
+
+
+def block_kernel(rows: int, vectors: int, dtype: str, form: str, ending: Ending | None = None) -> Kernel:
+    """Names the kernel of `rows` by `vectors` sums.
+
+    `form`: the layout of c, `rows` (columns are adjacent) or `columns` (rows are adjacent). In `swapped`, which is `rows`
+    too, the left side is packed, and the columns of the right side are adjacent in memory; `%valid` cuts the last
+    vector, but not in `swapped whole`. With the prefix `sliced ` each slice of k has its own sum, and the sums are added
+    in order. `ending`: a formula on the sums, applied where they are stored.
+    """
+    key = f"block {rows} {vectors} {dtype} {form}" + ("" if ending is None else f" {ending.key}")
+    return Kernel(key, partial(_block, rows, vectors, SUMMED[dtype], form, ending))
+
+
+def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None, name: str, machine: Machine) -> str:
+    item = BYTES[type]
+    lanes = machine.vector_bytes // item
+    vector, plus = f"<{lanes} x {type}>", "add" if type.startswith("i") else "fadd"
+    # rows: the block's part of the table; b: the panel; c: the block's first element;
+    # step: bytes between rows, or between columns; valid: number of columns inside c;
+    # ends: of k, or of its slices; ahead, pace: what is read later, and the bytes of it that arrive for each k meanwhile
+    # (in `swapped`, at the elements of depth);
+    # words, row, column: operands of the ending, and the block's place
+    f = Function(
+        name,
+        "ptr noalias readonly %a, ptr noalias readonly %rows, ptr noalias readonly %depth, ptr noalias readonly %b, "
+        f"ptr{'' if ending else ' noalias'} %c, i64 %step, i64 %valid, ptr noalias readonly %ends, i64 %slices, i64 %stage, "
+        "ptr noalias %buffer, ptr %ahead, i64 %pace, ptr noalias readonly %words, i64 %row, i64 %column",
+        "void",
+    )
+    swapped, whole = "swapped" in form, form.endswith("whole")
+    starts = [] if swapped else [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
+    inside = _inside(f, vectors, lanes)
+
+    step = partial(_step, f, rows, vectors, type, form, machine, starts, inside)
+    places = [f.at("%buffer", i * lanes, type) for i in range(rows * vectors)]
+    zeros = ["zeroinitializer"] * (rows * vectors)
+    continued, stopped = (f.let(f"icmp ne i64 {f.let(f'and i64 %stage, {bit}')}, 0") for bit in (CONTINUES, STOPS))
+    if ending is not None and any(ending.adjacent):
+        turned = form.endswith("columns") and ending.turned
+        counts, along = ((1, vectors * lanes), 0) if turned else ((rows, 1), 1)
+        operands = [o for o in ending.operands(f) if o.adjacent]
+
+        def fetch() -> None:
+            for operand in operands:
+                operand.fetch(f, counts, along, (rows if turned else vectors * lanes) * item)
+
+        f.when(stopped, lambda: None, fetch)
+
+    def held() -> list[str]:
+        return [f.load(vector, place, item) for place in places]
+
+    def hold(values: Sequence[str]) -> None:
+        for place, value in zip(places, values):
+            f.store(vector, value, place, item)
+
+    if form.startswith("sliced"):
+
+        def slice(s: str) -> None:
+            place = f.at("%ends", s, "i64")
+            sums = f.loop(f.load("i64", place), f.load("i64", f.at(place, 1, "i64")), step, [(vector, zero) for zero in zeros])
+            fresh = f.let(f"and i1 {f.let(f'icmp eq i64 {s}, 0')}, {f.let(f'xor i1 {continued}, true')}")
+            f.when(
+                fresh,
+                lambda: hold(sums),
+                lambda: hold([f.let(f"{plus} {vector} {total}, {value}") for total, value in zip(held(), sums)]),
+            )
+
+        f.loop(0, "%slices", slice)
+        begin, sums = None, []
+    else:
+        begin = f.choose(continued, vector, held, lambda: zeros)
+        low, high = (f.load("i64", f.at("%ends", i, "i64")) for i in range(2))
+        sums = f.loop(low, high, step, [(vector, value) for value in begin])
+
+    def store() -> None:
+        final = held() if begin is None else sums
+        if form.endswith("columns"):
+            _store_columns(f, rows, vectors, lanes, type, final, inside, ending)
+        else:
+            _store_rows(f, rows, vectors, lanes, type, final, "" if whole else inside, ending)
+
+    f.when(stopped, lambda: None if begin is None else hold(sums), store)
+    return f.done("void")
+
+
+def _step(
+    f: Function, rows: int, vectors: int, type: str, form: str, machine: Machine, starts: list[str], inside: str, i: str, *sums: str
+) -> list[str]:
+    """Emits one element of k: its products are added to the sums."""
+    item = BYTES[type]
+    lanes = machine.vector_bytes // item
+    vector, swapped, whole = f"<{lanes} x {type}>", "swapped" in form, form.endswith("whole")
+    offset = f.load("i64", f.at("%depth", i, "i64"))
+    later = offset if swapped and not whole else f.mul(i, "%pace")
+    f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond("%ahead", later)), ("i32 immarg", "0"), *PREFETCH)
+    if swapped:
+        panel, line = f.at("%b", f.mul(i, rows), type), f.beyond("%a", offset)
+        right = [f.load(vector, f.at(line, v * lanes, type), item) for v in range(vectors - (not whole))]
+        if not whole:
+            right.append(masked_load(f, type, lanes, f.at(line, (vectors - 1) * lanes, type), inside))
+    else:
+        panel = f.at("%b", f.mul(i, vectors * lanes), type)
+        right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
+    new: list[str] = []
+    for r in range(rows):
+        place = f.at(panel, r, type) if swapped else f.beyond(starts[r], offset)
+        left = f.splat(type, lanes, f.load(type, place))
+        for v in range(vectors):
+            total = sums[r * vectors + v]
+            if type.startswith("i"):
+                new.append(f.let(f"add {vector} {total}, {f.let(f'mul {vector} {left}, {right[v]}')}"))
+            elif machine.fused:
+                new.append(f.call(vector, f"llvm.fma.v{lanes}{SUFFIX[type]}", (vector, left), (vector, right[v]), (vector, total)))
+            else:
+                new.append(f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {left}, {right[v]}')}"))
+    return new
+
+
+def _inside(f: Function, vectors: int, lanes: int) -> str:
+    """Marks the lanes of a block's last vector that are columns below `%valid`."""
+    left = f.sub("%valid", (vectors - 1) * lanes)
+    counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
+    return f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
+
+
+def _store_rows(
+    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], inside: str, ending: Ending | None
+) -> None:
+    """Stores whole vectors; a mask, if there is one, cuts the last columns."""
+    vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
+    masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
+    if ending is not None:
+        operands = ending.operands(f)
+        # All operands are loaded before the first store: a load waits for an earlier store whose address has equal low bits.
+        places = [((r, v * lanes), inside if v == vectors - 1 else "") for r in range(rows) for v in range(vectors)]
+        taken = [[o.vector(f, type, lanes, place, 1, cut) for o in operands] for place, cut in places]
+        sums = [ending.applied(f, type, lanes, value, others) for value, others in zip(sums, taken)]
+    for r in range(rows):
+        row = f.beyond("%c", f.mul("%step", r))
+        for v in range(vectors):
+            place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
+            if inside and v == vectors - 1:
+                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, inside))
+            else:
+                f.store(vector, value, place, item)
+
+
+def _store_columns(
+    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], inside: str, ending: Ending | None
+) -> None:
+    """Stores the block transposed, so that each column becomes `rows` adjacent elements.
+
+    It interleaves rows 0 and n/2, 1 and n/2 + 1, ...; after log2(n) rounds for n rows the elements are in order of
+    columns. An ending whose operands do not vary by row comes before, on whole vectors.
+    """
+    vector = f"<{lanes} x {type}>"
+    if ending is not None and not ending.turned:
+        operands = ending.operands(f)
+        for v in range(vectors):
+            cut = inside if v == vectors - 1 else ""
+            taken = [o.vector(f, type, lanes, (0, v * lanes), 1, cut) for o in operands]
+            for i in range(v, rows * vectors, vectors):
+                sums = [*sums[:i], ending.applied(f, type, lanes, sums[i], taken), *sums[i + 1 :]]
+        ending = None
+    later = [] if ending is None else ending.operands(f)
+    height = 1 << (rows - 1).bit_length()
+    for v in range(vectors):
+        turned = [sums[r * vectors + v] if r < rows else "poison" for r in range(height)]
+        half = height // 2
+        while half:
+            turned = [
+                f.let(f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>")
+                for a, b in zip(turned[: height // 2], turned[height // 2 :])
+                for mask in (_interleave(lanes, 0), _interleave(lanes, lanes // 2))
+            ]
+            half //= 2
+
+        def ended(n: int, value: str, first: int = v * lanes) -> str:
+            if ending is None:
+                return value
+            return ending.applied(f, type, rows, value, [o.vector(f, type, rows, (0, first + n), 0, "") for o in later])
+
+        _store_turned(f, turned, v * lanes, rows, height, lanes, type, ended)
+
+
+def _interleave(lanes: int, first: int) -> str:
+    return ", ".join(f"i32 {first + i // 2 + lanes * (i % 2)}" for i in range(lanes))
+
+
+def _store_turned(
+    f: Function, turned: list[str], first: int, rows: int, height: int, lanes: int, type: str, ended: Callable[[int, str], str]
+) -> None:
+    """Stores columns from `first` on. `turned` holds them one after the other, with `height` elements each."""
+    vector, column, item = f"<{lanes} x {type}>", f"<{rows} x {type}>", BYTES[type]
+    out = f.fresh("done")
+    for n in range(lanes):
+        number, start = divmod(n * height, lanes)
+        write = f.fresh("column")
+        within = f.let(f"icmp slt i64 {first + n}, %valid")
+        f.line(f"br i1 {within}, label %{write}, label %{out}")
+        f.start(write)
+        if height <= lanes:
+            elements = ", ".join(f"i32 {start + r}" for r in range(rows))
+            value = f.let(f"shufflevector {vector} {turned[number]}, {vector} poison, <{rows} x i32> <{elements}>")
+        else:
+            parts = [turned[number + i] for i in range(height // lanes)]
+            elements = ", ".join(f"i32 {r}" for r in range(rows))
+            value = f.let(f"shufflevector {vector} {parts[0]}, {vector} {parts[1]}, <{rows} x i32> <{elements}>")
+        target = f.beyond("%c", f.mul("%step", first + n))
+        f.store(column, ended(n, value), target, item)
+    f.line(f"br label %{out}")
+    f.start(out)

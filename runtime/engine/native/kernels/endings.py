@@ -1,0 +1,260 @@
+"""Formulas on the sums of products of floats, applied in registers where a kernel stores the sums.
+
+    y[m, n] = formula(c[m, n], x1[m, n], ..)
+
+The operations are those of `map`, one after the other, so the bits are those of a pass of its own over c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+
+import numpy as np
+
+from populus.dialects.expr import Expr
+from populus.runtime.codelets.task import Array, seen_as
+from populus.runtime.engine.native.codegen.jit import Kernel
+from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.tape import Tape, tape_of
+
+TYPES = {"float32": "float", "float64": "double"}
+SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
+BYTES = {"float": 4, "double": 8, "i32": 4, "i64": 8}
+PLAIN = {"add": "fadd", "divide": "fdiv", "mul": "fmul", "sub": "fsub"}
+EXTREMES = {"max": "ogt", "min": "olt"}
+LINE = 64  # bytes of a line of a cache
+FETCH = ("i32 immarg", "0"), ("i32 immarg", "3"), ("i32 immarg", "1")  # to be read, into the first cache, data
+MOST = 4  # operands beside the sums
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A `map` on the sums: its expression, its inputs (None: the sums) and its output, of the sums' dimensions."""
+
+    expr: Expr
+    inputs: Sequence[Array | None]
+    out: Array
+
+    def seen(self, shape: tuple[int, ...]) -> Formula | None:
+        """Gives the formula on reshaped arrays; None if strides do not allow it."""
+        arrays = [None if x is None else seen_as(x, shape) for x in self.inputs]
+        out = seen_as(self.out, shape)
+        if out is None or any(a is None and x is not None for a, x in zip(arrays, self.inputs)):
+            return None
+        return Formula(self.expr, arrays, out)
+
+    def at(self, *index: int | slice | EllipsisType | None) -> Formula:
+        """Gives the formula on a part of all arrays."""
+        return Formula(self.expr, [None if x is None else x[index] for x in self.inputs], self.out[index])
+
+    def transposed(self, *axes: int) -> Formula:
+        """Gives the formula on arrays with permuted dimensions."""
+        return Formula(self.expr, [None if x is None else x.transpose(axes) for x in self.inputs], self.out.transpose(axes))
+
+
+def masked_load(f: Function, type: str, lanes: int, place: str, inside: str) -> str:
+    """Loads the lanes of a mask; the others are 0."""
+    vector = f"<{lanes} x {type}>"
+    operands = ("ptr", place), ("i32 immarg", str(BYTES[type])), (f"<{lanes} x i1>", inside), (vector, "zeroinitializer")
+    return f.call(vector, f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0", *operands)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Operand of an ending in a kernel under construction: its address at the block's first element, and its steps.
+
+    `adjacent`: it varies along the elements of a vector, and is contiguous there.
+    """
+
+    start: str
+    steps: tuple[str, str]
+    adjacent: bool
+
+    def vector(self, f: Function, type: str, lanes: int, place: tuple[int, int], along: int, inside: str) -> str:
+        """Loads the elements for the vector at a row and column of the block, along rows (0) or columns (1).
+
+        `inside`: the mask of lanes in memory; empty for all.
+        """
+        at = self.start
+        for side, (index, step) in enumerate(zip(place, self.steps)):
+            if side != along and index:
+                at = f.beyond(at, f.mul(step, index))
+        if not self.adjacent:
+            return f.splat(type, lanes, f.load(type, at))
+        at = f.at(at, place[along], type)
+        return masked_load(f, type, lanes, at, inside) if inside else f.load(f"<{lanes} x {type}>", at, BYTES[type])
+
+    def fetch(self, f: Function, counts: tuple[int, int], along: int, bytes: int) -> None:
+        """Fetches the elements for a block, `bytes` of them along rows (0) or columns (1), before its sums are computed."""
+        across = 1 - along
+        for n in range(counts[across]):
+            line = f.beyond(self.start, f.mul(self.steps[across], n)) if n else self.start
+            for begin in sorted({*range(0, bytes, LINE), bytes - 1}):
+                f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond(line, begin)), *FETCH)
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """Formula as code: `sums`, the operands of the tape that are the sums; for each other operand whether it is adjacent.
+
+    `fixed`: for each other operand whether it varies along neither rows nor columns. `turned`: the elements of a vector
+    are rows of a block that is stored transposed, and not columns.
+    """
+
+    tape: Tape
+    sums: frozenset[int]
+    adjacent: tuple[bool, ...]
+    fixed: tuple[bool, ...]
+    turned: bool
+
+    @property
+    def key(self) -> str:
+        """Text that determines the code."""
+        literals = [x.tobytes().hex() for x in self.tape.literals]
+        steps = [(s.name, s.args) for s in self.tape.steps]
+        return f"ending {sorted(self.sums)} {literals} {steps} {self.tape.result} {self.adjacent} {self.fixed} {self.turned}"
+
+    def operands(self, f: Function, words: str = "%words", row: str = "%row", column: str = "%column") -> list[Operand]:
+        """Emits the addresses of the operands at a block's first element. `words`: for each its address and its steps."""
+        found: list[Operand] = []
+        for i, adjacent in enumerate(self.adjacent):
+            base, down, right = (f.load(t, f.at(words, 3 * i + j, "i64")) for j, t in enumerate(("ptr", "i64", "i64")))
+            start = f.beyond(base, f.add(f.mul(down, row), f.mul(right, column)))
+            found.append(Operand(start, (down, right), adjacent))
+        return found
+
+    def applied(self, f: Function, type: str, lanes: int, value: str, others: Sequence[str]) -> str:
+        """Emits the formula on a vector of sums and the vectors of the other operands."""
+        vector, rest = f"<{lanes} x {type}>", iter(others)
+        values = [value if i in self.sums else next(rest) for i in range(len(self.tape.operands))]
+        first = len(values)
+        values += [f"splat ({type} {number(float(x.item()), type)})" for x in self.tape.literals]
+        literal = range(first, len(values))
+        for step in self.tape.steps:
+            a, b = (values[i] for i in step.args)
+            if step.name in PLAIN:
+                values.append(f.let(f"{PLAIN[step.name]} {vector} {a}, {b}"))
+            else:
+                values.append(_extreme(f, vector, EXTREMES[step.name], (a, b), [i in literal for i in step.args]))
+        return values[self.tape.result]
+
+
+def _extreme(f: Function, vector: str, predicate: str, pair: tuple[str, str], literal: Sequence[bool]) -> str:
+    """Emits a maximum or minimum with the operations of `formulas.py`; it is NaN if either operand is."""
+    (a, b), mask = pair, f"<{vector[1:].split(maxsplit=1)[0]} x i1>"
+
+    def choice(test: str, yes: str, no: str) -> str:
+        return f.let(f"select {mask} {f.let(f'fcmp {test}')}, {vector} {yes}, {vector} {no}")
+
+    if literal[1]:
+        return choice(f"{predicate} {vector} {b}, {a}", b, a)
+    value = choice(f"{predicate} {vector} {a}, {b}", a, b)
+    return value if literal[0] else choice(f"uno {vector} {a}, {a}", a, value)
+
+
+def tape_for(formula: Formula) -> Tape | None:
+    """Gives the tape of a formula whose steps have a form here; None if one has not, or without a step."""
+    dtype = formula.out.dtype
+    types = {dtype, *(x.dtype for x in formula.inputs if x is not None)}
+    if dtype.name not in TYPES or len(types) > 1:
+        return None
+    tape = tape_of(formula.expr, tuple(dtype for _ in formula.inputs))
+    if not tape.steps or tape.result < len(tape.operands) + len(tape.literals):
+        return None
+    known = all(s.name in (*PLAIN, *EXTREMES) and s.dtype == dtype for s in tape.steps)
+    finite = all(x.dtype == dtype and not np.isnan(x) for x in tape.literals)
+    return tape if known and finite else None
+
+
+def ending_of(formula: Formula, along: int) -> tuple[Ending, list[Array]] | None:
+    """Gives the code of a formula on arrays of two dimensions, rows and columns, and its operands beside the sums.
+
+    `along`: the dimension in which the elements of the output are adjacent. Returns None if there is no code for it.
+    """
+    tape = tape_for(formula)
+    others = [x for x in formula.inputs if x is not None]
+    if tape is None or len(others) > MOST:
+        return None
+    if any(np.may_share_memory(x, formula.out) and not is_same(x, formula.out) for x in others):
+        return None
+    steps = [x.strides[along] if x.shape[along] > 1 else 0 for x in others]
+    if along == 0 and not any(steps):
+        along = 1  # per column: before the block is transposed
+        steps = [x.strides[1] if x.shape[1] > 1 else 0 for x in others]
+        turned = False
+    else:
+        turned = along == 0
+    if any(s not in (0, formula.out.itemsize) for s in steps):
+        return None
+    sums = frozenset(i for i, x in enumerate(formula.inputs) if x is None)
+    fixed = tuple(not any(s for n, s in zip(x.shape, x.strides) if n > 1) for x in others)
+    return Ending(tape, sums, tuple(s != 0 for s in steps), fixed, turned), others
+
+
+PLANE_WORDS = 4  # of an operand on planes: its address, the places of planes, the steps of channels and rows
+
+
+class OnPlanes:
+    """Ending in a kernel under construction that stores vectors of columns, with the words of its operands from `position` on."""
+
+    def __init__(self, f: Function, ending: Ending | None, position: int, type: str, lanes: int):
+        self.f, self.ending, self.type, self.lanes = f, ending, type, lanes
+        count = 0 if ending is None else len(ending.adjacent)
+        self.words = [f.args_from(position + PLANE_WORDS * i, "ppii") for i in range(count)]
+
+    def at(self, plane: str, channel: str = "0") -> Callable[[str, str, str, str, str], str]:
+        """Emits the operands' addresses on a plane, or on a channel of an image.
+
+        Returns `ended(value, row, rows, column, mask)`, which emits the formula on a vector; rows outside the plane are
+        clamped, as their masks are empty.
+        """
+        f = self.f
+        images = [(f.beyond(base, f.load("i64", f.at(places, plane, "i64"))), step) for base, places, step, _ in self.words]
+        starts = [f.beyond(image, f.mul(step, channel)) for image, step in images]
+        fixed = () if self.ending is None else self.ending.fixed
+        # Loaded here, as LLVM cannot know that no store changes them.
+        once = [f.splat(self.type, self.lanes, f.load(self.type, start)) if same else "" for start, same in zip(starts, fixed)]
+
+        def ended(value: str, row: str, rows: str, column: str, mask: str) -> str:
+            if self.ending is None:
+                return value
+            above = f.call("i64", "llvm.smax.i64", ("i64", row), ("i64", "0"))
+            inside, taken = f.call("i64", "llvm.smin.i64", ("i64", above), ("i64", f.sub(rows, 1))), list[str]()
+            for start, words, adjacent, value_once in zip(starts, self.words, self.ending.adjacent, once):
+                if value_once:
+                    taken.append(value_once)
+                    continue
+                line = f.beyond(start, f.mul(inside, words[3]))
+                operand = Operand(f.at(line, column, self.type) if adjacent else line, ("0", "0"), adjacent)
+                taken.append(operand.vector(f, self.type, self.lanes, (0, 0), 1, mask))
+            return self.ending.applied(f, self.type, self.lanes, value, taken)
+
+        return ended
+
+
+def plane_words(formula: Formula | None, images: int) -> list[int | Array | Kernel]:
+    """Lists the words of an ending's operands [.., rows, columns], whose first `images` dimensions the places number.
+
+    One further dimension, if there is one, is that of channels.
+    """
+    words = list[int | Array | Kernel]()
+    for x in () if formula is None else formula.inputs:
+        if x is not None:
+            steps = [s if n > 1 else 0 for n, s in zip(x.shape, x.strides)]
+            channel, row = (steps[-3] if x.ndim - 2 > images else 0), steps[-2]
+            words += [x, offsets(x.shape[:images], x.strides[:images]), channel, row]
+    return words
+
+
+def words_of(others: Sequence[Array]) -> list[int | Array | Kernel]:
+    """Lists the words of an ending's operands [rows, columns]: for each its address and its steps."""
+    return [word for x in others for word in (x, *(s if n > 1 else 0 for n, s in zip(x.shape, x.strides)))]
+
+
+def is_same(x: Array, out: Array) -> bool:
+    """Tells whether an operand is the output, element for element."""
+    same = x.dtype == out.dtype and x.__array_interface__["data"][0] == out.__array_interface__["data"][0]
+    return same and all(n == 1 or s == t for n, s, t in zip(out.shape, x.strides, out.strides))
