@@ -230,7 +230,7 @@ class PoplinToPoplarPass(ToPoplarPass):
     name = "poplin-to-poplar"
     resident: float = 0.6
     agree: bool = True
-    traffic: float = 0.25
+    traffic: float = 0.5
     serial: bool = True
     partials: str | None = None
     winograd: int = 2

@@ -2,8 +2,8 @@
 // RUN: populus-opt %s -p "poplin-to-poplar{target=gc200 tiles=64 resident=0.0},poplar-map" --split-input-file | filecheck %s --check-prefix OFF
 
 // Constant weights lie on each tile that reads them: the cuts of the rows are copies of them.
-// CHECK: poplar.const {{.*}} on [1, 64, 64 in 4 by 16] order [16 copies, 2]
-// CHECK: @matmul for (k = 64 by 8, g = 1, m = 256 in 16, n = 64 in 4 by 16) on (m, n)
+// CHECK: poplar.const {{.*}} on [1, 64, 64 in 2 by 16] order [32 copies, 2]
+// CHECK: @matmul {swapped = true} for (k = 64 by 8, g = 1, m = 256 in 32, n = 64 in 2 by 16) on (m, n)
 // OFF: poplar.const
 // OFF-NOT: copies
 func.func @main(%a : tensor<1x256x64xf32>) -> tensor<1x256x64xf32> {
