@@ -1,7 +1,7 @@
 """Caches on disk: files that are named by a hash of whatever made them, in a folder that only the user can write.
 
 Cached machine code runs, so a folder that others may write is not used, with one warning. Links are not followed. Each file
-begins with the hash of its content, so a truncated or damaged file counts as absent. Writers rename whole files into place.
+begins with the hash of its name and content, so a damaged file, or one of another name, counts as absent. Writers rename whole files.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ def default_folder(name: str) -> Path | None:
     return user_cache_path() / name
 
 
+def hash_of(name: str, content: bytes) -> bytes:
+    """Computes the hash of a file, with its name, so that a file is nothing under another one."""
+    return sha256(name.encode() + b"\0" + content).digest()
+
+
 @dataclass(frozen=True)
 class DiskCache:
     """The files of one cache. `magic`: the first line of each, with the version of its form. `limit`: the most bytes they take."""
@@ -52,7 +57,7 @@ class DiskCache:
         except OSError:
             return None
         head = len(self.magic) + 32
-        if data[: len(self.magic)] != self.magic or sha256(data[head:]).digest() != data[len(self.magic) : head]:
+        if data[: len(self.magic)] != self.magic or hash_of(name, data[head:]) != data[len(self.magic) : head]:
             return None
         self.used(name)
         return data[head:]
@@ -60,7 +65,7 @@ class DiskCache:
     def write(self, name: str, content: bytes) -> None:
         """Stores a file. Without space or permission, nothing is stored and nothing is raised."""
         with contextlib.suppress(OSError), self.written(name) as partial:
-            partial.write_bytes(self.magic + sha256(content).digest() + content)
+            partial.write_bytes(self.magic + hash_of(name, content) + content)
 
     @contextlib.contextmanager
     def written(self, name: str) -> Generator[Path, None, None]:

@@ -13,7 +13,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from fuzz.children import Outcome
 from fuzz.graphs import graph
 from populus import checkpoint
 from populus.dialects.data import blobs_of, load_blobs, save_blobs
-from populus.dialects.support.disk_cache import DiskCache
+from populus.dialects.support.disk_cache import DiskCache, hash_of
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.passes import PASSES
@@ -274,7 +273,7 @@ def _cached(rng: random.Random) -> bytes:
     if rng.random() < 0.7:
         at = rng.randrange(max(len(text) - 4000, 1))
         text = text[:at] + text_changed(text[at:], rng)
-    whole = MAGIC + sha256(text).digest() + text
+    whole = MAGIC + hash_of(f"{KEY}.program", text) + text
     return bytes_changed(whole, rng) if rng.random() < 0.4 else whole
 
 
@@ -290,13 +289,13 @@ def _read_cached(path: Path) -> None:
 
 def _damaged(rng: random.Random) -> bytes:
     content = rng.randbytes(200)
-    return bytes_changed(MAGIC + sha256(content).digest() + content, rng)
+    return bytes_changed(MAGIC + hash_of("mutated.object", content) + content, rng)
 
 
 def _read_damaged(path: Path) -> None:
     path.parent.chmod(0o700)
     found = DiskCache(path.parent, MAGIC, 1 << 20).read(path.name)
-    assert found is None or MAGIC + sha256(found).digest() + found == path.read_bytes(), "a damaged file is taken for a whole one"
+    assert found is None or MAGIC + hash_of(path.name, found) + found == path.read_bytes(), "a damaged file is taken for a whole one"
 
 
 @lru_cache(None)

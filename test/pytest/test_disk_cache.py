@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from populus.dialects.support import disk_cache
 from populus.dialects.support.diagnostics import PopulusWarning
-from populus.dialects.support.disk_cache import DiskCache, default_folder
+from populus.dialects.support.disk_cache import DiskCache, default_folder, hash_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights, which are not checked")
 
@@ -78,6 +78,12 @@ def test_an_empty_name_means_no_caches(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert default_folder("x") == tmp_path / "home" / "x"
 
 
+def test_a_file_under_another_name_is_not_read(cache: DiskCache):
+    cache.write("a", b"content")
+    (cache.folder / "b").write_bytes((cache.folder / "a").read_bytes())
+    assert (cache.read("a"), cache.read("b")) == (b"content", None)
+
+
 def test_files_with_one_stem_go_together(cache: DiskCache):
     for i, name in enumerate(("a.program", "a.weights", "b.program", "b.weights")):
         cache.write(name, bytes(1000))
@@ -100,8 +106,59 @@ def test_machine_code_from_a_shared_folder_is_not_run(tmp_path: Path, monkeypatc
     [file] = folder.iterdir()
     folder.chmod(0o777)
     head, planted = b"populus object 1\n", b"not an object"
-    file.write_bytes(head + sha256(planted).digest() + planted)  # whole by its own hash: LLVM would abort the process on it
+    file.write_bytes(head + hash_of(file.name, planted) + planted)  # whole by its own hash: LLVM would abort the process on it
     again = Library(machine())
     with pytest.warns(PopulusWarning, match="mode 777"):
         again.load([WORKER])
     assert again.compiled == 1
+
+
+@pytest.mark.parametrize("whose", ["another kernel's", "no object"])
+def test_a_wrong_object_of_the_same_user_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str):
+    from populus.runtime.engine.native.codegen.cpu import machine
+    from populus.runtime.engine.native.codegen.jit import Kernel, Library
+    from populus.runtime.engine.native.kernels.launch import Launch
+
+    def answer(number: int, library: Library) -> Launch:
+        text = "define i64 @{}(ptr %args, i64 %first, i64 %end) {{\n  store i64 {}, ptr %args\n  ret i64 0\n}}\n"
+        kernel = Kernel(f"the answer {number}", lambda name, machine: text.format(name, number))
+        return Launch(library, kernel, [0], 1)
+
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+    files: list[Path] = []
+    for number in (1, 2):
+        answer(number, Library(machine()))()
+        files += [p for p in (tmp_path / "populus-native").iterdir() if p not in files]
+    magic = b"populus object 1\n"
+    content = files[1].read_bytes()[len(magic) + 32 :] if whose == "another kernel's" else b"nothing that LLVM knows"
+    files[0].write_bytes(magic + hash_of(files[0].name, content) + content)
+    library = Library(machine())
+    launch = answer(1, library)
+    launch()
+    assert (launch.words[0], library.compiled) == (1, 1)
+
+
+def test_a_program_from_a_shared_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from onnx import TensorProto, helper
+
+    import populus
+
+    def program(op: str) -> populus.Program:
+        info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in "xy"]
+        graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "g", info[:1], info[1:])
+        return populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tiles=1, cache=tmp_path / "c")
+
+    disk_cache._WARNED.clear()
+    program("Neg"), program("Abs")
+    folder = tmp_path / "c"
+    neg, other = sorted(p for p in folder.iterdir() if p.suffix == ".program")
+    neg.write_bytes(other.read_bytes())  # the other program under its name, by the same user
+    x = np.array([-1, 2, -3, 4], np.float32)
+    assert np.array_equal(program("Neg").run({"x": x})["y"], -x)
+    assert np.array_equal(program("Abs").run({"x": x})["y"], abs(x))
+    for file in (neg, other):
+        text = file.read_bytes()[len(b"populus program 1\n") + 32 :].replace(b"neg(_1)", b"abs(_1)")
+        file.write_bytes(b"populus program 1\n" + hash_of(file.name, text) + text)
+    folder.chmod(0o777)
+    with pytest.warns(PopulusWarning, match="mode 777"):
+        assert np.array_equal(program("Neg").run({"x": x})["y"], -x)
