@@ -246,8 +246,16 @@ def convolution(size: tuple[int, int], element: str, cycles: float) -> Row:
 # -- networks
 
 
+# Sources, and what they comprise: docs/machine-model.md. Of a pipeline's four chips, one has embedding and heads, three four layers each.
+BERT_CYCLES = 1.85e9 / (16391 / 16)  # a sequence of 128 on each of 16 chips: 16,391 sequences a second, SDK 3.1
+BERT_LAYERS, BERT_BATCH, BERT_CHIPS = 4, 32, 4
+RESNET_CYCLES = 685e3  # an image on each chip, training
+C600_CYCLES = {4: 210e3, 32: 110e3}  # an image, inference, by batch
+
+
 def networks() -> list[Row]:
-    """Predicts training of whole networks, in halves that are summed as halves. Takes minutes."""
+    """Predicts whole networks, in halves that are summed as halves. Takes minutes."""
+    import populus
     from benchmarks.models import LIGHT, half, randomised, transformer
     from populus.training import TrainingSession
 
@@ -255,15 +263,19 @@ def networks() -> list[Row]:
         session = TrainingSession(model, loss=loss, optimizer="sgd", target="bow", partials="f16", **more)
         return float(session.program.profile().summary["cycles"]) / items
 
-    resnet = cycles(half(randomised(LIGHT / "light_resnet50.onnx"), batch=16), "cross_entropy", 16, batch_statistics=True)
-    bert = cycles(half(transformer(layers=12, batch=8)), "mean_squared_error", 8)
-    return [
-        Row("network", "ResNet-50 training, 16 images, one image of them", "bow", 685e3, resnet, "ML2"),
-        Row("network", "BERT-base training, 8 sequences of 128, one of them", "bow", BERT_CYCLES, bert, "GP"),
-    ]
+    def images(batch: int | None) -> Any:
+        return half(randomised(LIGHT / "light_resnet50.onnx"), batch=batch)
 
-
-BERT_CYCLES = 1.85e9 / (16391 / 16)  # 16,391 sequences a second on 16 chips, SDK 3.1
+    image = cycles(images(16), "cross_entropy", 16, batch_statistics=True)
+    found = [Row("network", "ResNet-50 training, 16 images", "bow", RESNET_CYCLES, image, "ML2")]
+    layers = half(transformer(layers=BERT_LAYERS, batch=BERT_BATCH))
+    stage = cycles(layers, "mean_squared_error", BERT_BATCH, recompute=BERT_LAYERS)
+    found.append(Row("network", "BERT-base training, 32 sequences of 128", "bow", BERT_CYCLES, BERT_CHIPS * stage, "GP"))
+    for batch, measured in C600_CYCLES.items():
+        program = populus.compile(images(batch), target="gc200", partials="f16", optimise="cycles")
+        predicted = float(program.profile().summary["cycles"]) / batch
+        found.append(Row("network", f"ResNet-50 inference, {batch} images", "c600", measured, predicted, "BM"))
+    return found
 
 
 # -- tables
