@@ -6,11 +6,12 @@ import os
 import signal
 import sys
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
 from fuzz.__main__ import main
-from fuzz.children import FINDINGS, Outcome, outcomes
+from fuzz.children import FINDINGS, Outcome, asking, outcomes
 from fuzz.table import TABLE, Fuzzer
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -40,17 +41,27 @@ def ending(seed: int) -> Outcome:
             raise PopulusError("two\nlines")
         case 4:
             raise KeyError("seed")
+        case 6:
+            with asking():
+                os.kill(os.getpid(), signal.SIGFPE)
+        case 7:
+            with suppress(KeyError), asking():
+                raise KeyError("oracle")
+            os.kill(os.getpid(), signal.SIGSEGV)
         case _:
             return "agrees", "tab\tand\nline"
     return "", ""
 
 
 def test_each_end_of_a_seed_is_told_from_the_others():
-    found = dict(outcomes(range(6), ending))
-    assert [kind for kind, _ in found.values()] == ["agrees", "signal", "refused", "lines", "failed", "agrees"]
+    found = dict(outcomes(range(9), ending))
+    kinds = [kind for kind, _ in found.values()]
+    assert kinds == ["agrees", "signal", "refused", "refused", "failed", "agrees", "no oracle", "signal", "agrees"]
     assert found[0][1] == "tab\tand\nline"
     assert found[1][1] == "SIGSEGV"
+    assert found[3][1] == "populus: two lines"
     assert "KeyError: 'seed'" in found[4][1]
+    assert found[6][1] == "it ends by SIGFPE"
 
 
 def test_a_seed_gives_the_same_case_again():

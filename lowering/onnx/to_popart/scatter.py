@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from populus.dialects import popart
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.dialects.support.element_types import dtype_of, is_float
+from populus.dialects.support.element_types import dtype_of
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.math import arg_index
 from populus.lowering.onnx.to_popart.tensor import element_positions, row_positions, sliced
@@ -213,16 +213,17 @@ def pool_indices(c: Conversion, x: SSAValue, w: PoolWindows) -> SSAValue:
     import numpy as np
 
     n, channels, *size = shape(x)
-    dtype = dtype_of(element(x))
     at = w.places()
-    inside = np.logical_and.reduce([(a >= 0) & (a < s) for a, s in zip(at, size)])
     cells, width = math.prod(w.out), math.prod(w.kernel)
+    inside = np.logical_and.reduce([(a >= 0) & (a < s) for a, s in zip(at, size)]).reshape(cells, width)
     clipped = [np.clip(a, 0, s - 1) for a, s in zip(at, size)]
-    flat = np.where(inside, np.ravel_multi_index(clipped, size), math.prod(size)).reshape(cells, width)
-    stated = np.ravel_multi_index(clipped, size, order="F" if c.get("storage_order") else "C").reshape(cells, width)
-    lowest = -np.inf if is_float(element(x)) else np.iinfo(dtype).min
-    outside = c.constant(np.full((n, channels, 1), lowest, dtype))
-    row = c.insert(popart.ConcatOp(c.reshape(x, (n, channels, math.prod(size))), outside, axis=2))
+    # In the place of padding is the window's first element once more: no number is lower than all elements, which may be the lowest.
+    own = np.where(inside, np.arange(width), inside.argmax(1)[:, None])
+    flat, stated = (
+        np.take_along_axis(np.ravel_multi_index(clipped, size, order=order).reshape(cells, width), own, 1)
+        for order in ("C", "F" if c.get("storage_order") else "C")
+    )
+    row = c.reshape(x, (n, channels, math.prod(size)))
     seen = c.insert(popart.GatherOp(row, c.constant(flat.astype(np.int32)), axis=2))
     best = arg_index(c, seen, 3, largest=True, last=False)
     here = c.insert(popart.EqualOp(best, c.constant(np.arange(width, dtype=np.int64))))
