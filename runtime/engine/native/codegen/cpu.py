@@ -66,6 +66,11 @@ class Machine:
         return next((n for feature, n in (("avx512f", 64), ("avx", 32)) if feature in self.enabled), 16)
 
     @property
+    def converts_halves(self) -> bool:
+        """True if instructions convert f16 and f32."""
+        return bool({"f16c", "neon"} & self.enabled)
+
+    @property
     def tiles(self) -> bool:
         """True if tile registers multiply 8-bit integers, and this process may use them."""
         return {"amx-tile", "amx-int8", "avx512vnni", "avx512bw"} <= self.enabled

@@ -34,7 +34,7 @@ def _text(pattern: Pattern, name: str, machine: Machine) -> str:
     from populus.runtime.engine.native.codegen.to_llvm import lower
     from populus.runtime.engine.native.kernels.map_codelet import module_of
 
-    module = module_of(pattern, f"{name}_codelet")
+    module = module_of(pattern, f"{name}_codelet", machine.converts_halves)
     lower(Context(), module)
     text = str(convert_module(module, fallback_target_triple=machine.triple))
     return text + caller(name, f"{name}_codelet", len(pattern.pointers) + 1, pattern.numbers)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, bf16, f32, f64, i1, i8, i16, i32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, bf16, f16, f32, f64, i1, i8, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.support.element_types import dtype_of
@@ -48,9 +48,13 @@ def as_integer(type: Attribute) -> IntegerType | None:
 
 @dataclass
 class Formula:
-    """Ops that compute one element. `emit` receives each op when it is made."""
+    """Ops that compute one element. `emit` receives each op when it is made.
+
+    `converts`: the CPU converts f16 and f32; else the same bits come from integers, but for those of a NaN.
+    """
 
     emit: Callable[[Operation], object]
+    converts: bool = False
 
     def op(self, op: Operation) -> SSAValue:
         """Emits an op and returns its result."""
@@ -211,6 +215,8 @@ class Formula:
 
     def widened(self, x: SSAValue, dtype: DType) -> SSAValue:
         """Converts a 16-bit float to f32, exactly."""
+        if self.converts and dtype.name == "float16":
+            return self.op(arith.ExtFOp(self.op(arith.BitcastOp(x, f16)), f32))
         bits = self.op(arith.ExtUIOp(x, i32))
 
         def shifted(value: SSAValue, by: int) -> SSAValue:
@@ -228,6 +234,8 @@ class Formula:
 
     def narrowed(self, x: SSAValue, dtype: DType) -> SSAValue:
         """Rounds f32 to a 16-bit float, to nearest even."""
+        if self.converts and dtype.name == "float16":
+            return self.op(arith.BitcastOp(self.op(arith.TruncFOp(x, f16)), i16))
         bits = self.op(arith.BitcastOp(x, i32))
 
         def number(n: int) -> SSAValue:

@@ -20,13 +20,13 @@ INDEX = IndexType()
 BYTE = IntegerType(8)  # a boolean in memory
 
 
-def module_of(pattern: Pattern, name: str) -> ModuleOp:
-    """Builds the function `name` of a pattern, alone in a module."""
+def module_of(pattern: Pattern, name: str, converts: bool = False) -> ModuleOp:
+    """Builds the function `name` of a pattern, alone in a module. `converts`: as for `Formula`."""
     arguments = _arguments(pattern)
     nest = _Nest(Builder(InsertPoint.at_end(arguments.entry)), arguments.pointers)
     nest.read_numbers(pattern)
     nest.loops(arguments)
-    nest.element(pattern)
+    nest.element(pattern, converts)
     function = func.FuncOp(name, (list(arguments.entry.arg_types), []), Region(arguments.entry))
     return ModuleOp([function])
 
@@ -103,14 +103,14 @@ class _Nest:
                 self.indices[p] = index if stride == 0 else self.op(arith.AddiOp(index, step))
             outer.insert(scf.YieldOp() if d else func.ReturnOp())
 
-    def element(self, pattern: Pattern) -> None:
+    def element(self, pattern: Pattern, converts: bool) -> None:
         """Computes and stores one element, and ends the innermost body."""
         tape, out = pattern.tape, len(pattern.tape.operands)
         values = [
             self.numbers[i] if i in self.numbers else self.load(out if i in pattern.same else i, dtype)
             for i, dtype in enumerate(tape.operands)
         ]
-        result = Formula(self.builder.insert).run(tape, values, self.numbers)
+        result = Formula(self.builder.insert, converts).run(tape, values, self.numbers)
         if tape.dtype.kind == "b":
             result = self.op(arith.ExtUIOp(result, BYTE))
         self.builder.insert(memref.StoreOp.get(result, self.pointers[out], [self.indices[out]]))
