@@ -206,6 +206,7 @@ def main() -> int:
             tables.append(reference(folder))
             tables.append(_elsewhere(f"from benchmarks.training import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
             tables.append(_elsewhere(f"from benchmarks.quantized import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
+            tables.append(_elsewhere(f"from benchmarks.halves import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
             tables.append(_elsewhere("from benchmarks.families import rows\nfor row in rows(): print(row, flush=True)"))
         for lines in tables:
             for line in lines:

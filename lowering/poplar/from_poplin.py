@@ -100,11 +100,13 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     window = [along((outs[d], seen.strides[d]), (taps[d], seen.dilations[d]), offset=-seen.before[d]) for d in spatial]
     ordered = {a: splits[a] for a in ("b", *group, "oc", "ic", *outs, *taps)}
     channels = [along(a) for a in group]
+    # Such a machine also adds products of adjacent channels of f16, which are the sums of two bf16.
+    together = to != element or (element == f16 and t.target.byte_macs > 0 and not group and how.is_constant(w))
     outer = ("b", *group, "oc", *outs)
     y = contract(
         t, "winograd" if tile else "conv", ordered, outer, ("ic", "k0"), to,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
-        "y", resident, ("b", *outs, *group, "oc") if to != element else outer, how.partials, tile, p.swapped,
+        "y", resident, ("b", *outs, *group, "oc") if together else outer, how.partials, tile, p.swapped,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
 

@@ -1,4 +1,4 @@
-"""Variables with channels last: those of 8-bit convolutions, and of what is computed from them.
+"""Variables with channels last: those of convolutions of 8-bit integers, on some machines of f16, and of what is computed from them.
 
 A tensor [n, c, sides..] is in a variable [n, sides.., c], of which its readers see a permuted view.
 """
@@ -14,7 +14,7 @@ from populus.dialects.poplar.memory import view_of
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplar.view import row_major
-from populus.dialects.popops import MapOp
+from populus.dialects.popops import ConcatOp, MapOp
 from populus.dialects.support.element_types import shape_of
 from populus.lowering.poplar.tile_builder import TileBuilder
 
@@ -35,10 +35,12 @@ def has_channels_last(x: SSAValue) -> bool:
 
 
 def will_have_channels_last(tensor: SSAValue) -> bool:
-    """Tells whether a tensor has channels last, or is the result of an unlowered map that will `follow` such operands."""
+    """Tells whether a tensor has channels last, or is the result of an unlowered map or concatenation of such operands."""
     owner = tensor.owner
     if isinstance(owner, UnrealizedConversionCastOp):
         return has_channels_last(owner.inputs[0])
+    if isinstance(owner, ConcatOp):
+        return all(map(will_have_channels_last, owner.operands))
     if not isinstance(owner, MapOp):
         return False
     whole = [o for o in owner.operands if shape_of(o.type) == shape_of(tensor.type)]

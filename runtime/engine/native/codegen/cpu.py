@@ -75,6 +75,11 @@ class Machine:
         """True if tile registers multiply 8-bit integers, and this process may use them."""
         return {"amx-tile", "amx-int8", "avx512vnni", "avx512bw"} <= self.enabled
 
+    @property
+    def half_tiles(self) -> bool:
+        """True if tile registers multiply bf16 too."""
+        return self.tiles and "amx-bf16" in self.enabled
+
     def without_tiles(self) -> Machine:
         """Describes the CPU without its tile registers, for which a process must ask the system."""
         return replace(self, features=self.features.replace("+amx", "-amx"))

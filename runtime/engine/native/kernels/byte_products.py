@@ -26,7 +26,7 @@ from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.tape import tape_of
 
 Launches: TypeAlias = list[Launch]
-BYTES = ("int8", "uint8")
+BYTES, INT32 = ("int8", "uint8"), np.dtype(np.int32)
 
 
 def is_product(task: Task) -> bool:
@@ -36,9 +36,9 @@ def is_product(task: Task) -> bool:
     return left.array.dtype.name in BYTES and right.array.dtype == np.int8 and out.dtype == np.int32
 
 
-def epilogue(formula: Formula) -> Epilogue | None:
-    """Builds the arguments of a formula on sums [rows, columns]; None if it has no kernel."""
-    tape, literals = lifted(tape_of(formula.expr, tuple(np.dtype(np.int32) if x is None else x.dtype for x in formula.inputs)))
+def epilogue(formula: Formula, sums_type: np.dtype[np.generic] = INT32) -> Epilogue | None:
+    """Builds the arguments of a formula on sums [rows, columns] of 32 bits; None if it has no kernel."""
+    tape, literals = lifted(tape_of(formula.expr, tuple(sums_type if x is None else x.dtype for x in formula.inputs)))
     formula = Formula(formula.expr, [*formula.inputs, *(np.broadcast_to(a, formula.out.shape) for a in literals)], formula.out)
     if tape.result < len(tape.operands) or not has_form(tape):
         return None

@@ -37,12 +37,12 @@ class Steps:
     stride: int
 
 
-def steps_of(machine: Machine, rows: Table, depth: Table) -> Steps | None:
+def steps_of(machine: Machine, rows: Table, depth: Table, fewest: int = FEWEST_GROUPS) -> Steps | None:
     """Divides k into the longest steps of equal length; None if the registers are of no use. `depth`: of each four bytes."""
     if not machine.tiles or len(rows) < FEWEST_ROWS:
         return None
     breaks = np.flatnonzero(np.diff(depth) != 4) + 1
-    for groups in range(min(16, len(depth)), FEWEST_GROUPS - 1, -1):
+    for groups in range(min(16, len(depth)), fewest - 1, -1):
         if len(depth) % groups == 0 and not np.any(breaks % groups) and len(depth) // groups <= MOST_STEPS:
             strides = np.diff(rows)
             stride = int(strides[0]) if np.all(strides == strides[0]) else 0

@@ -80,7 +80,7 @@ def maximum(library: Library, task: Task) -> list[Launch] | None:
     batch = np.arange(x.shape[0], dtype=np.int64)[:, None, None] * source.strides[0]
     places = np.ascontiguousarray((batch + places).reshape(-1, places.shape[1]))
     ys = offsets(into.shape[:-1], into.strides[:-1])
-    signed, type = x.dtype == np.int8, {1: "i8", 4: "float", 8: "double"}[item]
+    signed, type = x.dtype == np.int8, {1: "i8", 2: "half", 4: "float", 8: "double"}[item]
     kernel = Kernel(f"channel pool {type} {signed}", partial(_largest, type, signed))
     args: list[int | Array | Kernel] = [source, into, places, ys, places.shape[1], y.shape[1]]
     launches.append(Launch(library, kernel, args, len(ys), places.size * max(y.shape[1], 64) // 40))

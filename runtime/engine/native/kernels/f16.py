@@ -16,6 +16,7 @@ from populus.dialects.support.element_types import element_of
 from populus.runtime.codelets.task import Array, Piece, Task
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.elementwise import formula
+from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 
@@ -30,6 +31,8 @@ def through_f32(kernel: Native) -> Native:
     def native(library: Library, task: Task, *more: Any) -> list[Launch] | None:
         if not any(piece.array.dtype.name in HALVES for piece in task.fields.values()):
             return kernel(library, task, *more)
+        if any(isinstance(x, Formula) for x in more):
+            return None  # it reads sums that are rounded
         before: list[Launch] = []
         after: list[Launch] = []
         fields: dict[str, Piece] = {}
@@ -40,7 +43,8 @@ def through_f32(kernel: Native) -> Native:
             elif piece.constant:
                 fields[name] = replace(piece, array=array.astype(F32))
             else:
-                wide = task.scratch(array.shape, F32)
+                order = sorted(range(array.ndim), key=lambda d: -array.strides[d])  # of memory, as channels may be last
+                wide = task.scratch([array.shape[d] for d in order], F32).transpose(np.argsort(order))
                 fields[name] = replace(piece, array=wide)
                 if array.flags.writeable:
                     made = _converted(library, wide, array)

@@ -206,8 +206,16 @@ def last(x: Array) -> bool:
     return x.shape[1] > 1 and x.strides[1] == x.itemsize and x.strides[-1] != x.itemsize
 
 
-@through_f32
 def pool(library: Library, task: Task) -> list[Launch] | None:
+    """Computes the maximum, mean, sum or sum of squares of each window, with f16 whose channels are last as it is."""
+    y = task["y"]
+    if task.text("kind") == "max" and y.dtype == np.float16 and library.host.converts_halves and last(task.fields["x"].array) and last(y):
+        return channel_pool.maximum(library, task)
+    return _pool(library, task)
+
+
+@through_f32
+def _pool(library: Library, task: Task) -> list[Launch] | None:
     """Computes the maximum, mean, sum or sum of squares of each window of lines, images and volumes.
 
     Padding is left out; element types are f32 and f64, and those of 8 bits for a maximum.

@@ -9,7 +9,7 @@ import numpy as np
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.kernels import byte_products, positions
+from populus.runtime.engine.native.kernels import byte_products, half_products, positions
 from populus.runtime.engine.native.kernels.blocks import SUMMED
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
@@ -23,9 +23,15 @@ Launches = list[Launch]
 MANY = 64  # output channels from which elements that are apart are copied together first
 
 
-@through_f32
 def matmul(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
-    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and integers of 32 and 64 bits, or a formula of it."""
+    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` in floats and in integers of 8, 32 and 64 bits, or a formula of it."""
+    made = half_products.matmul(library, task, formula) if slices is None else None
+    return _matmul(library, task, slices, formula) if made is None else made
+
+
+@through_f32
+def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formula | None) -> Launches | None:
+    """Computes such a product in floats and integers of 32 and 64 bits."""
     if byte_products.is_product(task):
         return byte_products.matmul(library, task, formula)
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
@@ -114,9 +120,15 @@ def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
     return task.scratch(c.shape, c.dtype), (n * item, item)
 
 
-@through_f32
 def conv(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
-    """Computes a convolution of up to three spatial dimensions, or a formula of it.
+    """Computes a convolution of up to three spatial dimensions, or a formula of it."""
+    made = half_products.conv(library, task, formula) if slices is None else None
+    return _conv(library, task, slices, formula) if made is None else made
+
+
+@through_f32
+def _conv(library: Library, task: Task, slices: Slices | None, formula: Formula | None) -> Launches | None:
+    """Computes such a convolution in floats and integers of 32 and 64 bits.
 
     y[b, g, oc, o..] = sum over ic, k.. of x[b, g, ic, o stride + k dilation - pad ..] w[g, oc, ic, k..]
     """
@@ -210,14 +222,15 @@ def _windows(
             task.used = used
             target = y[b, g].reshape(oc, area, copy=False) if seen_as(y[b, g], (oc, area)) is not None else None
             ending = None if formula is None else formula.at(b, g).seen((oc, area))
-            if target is None or (area > 1 and target.strides[1] != item):
+            if target is None or (area > 1 and item not in target.strides):
                 if formula is not None:
                     return None
                 out_array = task.scratch((oc, area), y.dtype)
             else:
                 out_array = target
+            step = out_array.strides[1] if area > 1 else item
             product = Product(
-                library, x[b, g], rows, depth[order], out_array, item, out_array.strides[0] if oc > 1 else area * item, oc, ends
+                library, x[b, g], rows, depth[order], out_array, step, out_array.strides[0] if oc > 1 else area * item, oc, ends
             )
             if product.column_step == item:
                 product.row_step, product.column_step = item * oc, item  # one pixel of many channels

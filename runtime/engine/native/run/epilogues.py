@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f16, f32
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
@@ -33,9 +33,9 @@ class Epilogue:
 
 
 def epilogues(
-    steps: Sequence[Operation], pairs: Sequence[PartialSums], users: Callable[[StorageOp], set[Operation]]
+    steps: Sequence[Operation], pairs: Sequence[PartialSums], users: Callable[[StorageOp], set[Operation]], halves: bool = False
 ) -> list[Epilogue]:
-    """Finds the formulas of a block's steps on products of 8-bit integers or of f32.
+    """Finds the formulas of a block's steps on products of 8-bit integers or of f32; with `halves`, also of f16.
 
     The formula alone reads the sums, or takes their place in memory before any other step. Of several products that a
     formula reads, the last one takes it. No step in between touches the formula's other operands, but constants; or
@@ -46,9 +46,11 @@ def epilogues(
     summed = {pair.product: pair for pair in pairs}
     found: dict[FamilyOp, Epilogue] = {}
     for i, (step, product) in enumerate(order):
-        if not isinstance(product, FamilyOp) or not _sums(product):
+        if not isinstance(product, FamilyOp) or not _sums(product, halves):
             continue
         pair = summed.get(product)
+        if pair is not None and type_of(product.operands[0]).element == f16:
+            continue
         total = product if pair is None else pair.sum
         if pair is None and product.space.cut & product.contracted:
             continue
@@ -70,13 +72,13 @@ def epilogues(
     return list(found.values())
 
 
-def _sums(family: FamilyOp) -> bool:
-    """Tells whether a family is a product of 8-bit integers or of f32."""
+def _sums(family: FamilyOp, halves: bool) -> bool:
+    """Tells whether a family is a product of 8-bit integers or of f32; with `halves`, also of f16."""
     if not (family.declaration.is_product or family.codelet.data == "winograd") or "partials" in family.params.data:
         return False
     elements = {type_of(v).element for _, v in family.connections()}
     inputs = {type_of(v).element for f, v in family.connections() if f.kind == "in"}
-    return all(is_byte(e) for e in inputs) or elements == {f32}
+    return all(is_byte(e) for e in inputs) or elements == {f32} or (halves and elements == {f16} and family.declaration.is_product)
 
 
 def _read(family: FamilyOp) -> list[SSAValue]:

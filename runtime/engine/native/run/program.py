@@ -219,7 +219,7 @@ class NativeProgram(NumpyProgram):
             steps = _steps(block)
             found = list(pairs(steps))
             early = [(step, pair.sum) for step, pair in found]
-            for end in epilogues(steps, [pair for _, pair in found], self._users):
+            for end in epilogues(steps, [pair for _, pair in found], self._users, self.library.host.half_tiles):
                 if not end.late:
                     early.append((end.steps[0], end.map))
                 elif all(step in numbers for step in end.steps):
@@ -328,7 +328,7 @@ class NativeProgram(NumpyProgram):
         steps = _steps(block)
         instead: dict[FamilyOp, list[Launch]] = {}  # launches of fused products; none for their sums
         found = [pair for _, pair in pairs(steps)]
-        for end in epilogues(steps, found, self._users):
+        for end in epilogues(steps, found, self._users, self.library.host.half_tiles):
             if (launches := self.with_formula(end)) is not None:
                 instead |= {end.product: launches, end.map: [], **({} if end.pair is None else {end.pair.sum: []})}
                 if end.late:

@@ -1,0 +1,183 @@
+"""Builder of products of f16 in tile registers from `matmul` and `conv`, with the formula that rounds or reads their sums.
+
+The left-hand side is cut into two bf16 first, with padding around it and its channels last; the right-hand side is a constant, and
+stays f16 in its panels (`half_tiles.py`). All other products of f16 widen their operands (`f16.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from xdsl.dialects.builtin import bf16, f16, f32
+
+from populus.dialects.expr import Arg, cast
+from populus.dialects.expr.analysis import substitute
+from populus.dialects.support.shapes import reach
+from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.engine.native.codegen.byte_tiles import ROWS
+from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.kernels import half_tiles
+from populus.runtime.engine.native.kernels.byte_products import Launches, epilogue
+from populus.runtime.engine.native.kernels.byte_tile_blocks import Steps, steps_of
+from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.elementwise import formula as mapped
+from populus.runtime.engine.native.kernels.endings import Formula
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Table, offsets
+
+FEWEST_GROUPS = 6  # pairs of k in a step, from which the registers are faster than vectors
+F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
+_WIDE, _HIGH = cast(Arg(1), f32), cast(Arg(1), bf16)
+PARTS = _HIGH, cast(_WIDE - cast(_HIGH, f32), bf16)  # formulas of the two parts of an f16
+
+
+def is_product(library: Library, task: Task) -> bool:
+    """Tells whether a `matmul` or `conv` is one of f16 by a constant that these kernels may compute."""
+    left, right = (task.fields["a"], task.fields["b"]) if "a" in task.fields else (task.fields["x"], task.fields["w"])
+    out = task.fields["c" if "a" in task.fields else "y"].array
+    typed = left.array.dtype == right.array.dtype == F16 and out.dtype in (F16, F32)
+    return library.host.half_tiles and typed and right.constant and "partials" not in task.params and 0 not in (left.array.size, out.size)
+
+
+def _cut(
+    library: Library, task: Task, x: Array, shape: tuple[int, ...], inner: tuple[slice, ...]
+) -> tuple[tuple[Array, Array], Launches] | None:
+    """Cuts x into two arrays of a shape, of which it fills `inner`; the rest is 0. None without a kernel."""
+    launches: Launches = []
+    parts: list[Array] = []
+    for _ in PARTS:
+        room = task.scratch((-(-math.prod(shape) // 4) * 4,), np.int16)
+        parts.append(room[: math.prod(shape)].view(_bfloat16()).reshape(shape))
+        if parts[0][inner].size != parts[0].size:
+            launches += copy(library, np.zeros((), np.int64), room.view(np.int64)) or []
+    made = _parts(library, x, parts[0][inner], parts[1][inner])
+    return None if made is None else ((parts[0], parts[1]), launches + made)
+
+
+def _parts(library: Library, x: Array, high: Array, low: Array) -> Launches | None:
+    """Cuts x into two arrays of its shape, in one pass if elements are adjacent. None without a kernel."""
+    made = half_tiles.cut(library, x, high, low)
+    if made is not None:
+        return made
+    each = [mapped(library, expr, [x], into) for expr, into in zip(PARTS, (high, low))]
+    return None if each[0] is None or each[1] is None else each[0] + each[1]
+
+
+def _in_blocks(library: Library, task: Task, x: Array) -> tuple[tuple[Array, Array], Launches, Table, Steps] | None:
+    """Cuts x [m, k] into two arrays as registers load them: [m / ROWS, step, ROWS, elements of the step]. None without a kernel."""
+    m, k = x.shape
+    if (steps := steps_of(library.host, offsets((m,), (2 * k,)), offsets((k // 2,), (4,)))) is None:
+        return None
+    width, number = 2 * steps.groups, len(steps.offsets)
+    whole, line = m // ROWS * ROWS, 2 * width
+    launches: Launches = []
+    parts = [task.scratch((-(-m // ROWS), number, ROWS, width), np.int16).view(_bfloat16()) for _ in PARTS]
+    for rows, blocks, used in ((slice(whole), slice(m // ROWS), ROWS), (slice(whole, m), slice(m // ROWS, None), m % ROWS)):
+        high, low = (part[blocks, :, :used].transpose(0, 2, 1, 3) for part in parts)
+        if high.size:
+            made = _parts(library, x[rows].reshape(*high.shape[:2], number, width), high, low)
+            if made is None:
+                return None
+            launches += made
+    rows = offsets((-(-m // ROWS), ROWS), (number * ROWS * line, line))[:m]
+    return (parts[0], parts[1]), launches, rows, Steps(steps.groups, offsets((number,), (ROWS * line,)), line)
+
+
+def _bfloat16() -> np.dtype[np.generic]:
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _multiply(
+    library: Library,
+    task: Task,
+    parts: tuple[Array, Array],
+    rows: Table,
+    steps: Steps,
+    w: Array,
+    b: Array,
+    c: Array,
+    formula: Formula | None,
+) -> Launch | None:
+    """Builds the launch of c [rows, n] = parts b, rounded to c's type or through the formula. b: [k, n], from the constant w."""
+    n, key = b.shape[1], ("half tiles", w.shape, w.strides)
+    panels = half_tiles.packed(b) if task.constants is None else task.constants.form(w.ctypes.data, key, lambda: half_tiles.packed(b))
+    if formula is not None:
+        rounded = {i + 1: cast(Arg(i + 1), f16) for i, x in enumerate(formula.inputs) if x is None}
+        formula = replace(formula, expr=substitute(formula.expr, rounded))
+    elif c.dtype == F16:
+        formula = Formula(cast(Arg(1), f16), [None], c)
+    elif n > 1 and c.strides[1] != 4:
+        return None
+    last = None if formula is None else epilogue(formula, F32)
+    if formula is not None and last is None:
+        return None
+    args, units = half_tiles.arguments(steps, parts, rows, panels, c, n, c.strides[0])
+    work = len(rows) * n * len(steps.offsets) * steps.groups // 150
+    return Launch(library, half_tiles.kernel(last is not None), [*args, *(last.arguments() if last else ())], units, work)
+
+
+def matmul(library: Library, task: Task, formula: Formula | None = None) -> Launches | None:
+    """Computes `c[g, m, n] = sum over k of a[g, m, k] b[g, k, n]` of f16 by a constant, rounded once, or a formula of it."""
+    if not is_product(library, task):
+        return None
+    a, b, c = task.fields["a"].array, task.fields["b"].array, task.fields["c"].without_parts()
+    (groups, m, k), n = a.shape, c.shape[2]
+    whole = seen_as(c, (1, groups * m, n)) if b.shape[0] == 1 or b.strides[0] == 0 else c if groups == 1 else None
+    left = seen_as(a, (groups * m, k))
+    if k % 2 or k // 2 > half_tiles.MOST_PAIRS or whole is None or left is None:
+        return None
+    if formula is not None and (formula := formula.seen(whole.shape)) is None:
+        return None
+    if (cut := _in_blocks(library, task, left)) is None:
+        return None
+    parts, launches, rows, steps = cut
+    made = _multiply(library, task, parts, rows, steps, b, b[0], whole[0], formula and formula.at(0))
+    return None if made is None else [*launches, made]
+
+
+def conv(library: Library, task: Task, formula: Formula | None = None) -> Launches | None:
+    """Computes a convolution of f16 by a constant, rounded once, or a formula of it."""
+    field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
+    x, w = field_x.array, field_w.array
+    windows, spatial = field_x.windows("o", "k"), x.ndim - (3 if "g" in task.box else 2)
+    if not is_product(library, task) or "g" in task.box or len(windows) != spatial:
+        return None
+    batch, ic, *sides = x.shape
+    oc, out, kernel = y.shape[1], y.shape[2:], w.shape[2:]
+    strides, dilations = [v.stride for v in windows], [v.dilation for v in windows]
+    pads = field_x.pads[len(field_x.pads) - spatial :]
+    order, area = (0, *range(2, y.ndim), 1), (batch * math.prod(out), oc)
+    c = seen_as(y.transpose(order), area)
+    if formula is not None:
+        arrays = [None if a is None else a.transpose(order) for a in formula.inputs]
+        formula = Formula(formula.expr, arrays, formula.out.transpose(order)).seen(area)
+        c = y.reshape(-1)[:1].reshape(1, 1) if formula is not None and c is None else c
+    if c is None:
+        return None
+    turned = seen_as(np.moveaxis(x, 1, -1), (area[0], ic)) if math.prod(kernel) == 1 and out == tuple(sides) else None
+    if turned is not None and ic % 2 == 0 and not any(map(any, pads)) and ic // 2 <= half_tiles.MOST_PAIRS:
+        if (made := _in_blocks(library, task, turned)) is None:
+            return None
+        launch = _multiply(library, task, made[0], *made[2:], w, w.reshape(oc, ic).T, c, formula)
+        return None if launch is None else [*made[1], launch]
+    channels = ic + ic % 2
+    extents = map(reach, out, strides, kernel, dilations)
+    padded = [p + max(n, e - p) for (p, _), n, e in zip(pads, sides, extents)]
+    shape = (batch, *padded, channels)
+    apart = [2 * math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    rows = offsets((batch, *out), (apart[0], *(s * n for s, n in zip(apart[1:], strides))))
+    depth = offsets((*kernel, channels // 2), (*(s * n for s, n in zip(apart[1:], dilations)), 4))
+    steps = steps_of(library.host, rows, depth, FEWEST_GROUPS)
+    if steps is None or len(depth) > half_tiles.MOST_PAIRS:
+        return None
+    inner = (slice(None), *(slice(p, p + n) for (p, _), n in zip(pads, sides)), slice(ic))
+    weights = w.transpose(*range(2, w.ndim), 1, 0)
+    if channels != ic:
+        weights = np.concatenate([weights, np.zeros((*kernel, 1, oc), w.dtype)], axis=-2)
+    cut = _cut(library, task, np.moveaxis(x, 1, -1), shape, inner)
+    made = cut and _multiply(library, task, cut[0], rows, steps, w, weights.reshape(-1, oc), c, formula)
+    return [*cut[1], made] if cut and made else None
