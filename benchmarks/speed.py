@@ -47,8 +47,12 @@ def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> di
     """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference."""
     g = Graph()
     product = g.op("Tanh", g.op("MatMul", "x", g.weight(64, 64)))
+    # Exclude imported modules from the model's memory, and LLVM's code: without a cache it is in use.
+    kept, os.environ["POPULUS_CACHE"] = os.environ.get("POPULUS_CACHE"), ""
     small = populus.compile(g.model("product", product, [4, 64]), target=target, tiles=4, engine=engine)
-    small.run({"x": np.zeros((4, 64), np.float32)})  # exclude imported modules from the model's memory
+    small.run({"x": np.zeros((4, 64), np.float32)})
+    del os.environ["POPULUS_CACHE"]
+    os.environ |= {} if kept is None else {"POPULUS_CACHE": kept}
     base = _peak_mib()
     began = time.perf_counter()
     program = populus.compile(path, target=target, tiles=tiles, engine=engine)
