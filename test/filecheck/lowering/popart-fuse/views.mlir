@@ -37,3 +37,15 @@ func.func @main(%x : tensor<2x3xf32>) -> tensor<6xf32> {
 
 // CHECK: popart.transpose
 // CHECK: popart.reshape
+
+// -----
+
+// Of three dimensions, the order of two permutations matters.
+func.func @main(%x : tensor<2x3x4xf32>) -> tensor<3x2x4xf32> {
+  %a = popart.transpose %x {permutation = array<i64: 1, 2, 0>} : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
+  %b = popart.transpose %a {permutation = array<i64: 0, 2, 1>} : (tensor<3x4x2xf32>) -> tensor<3x2x4xf32>
+  func.return %b : tensor<3x2x4xf32>
+}
+
+// CHECK:      %b = popart.transpose %x {permutation = array<i64: 1, 0, 2>}
+// CHECK-NEXT: func.return %b
