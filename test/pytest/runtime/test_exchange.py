@@ -135,6 +135,15 @@ def test_the_closed_form_of_a_field_is_the_count(seed: int):
     assert exact > 340, exact
 
 
+def test_elements_of_many_rows_that_windows_share_are_not_one_tiles_alone():
+    view, numbers, grid = View.whole((12,)).reshape((3, 4)), np.arange(12).reshape(3, 4), Grid((Split(12, 3),), (0,))
+    domain, accesses = Domain((("i", Split(3)), ("p", Split(3, 3)), ("k", Split(2))), ("p",)), (along("i"), along("p", "k"))
+    assert view is not None
+    moved = field_exchange(domain, accesses, view, grid, 3)
+    assert moved.exact
+    check(moved, *count([(p, numbers[:, p : p + 2]) for p in range(3)], owners((12,), grid, 3), 3), "windows")
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_closed_form_of_a_copy_is_the_count(seed: int):
     rng = random.Random(seed)
