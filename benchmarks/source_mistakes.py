@@ -132,7 +132,7 @@ MISTAKES = (
         ("(Arg(2) < most - 1)", "(Arg(2) < most)"),
     ),
     *_of(
-        "lowering/poplar/tile_builder.py", (f"{RANDOM} -k '(whole or functions) and (2 or 11)'", CONTROL),
+        "lowering/poplar/tile_builder.py", ("lowering/test_tile_builder.py", f"{RANDOM} -k '(whole or functions) and (2 or 11)'", CONTROL),
         ("        if root_of(src) is root_of(dst) and not disjoint(view_of(src), view_of(dst)):\n            src = self.copied(src)\n", ""),
         ("isinstance(variable, VarOp) or view_of(x).repeats:\n", "isinstance(variable, VarOp):\n"),
         ("elif isinstance(user, StreamInOp | StreamOutOp):", "elif isinstance(user, StreamInOp):"),
