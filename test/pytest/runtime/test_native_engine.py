@@ -438,6 +438,20 @@ def test_a_product_in_slices_and_its_sum_are_one_launch_with_the_same_bits(also)
     agrees(found, Session(parsed, "numpy").run(inputs), 1e-6)
 
 
+def test_a_product_in_slices_is_not_summed_before_a_step_that_reads_what_the_sum_overwrites():
+    y = ": !poplar.tensor<1x9x70xf32>\n"
+    between = f'poplar.stream_out %y to "old" {y}poplar.execute "sum"'
+    body = SLICED.replace('poplar.execute "partials"', f'poplar.stream_in "y" to %y {y}poplar.execute "partials"')
+    body = body.replace('poplar.execute "sum"', between)
+    text = f"poplar.graph @main target <host, tiles = 4> {{\n{body}}}"
+    parsed = LocatingParser(context(), text.replace(" on ()", ""), "sliced.mlir").parse_module()
+    rng = np.random.default_rng(0)
+    inputs = {n: rng.standard_normal(s).astype("f4") for n, s in (("a", (1, 9, 50)), ("b", (1, 50, 70)), ("y", (1, 9, 70)))}
+    found = Session(parsed, "native").run(inputs)
+    np.testing.assert_array_equal(found["old"], inputs["y"])
+    agrees(found, Session(parsed, "numpy").run(inputs), 1e-6)
+
+
 VOLUME = """
 %x = poplar.var "x" : !poplar.tensor<1x8x3x4x5xf32>
 %w = poplar.var "w" : !poplar.tensor<6x8x2x3x2xf32>
