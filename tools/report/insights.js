@@ -67,7 +67,7 @@ function balanceView() {
     const { values, most, mean } = balanceOf(kind), size = width => Math.max(3, Math.min(22, Math.floor((width - 10) / wide)));
     let cursor = 0;
     const reading = el("p", { "aria-live": "polite", class: "note" }), describe = t => `tile ${t}: ${shown(values[t] ?? 0)} ${what}`;
-    const canvas = chart(`${what} of each tile; arrows move from tile to tile`, Math.min(high * 14 + 10, 420), (context, width) => {
+    const canvas = chart(`${what} of each tile; arrows move from tile to tile`, width => high * Math.min(size(width), 14) + 10, (context, width) => {
       const s = size(width), h = Math.min(s, 14);
       for (let t = 0; t < tiles; t++) {
         const [x, y] = [5 + (t % wide) * s, 5 + Math.floor(t / wide) * h];

@@ -56,12 +56,14 @@ function filtered(label, rows, text, show) {
   return input;
 }
 
-// Canvas that is drawn again when its size or the colours change, with a tip under the pointer.
-function chart(label, height, draw, { tip = null, click = null, keys = null } = {}) {
-  const canvas = el("canvas", { role: "img", "aria-label": label, tabindex: keys ? "0" : null, style: `height:${height}px` });
+// Canvas that is drawn again when its size or the colours change, with a tip under the pointer. `tall`: the height, or its function of the width.
+function chart(label, tall, draw, { tip = null, click = null, keys = null } = {}) {
+  const canvas = el("canvas", { role: "img", "aria-label": label, tabindex: keys ? "0" : null, style: `height:${typeof tall === "function" ? 120 : tall}px` });
+  let height = tall;
   const redraw = () => {
     const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
     if (!width) return;
+    if (typeof tall === "function") canvas.style.height = `${height = tall(width)}px`;
     canvas.width = width * ratio; canvas.height = height * ratio;
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio); context.font = "11px system-ui";
@@ -308,9 +310,9 @@ function tilesView() {
   const title = el("h2"), text = el("p", { class: "note" }), reading = el("p", { "aria-live": "polite" });
   const select = el("select", { "aria-label": "variable", onchange: () => choose(variables[Number(select.value)]) });
   const fill = some => select.replaceChildren(...some.slice(0, 2000).map(v => el("option", { value: variables.indexOf(v) }, `${v.label}  (${v.category}, ${v.type})`)));
-  const size = () => Math.max(5, Math.min(22, Math.floor(((grid.clientWidth || 900) - 10) / wide)));
+  const size = () => Math.max(3, Math.min(22, Math.floor(((grid.clientWidth || 900) - 10) / wide)));
   const describe = tile => { const box = owned(variable.layout, tile, tiles); return `tile ${tile}: ` + (box && sizes[tile] ? `${bytes(sizes[tile])}, elements [${box.map(([a, b]) => b - a === 1 ? `${a}` : `${a}:${b}`).join(", ")}]` : "nothing of it"); };
-  const grid = chart("which tile has how much of the variable; arrows move from tile to tile", Math.max(120, high * 14 + 10), (context, width) => {
+  const grid = chart("which tile has how much of the variable; arrows move from tile to tile", () => high * Math.min(size(), 14) + 10, (context, width) => {
     const s = size(), most = Math.max(...sizes, 1);
     for (let t = 0; t < tiles; t++) {
       const [x, y] = [5 + (t % wide) * s, 5 + Math.floor(t / wide) * Math.min(s, 14)];
