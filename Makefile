@@ -9,6 +9,7 @@
 # mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), one at a
 #   time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
+# screens: pictures of the views of the page of `populus profile`, in build/screens, and axe-core on them; needs Chromium.
 # soak: 10,000 programs in one process, whose memory and open files stay level.
 # Each makes .venv from the pinned requirements when it is missing or older than they are; PYTHON chooses the interpreter (3.11 or newer).
 
@@ -16,7 +17,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench wheel packages blocks levels fuzz check-ops validate mutants soak
+.PHONY: demo docs test lint lit pytest portability bench wheel packages blocks levels fuzz check-ops validate mutants soak screens
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -93,6 +94,9 @@ mutants: $(READY)
 
 validate: $(READY)
 	@$(BIN)/python -m benchmarks.validation
+
+screens: $(READY)
+	@$(BIN)/python -m benchmarks.screens
 
 soak: $(READY)
 	@$(BIN)/python -m benchmarks.long_lives
