@@ -149,7 +149,8 @@ def test_a_program_from_a_shared_folder_is_not_run(tmp_path: Path, monkeypatch: 
         return populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tiles=1, cache=tmp_path / "c")
 
     disk_cache._WARNED.clear()
-    program("Neg"), program("Abs")
+    program("Neg")
+    program("Abs")
     folder = tmp_path / "c"
     neg, other = sorted(p for p in folder.iterdir() if p.suffix == ".program")
     neg.write_bytes(other.read_bytes())  # the other program under its name, by the same user
