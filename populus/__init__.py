@@ -72,8 +72,8 @@ moved.install()
 
 
 def __dir__() -> list[str]:
-    """Lists the public names, whether they were imported yet or not."""
-    return sorted({*globals(), *__all__})
+    """Lists the public names, whether they were imported yet or not, and those of every module."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> object:

@@ -33,6 +33,7 @@ from populus.dialects.popart.definition import Definition, built_in, definition_
 from populus.dialects.signature import state_names
 from populus.dialects.support.diagnostics import PopulusError, named, place, verify
 from populus.dialects.support.element_types import element_of, tensor
+from populus.dialects.support.errors import checked
 from populus.lowering.onnx.importer.build import hint
 
 if TYPE_CHECKING:
@@ -239,6 +240,8 @@ def function_of(op: type[PopartOp]) -> Callable[..., Any]:
     Operands come first. Attributes are keywords with their defaults, and `name` is last.
     Front ends may pass their own tensors, which have an attribute `ssa`. The results then have the same class.
     """
+    if not issubclass(checked(op, type, "op", "the class of an op", PopulusError), PopartOp):
+        raise PopulusError(f"`op` is {op.__qualname__}; expected the class of an op, which PopartOp is a base of")
     definition = definition_of(op)
 
     def call(*args: Any, **keywords: Any) -> Any:

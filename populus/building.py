@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.errors import checked
 from populus.lowering.driver.extensions import known
 from populus.lowering.driver.files import put_in_place
 from populus.lowering.driver.pipeline import no_garbage_collection
@@ -65,10 +66,13 @@ def build(
 
     Raises PopulusError for an unknown CPU, for a model that needs Python or the host, with the node that does, and without a compiler.
     """
+    from populus.program import Program
     from populus.runtime.engine.native.codegen.cpu import described
     from populus.runtime.engine.native.frozen.link import compiler as compiler_of
     from populus.runtime.engine.native.frozen.link import link
 
+    checked(program, Program, "program", "what populus.compile gives", PopulusError)
+    checked(folder, (str, os.PathLike), "folder", "the path of a folder", PopulusError)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
     command = compiler_of(described(cpu).architecture, compiler)

@@ -23,6 +23,7 @@ from populus.lowering.onnx.to_popart import OnnxToPopartPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.autodiff.activation_memory import Report, activation_report
 from populus.lowering.popart.training_names import gradient_name
+from populus.models import as_model
 from populus.open_program import OpenProgram
 from populus.options import WITH_OPTIONS, CompileOptions, MachineOptions
 from populus.program import Program
@@ -47,6 +48,7 @@ def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
     """
     if isinstance(wrt, str):
         raise PopulusError(f"wrt is '{wrt}'; a list of names is expected, such as ['{wrt}']")
+    model = as_model(model)
     weights, names = constants_of(model, options)
     unread = unread_weights(model, [name for name in wrt if name not in weights and name not in names])
     chosen = options.pipeline if isinstance(options.pipeline, Pipeline) else Pipeline.read(options.pipeline)

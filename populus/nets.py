@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.errors import checked
 
 NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512")
 
@@ -17,7 +18,7 @@ def net(name: str) -> Path:
     """Finds the model of a net: `net("squeezenet")`. Raises PopulusError for another name, and if the package lacks its test data."""
     import onnx
 
-    if name not in NETS:
+    if checked(name, str, "name", "the name of a net, a text", PopulusError) not in NETS:
         raise PopulusError(f"no net '{name}'{did_you_mean(name, NETS)}")
     path = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
     if not path.is_file():

@@ -13,6 +13,8 @@ from importlib.metadata import version
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import ModuleOp
+
 from populus import checkpoint as checkpoints
 from populus.checkpoint import Checkpoint
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -22,6 +24,7 @@ from populus.lowering.driver.files import replacing
 from populus.lowering.popart.loss import IDENTITY, LABELS, LOSSES_EACH
 from populus.lowering.popart.optimize import optimizer_of
 from populus.lowering.popart.training_names import LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
+from populus.models import as_model
 from populus.options import Keywords
 from populus.parameters import Trainable
 from populus.replicas import Place
@@ -69,7 +72,10 @@ class TrainingSession:
     @Keywords(TrainingOptions).after_two
     def __init__(self, model: str | os.PathLike[str] | ModelProto, options: TrainingOptions):
         options.check_training()
-        self.model, self.options = model, options
+        given = as_model(model)
+        if isinstance(given, ModuleOp):
+            raise PopulusError("training needs an ONNX model; weights of a module cannot be exported")
+        self.model, self.options, model = given, options, given
         self.loss, self.optimizer, self.seed, self.clips = options.loss, options.optimizer, options.seed, options.clips
         self._optimizer = optimizer_of(options.optimizer)
         self.hyper = self._hyper(options.hyper or {})

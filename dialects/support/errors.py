@@ -1,4 +1,10 @@
-"""The root of all errors of this package, which needs no other package."""
+"""The root of all errors of this package, and the check of an argument's type. They need no other package."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class ProgramError(Exception):
@@ -11,3 +17,12 @@ class ProgramError(Exception):
 
 class PopulusWarning(UserWarning):
     """A condition that a user should know about but that stops nothing, in one line."""
+
+
+def checked(
+    value: object, kinds: type[T] | tuple[type[T], ...], argument: str, expected: str, error: type[ProgramError] = ProgramError
+) -> T:
+    """Gives a value of one of these kinds. Raises `error`, naming the argument, for another one."""
+    if not isinstance(value, kinds):
+        raise error(f"`{argument}` is a {type(value).__qualname__}; expected {expected}")
+    return value

@@ -11,6 +11,8 @@ from hashlib import sha256
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from populus.dialects.data import ConstantOp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.errors import checked
 
 
 def content_hash(op: Operation, *, every: bool = False) -> str:
@@ -20,6 +22,7 @@ def content_hash(op: Operation, *, every: bool = False) -> str:
     change its result. All other attributes count, so none can be forgotten. With `every`, the `NOT_HASHED`
     ones count too. The result is 64 hexadecimal digits.
     """
+    checked(op, Operation, "op", "a module or an op", PopulusError)
     hash = sha256()
     numbers: dict[SSAValue, int] = {}
 

@@ -32,6 +32,7 @@ from populus.dialects.poplar.target import Target, is_ours, make_target
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support.diagnostics import PopulusError, option
+from populus.dialects.support.errors import checked
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.driver import sources
@@ -135,6 +136,7 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     Raises PopulusError as `read` does, for an unknown target, and for an ONNX identity that another loaded
     file has.
     """
+    checked(path, (str, os.PathLike), "path", "the path of a Python file", PopulusError)
     if target is not None:
         make_target(target)
     with _LOADING.lock:
@@ -155,6 +157,7 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
 
 def add_extension(path: str | os.PathLike[str], target: str | None = None) -> Extension:
     """Loads a file as `load` does; warns if `target` is None, because its kernels then apply to every target."""
+    checked(path, (str, os.PathLike), "path", "the path of a Python file", PopulusError)
     if target is None:
         warnings.warn(f"{os.fspath(path)}: its kernels are added for every target; name the one that they are for", stacklevel=2)
     return load(path, target)

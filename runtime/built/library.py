@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from populus.dialects.support.errors import ProgramError
+from populus.dialects.support.errors import ProgramError, checked
 from populus.runtime.built.types import TYPES
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ def load_program(folder: str | os.PathLike[str], threads: int | None = None) -> 
     `threads`: by default POPULUS_THREADS, or the CPUs of this process. Raises ProgramError for a folder without a whole program, and
     for one that was built for another CPU.
     """
+    checked(folder, (str, os.PathLike), "folder", "the path of a folder that populus build wrote")
     place = Path(folder)
     count = threads_of(threads)
     found = sorted(place.glob("lib*.so"))

@@ -25,7 +25,7 @@ def compiled(model=MODEL, **options):
 
 
 def test_public_names_are_listed_before_they_are_imported():
-    assert set(populus.__all__) <= set(dir(populus))
+    assert [name for name in dir(populus) if not name.startswith("__")] == sorted(populus.__all__)
     assert all(getattr(populus, name) is not None for name in populus.__all__)
 
 
@@ -118,3 +118,29 @@ def test_a_program_shows_its_page(tmp_path, monkeypatch):
     for fail in (lambda: program.show(tmp_path / "no" / "p.html"), lambda: program.profile().to_html(tmp_path / "no" / "p.html")):
         with pytest.raises(PopulusError, match="cannot be written"):
             fail()
+
+
+WRONG = [
+    ("path", populus.load),
+    ("path", populus.add_extension),
+    ("folder", populus.load_program),
+    ("folder", lambda bad: populus.build(compiled(), bad)),
+    ("program", lambda bad: populus.build(bad, "built")),
+    ("name", populus.net),
+    ("op", populus.content_hash),
+    ("op", populus.function_of),
+    ("model", populus.compile),
+    ("model", lambda bad: populus.train(bad, {})),
+    ("model", populus.TrainingSession),
+    ("model", lambda bad: populus.vjp(bad, ["x"])),
+]
+"""An argument of a public function, and a call with it."""
+
+
+@pytest.mark.parametrize("bad", [None, 3, 2.5, [], object()], ids=["None", "3", "2.5", "[]", "object"])
+@pytest.mark.parametrize(("argument", "call"), WRONG)
+def test_an_argument_of_another_type_is_named_in_one_line(argument, call, bad):
+    with pytest.raises(populus.ProgramError, match=f"`{argument}` is a ") as caught:
+        call(bad)
+    assert "\n" not in str(caught.value)
+    assert call is populus.load_program or isinstance(caught.value, PopulusError)  # which needs NumPy alone
