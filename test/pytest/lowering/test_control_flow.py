@@ -123,6 +123,13 @@ MODELS: dict[str, ModelProto] = {
         [scan(scan_input_directions=[1], scan_output_directions=[1], scan_output_axes=[1])], [XIN], [("h", F, [5]), ("ys", F, None)], H
     ),
     "nested": model(nested(), [XIN], [Y, YS], {"n": np.int64(5)}),
+    "two values swapped": model(
+        [node("Exp", ["x"], ["e"]), node("Loop", ["n", "", "x", "e"], ["y", "z"], name="loop", body=graph(
+            [node("Identity", ["c"], ["go"]), node("Identity", ["b"], ["a1"]), node("Identity", ["a"], ["b1"])],
+            [("i", I, []), ("c", B, []), ("a", F, [5, 3]), ("b", F, [5, 3])],
+            [("go", B, []), ("a1", F, [5, 3]), ("b1", F, [5, 3])],
+        ))], [XIN], [Y, ("z", F, [5, 3])], {"n": np.int64(3)},
+    ),
     "branch": model(
         [
             node("ReduceSum", ["x"], ["total"], keepdims=0),

@@ -537,6 +537,7 @@ FORMS = {
     "mean of volumes with padding": ("AveragePool", [draw(2, 3, 7, 9, 11)], (), {"count_include_pad": 1, **CUBE}),
     "sum of f16": ("ReduceSum", [draw(40, 50, dtype=H)], (np.array([0]),), {}),
     "sum of rows of f16": ("ReduceSum", [draw(40, 50, dtype=H)], (np.array([1]),), {}),
+    "sum of columns, more than a block": ("ReduceSum", [draw(3, 10000)], (np.array([0]),), {}),
     "normalised f16": ("LayerNormalization", [draw(40, 50, dtype=H)], (draw(50, dtype=H),), {}),
     "rows added": ("ScatterND", [draw(9, 50), np.array([[3], [8], [3]]), draw(3, 50)], (), {"reduction": "add"}),
     "rows set": ("ScatterND", [draw(9, 50, dtype="i8"), np.array([[3], [8]]), draw(2, 50, dtype="i8")], (), {}),

@@ -63,3 +63,28 @@ poplar.graph @calls target <gc200, tiles = 2> {
   poplar.call @f(%b) : !poplar.tensor<1xf32>
   poplar.stream_out %a to "a" : !poplar.tensor<32xf32>
 }
+
+// -----
+
+// Only copies between the tiles and outside reach outside: a copy that writes a variable waits until it is back on the tiles.
+// CHECK-LABEL: poplar.graph @written
+poplar.graph @written target <gc200, tiles = 2> {
+  %a = poplar.var "a" on [32] : !poplar.tensor<32xf32>
+  %low = poplar.slice %a[0:16] : !poplar.tensor<32xf32> -> !poplar.tensor<16xf32>
+  %b = poplar.var "b" on [16] : !poplar.tensor<16xf32>
+  %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
+  // CHECK: poplar.copy %a to [[AWAY:%.*]] :
+  poplar.stream_in "a" to %a : !poplar.tensor<32xf32>
+  poplar.execute "full" {
+    poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %c[i] : !poplar.tensor<32xf32>
+  }
+  poplar.stream_out %c to "c" : !poplar.tensor<32xf32>
+  // CHECK: poplar.stream_in "b" to %b
+  // CHECK: poplar.copy [[AWAY]] to [[A:%.*]] :
+  // CHECK-NEXT: [[LOW:%.*]] = poplar.slice [[A]][0:16]
+  // CHECK-NEXT: poplar.copy %{{.*}} to [[LOW]]
+  // CHECK-NEXT: poplar.stream_out [[A]] to "a"
+  poplar.stream_in "b" to %b : !poplar.tensor<16xf32>
+  poplar.copy %b to %low : !poplar.tensor<16xf32>
+  poplar.stream_out %a to "a" : !poplar.tensor<32xf32>
+}

@@ -45,3 +45,18 @@ func.func @main(%x : tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
 // CHECK:      poplar.family @map {expr = #expr.fn<neg(_1)>}
 // CHECK-NEXT:   in x1
 // CHECK-NEXT:   out y
+
+// -----
+
+// A matrix and its transpose are one variable, of which a vertex reads what another would overwrite.
+func.func @main(%x : tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %y = popops.map <exp(_1)>(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %t = popops.dim_shuffle %y {permutation = array<i64: 1, 0>} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = popops.map <add(_1, _2)>(%y, %t) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  func.return %s : tensor<4x4xf32>
+}
+
+// CHECK:      poplar.family @map {expr = #expr.fn<add(_1, _2)>}
+// CHECK-NEXT:   in x1
+// CHECK-NEXT:   in x2
+// CHECK-NEXT:   out y
