@@ -191,6 +191,14 @@ def test_sums_that_another_step_reads_are_stored():
     assert "map" in kernels(native)
 
 
+def test_a_formula_waits_for_what_a_step_after_the_product_makes():
+    nodes: list[Node] = [("MatMul", ["x", "w"], "p", {}), ("Softmax", ["z"], "e", {}), ("Add", ["p", "e"], "y", {})]
+    inputs = {"x": draw(19, 37), "z": draw(19, 53)}
+    y, _ = run(graph_of(model(nodes, inputs, {"w": draw(37, 53)})), inputs)
+    e = np.exp(inputs["z"].astype(np.float64))
+    np.testing.assert_allclose(y, inputs["x"].astype(np.float64) @ draw(37, 53) + e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("stage", [1, 4096])
 @pytest.mark.parametrize("name", ["product", "windows in slices, two images", "positions", "winograd"])
 def test_stages_of_k_change_no_bit(name: str, stage: int, monkeypatch: pytest.MonkeyPatch):
