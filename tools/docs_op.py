@@ -36,7 +36,9 @@ CONSTANTS = {  # attributes of a class, as opposed to methods
     "OUTLINE_IGNORES": "names of attributes that may differ between ops outlined together",
     "EXAMPLES": "operand shapes and attributes for `populus check-op`",
 }
-_STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_") and n != "verify_"]
+XDSLS = ("parse", "print", "verify_")
+"""Methods that xDSL asks of an op."""
+_STATED = [n for n, of in vars(PopartOp).items() if inspect.isfunction(of) and not n.startswith("_") and n not in XDSLS]
 METHODS: dict[str, type[PopartOp]] = {
     **dict.fromkeys(("infer", "aliases", *_STATED), PopartOp),
     **dict.fromkeys(("formula", "derivatives"), ElementwiseOp),

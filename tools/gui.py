@@ -19,7 +19,7 @@ def app_of(args: Sequence[str]) -> Any:
     parser = ArgumentParser(prog="populus-gui", description=__doc__)
     add = parser.add_argument
     add("input_file", nargs="?", metavar="FILE", help="a .mlir or .onnx file, or a net of the onnx package; an example without one")
-    add("-p", "--passes", default="", metavar="PIPELINE", help="passes to begin with: ours and xDSL's")
+    add("-p", "--passes", metavar="PIPELINE", help="passes to begin with: ours and xDSL's")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of an ONNX model")
     add("--debug", action="store_true", help="show a traceback when something fails")
     given = parser.parse_args(args)
@@ -27,7 +27,7 @@ def app_of(args: Sequence[str]) -> Any:
         interface = import_module("xdsl.interactive.app")
     except ImportError as error:
         raise PopulusError(f"populus-gui needs xDSL's text interface: pip install 'xdsl[gui]' ({error})") from error
-    tool = PopulusOpt(["-p", given.passes])
+    tool = PopulusOpt(["-p", given.passes] if given.passes else [])
     dialects = tuple((name, tool.ctx._registered_dialects[name]) for name in sorted(tool.ctx.registered_dialect_names))  # pyright: ignore[reportPrivateUsage]
     passes = tuple((name, load()) for name, load in sorted(tool.available_passes.items()))
     path = None if given.input_file is None else model_path(given.input_file)

@@ -165,13 +165,13 @@ def ops_and_nodes(model: ModelProto | Path, tiles: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("model", [*NETS, "bert_layer", "gpt_layer"])
 def test_ops_do_not_grow_with_tiles(model: str):
-    """Only cuts of contracted axes add ops: at most 1.4 times as many on 5,888 tiles as on 16, and at most 6 for a node."""
+    """Only cuts of contracted axes and of rows add ops: at most 1.7 times as many on 5,888 tiles as on 16, and at most 6 for a node."""
     source = light(model) if model in NETS else MODELS[model]()
     few, nodes = ops_and_nodes(source, 16)
     usual, _ = ops_and_nodes(source, 1472)
     many, _ = ops_and_nodes(source, 5888)
     assert max(few, usual, many) <= 6 * nodes
-    assert many <= 1.4 * few, (few, usual, many)
+    assert many <= 1.7 * few, (few, usual, many)
     assert max(few, usual, many) <= 2000
 
 

@@ -426,14 +426,14 @@ def test_C4_a_model_larger_than_its_tiles_runs_by_way_of_memory_outside():
     x = g.integers(-9, 10, (32, 32)).astype(np.float32)
     roomy = populus.compile(b.module(), target="gc200", tiles=4)
     needed = roomy.profile().summary["liveness_bound"]
-    small = populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 6 // 10}", tiles=4)
+    small = populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 3 // 10}", tiles=4)
     assert "outside" not in str(roomy.module("poplar"))
     assert "outside" in str(small.module("poplar"))
     assert small.run({"x": x})["y"].tobytes() == roomy.run({"x": x})["y"].tobytes()
     assert small.profile().summary["host_bytes"] > roomy.profile().summary["host_bytes"]
     plain = Pipeline.named("inference").remove("poplar-offload")
     with pytest.raises(PopulusError, match="the model needs .* KiB on tile"):
-        populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 6 // 10}", tiles=4, pipeline=plain)
+        populus.compile(b.module(), target=f"gc200, tile_bytes={4096 + needed * 3 // 10}", tiles=4, pipeline=plain)
 
 
 def test_C22_a_target_of_one_s_own_is_one_file_that_passes_its_test(tool, tmp_path):

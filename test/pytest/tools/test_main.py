@@ -123,7 +123,11 @@ def test_help_lists_the_commands(populus):
     [
         ([], "populus: the following arguments are required: COMMAND (--help lists the options)\n", 2),
         (["ru"], "populus: no command 'ru'; did you mean 'run'? (--help lists the commands)\n", 2),
-        (["bench", "--repeat", "0"], "populus: --repeat 0: expected at least 1\n", 2),
+        (
+            ["bench", "--repeat", "0"],
+            "populus: argument --repeat: expected a whole number from 1 on, found '0' (--help lists the options)\n",
+            2,
+        ),
     ],
 )
 def test_what_is_no_command_is_one_line(args, message, status, populus):
