@@ -98,8 +98,8 @@ def _row(family: Family, gflops: float, gbytes: float) -> str:
     x = rng.integers(0, 1 << 16, family.inputs) if family.what == LOOKUP else rng.standard_normal(family.inputs)
     program.run({"x": x.astype(np.float32)})
     table = Table(ran.library, ran.blocks())
-    for launch in ran.table.launches.values():
-        table.launch(launch)
+    for number, launch in ran.table.launches.items():
+        table.launch(launch, ran.table.names[number])
     table.finish()
     table.bind(1, [1] * len(table))
     seconds = _best(lambda: table.run(team(ran.library, 1)))
