@@ -69,8 +69,10 @@ class MapInput:
         try:
             if self._strings:
                 return value if isinstance(value, str) else f"{float(value):f}"
-            number = float(value)
-            return number if dtype_of(self.element).kind == "f" else int(number) if isinstance(value, str | float) else int(value)
+            if dtype_of(self.element).kind == "f":
+                return float(value)
+            whole = isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("+-").isdecimal())
+            return int(value if whole else float(value))  # 2^53 + 1 is no float
         except (TypeError, ValueError, OverflowError):
             raise PopulusError(f"input '{self.input}': the value {value!r} is no number") from None
 

@@ -300,6 +300,8 @@ def test_maps_that_a_model_reads_become_onnxruntimes_rows(op, key, value, attrib
 def test_values_of_maps_that_onnxruntime_cannot_be_given():
     words = of_map("CastMap", T.INT64, T.STRING, **SPARSE)
     assert populus.compile(words).run({"x": {0: "2.5", 7: "-1"}})["y"].tolist() == [[2.5, 0, 0, 0, 0, 0, 0, -1]]
+    exact = of_map("CastMap", T.INT64, T.STRING, cast_to="TO_INT64")
+    assert populus.compile(exact).run({"x": {0: str(2**53 + 1), 1: "-2.5"}})["y"].tolist() == [[2**53 + 1, -2]]
     named = of_map("DictVectorizer", T.INT64, T.STRING, int64_vocabulary=[7, 8, 1])
     assert populus.compile(named).run({"x": {1: "q", 7: "r"}})["y"].tolist() == [["r", "", "q"]]
     counted = of_map("DictVectorizer", T.STRING, T.INT64, string_vocabulary=["a", "b"])
