@@ -30,8 +30,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 import populus
+from benchmarks.family_faults import NothingToChange
 from benchmarks.models import LIGHT, Graph, lstm, randomised, transformer
-from benchmarks.tile_faults import KINDS, NothingToChange
+from benchmarks.tile_faults import KINDS
 from benchmarks.tile_machine import TileMachine
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.session import Session, graph_of

@@ -12,8 +12,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from benchmarks import mutants, tile_mutants
+from benchmarks.family_faults import NothingToChange, address, ops, tiles
 from benchmarks.source_mistakes import MISTAKES, Mistake
-from benchmarks.tile_faults import KINDS, NothingToChange, address, dropped_zeroing, ops, tiles
+from benchmarks.step_faults import dropped_zeroing
+from benchmarks.tile_faults import KINDS
 from benchmarks.tile_machine import TileMachine
 from benchmarks.tile_mutants import Base, Mutant, judged
 from populus.dialects.poplar import ExecuteOp, StorageOp
