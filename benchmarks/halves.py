@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +25,7 @@ import onnx
 
 import populus
 from benchmarks.models import LIGHT, half, randomised, transformer
-from benchmarks.quantized import best_of, rival_of
+from benchmarks.quantized import best_of, mean_of, measured_alone, rival_of, times_of
 from populus.runtime.session import Session
 
 HEAD = "| f16 model | compile s | ours ms 1t | onnxruntime ms 1t | **ratio** 1t | largest difference |\n|---|---|---|---|---|---|"
@@ -59,20 +56,15 @@ def rows(rounds: int, names: Iterable[str] = ()) -> Iterator[str]:
     """Yields the table, and the geometric mean of its ratios."""
     yield HEAD
     ratios: list[float] = []
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         for name in [n for n in MODELS if n in (list(names) or MODELS)]:
-            command = [sys.executable, "-m", "benchmarks.halves", name, "--rounds", str(rounds), "--one", str(Path(folder, f"{name}.onnx"))]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            if done.returncode:
-                yield f"| {name} | {done.stderr.strip().splitlines()[-1]} |"
+            r = measured_alone("halves", name, "--rounds", str(rounds), "--one", str(Path(folder, f"{name}.onnx")))
+            if isinstance(r, str):
+                yield f"| {name} | {r} |"
                 continue
-            r = json.loads(done.stdout.splitlines()[-1])
             ratios.append(r["ours"] / r["theirs"])
-            times = f"{r['compile']:.2f} | {r['ours']:.2f} | {r['theirs']:.2f} | **{ratios[-1]:.2f}**"
-            yield f"| {name} | {times} | {r['difference']:.0e} |"
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
-    yield f"f16, 1 thread: geometric mean {mean:.2f}, largest {max(ratios, default=math.nan):.2f} ({len(ratios)} rows)"
+            yield f"| {name} | {times_of(r)} | {r['difference']:.0e} |"
+    yield mean_of("f16", ratios)
 
 
 def main() -> int:

@@ -152,6 +152,25 @@ def best_of(runs: Iterable[Callable[[], object]], rounds: int) -> list[float]:
     return best
 
 
+def measured_alone(module: str, *arguments: str) -> dict[str, Any] | str:
+    """Measures one row in a process of one thread: `python -m benchmarks.MODULE ARGUMENTS`, or gives its last line of error."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else json.loads(done.stdout.splitlines()[-1])
+
+
+def times_of(r: dict[str, Any]) -> str:
+    """Formats the cells of times, and of the ratio."""
+    return f"{r['compile']:.2f} | {r['ours']:.2f} | {r['theirs']:.2f} | **{r['ours'] / r['theirs']:.2f}**"
+
+
+def mean_of(kind: str, ratios: list[float]) -> str:
+    """Formats the geometric mean of a table's ratios."""
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+    return f"{kind}, 1 thread: geometric mean {mean:.2f}, largest {max(ratios, default=math.nan):.2f} ({len(ratios)} rows)"
+
+
 def rows(rounds: int, names: Iterable[str] = (), folder: str | None = None) -> Iterator[str]:
     """Yields the table, and the geometric mean of its ratios."""
     if folder is None:
@@ -160,23 +179,18 @@ def rows(rounds: int, names: Iterable[str] = (), folder: str | None = None) -> I
         return
     yield HEAD
     chosen, ratios = list(names), list[float]()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     for name, form in ROWS:
         if chosen and name not in chosen:
             continue
-        command = [sys.executable, "-m", "benchmarks.quantized", name, "--form", form, "--rounds", str(rounds), "--one"]
         file = Path(folder, f"{name}.{form}.onnx")
-        done = subprocess.run([*command, str(file)], env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            yield f"| {name} | {form} | {done.stderr.strip().splitlines()[-1]} |"
+        r = measured_alone("quantized", name, "--form", form, "--rounds", str(rounds), "--one", str(file))
+        if isinstance(r, str):
+            yield f"| {name} | {form} | {r} |"
             continue
-        r = json.loads(done.stdout.splitlines()[-1])
         ratios.append(r["ours"] / r["theirs"])
         same = "equal" if r["unoptimised"] == 0 else f"{r['unoptimised']:.0e}"
-        times = f"{r['compile']:.2f} | {r['ours']:.2f} | {r['theirs']:.2f} | **{ratios[-1]:.2f}**"
-        yield f"| {name} | {form} | {times} | {r['difference']:.0e} | {same} |"
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
-    yield f"8-bit, 1 thread: geometric mean {mean:.2f}, largest {max(ratios, default=math.nan):.2f} ({len(ratios)} rows)"
+        yield f"| {name} | {form} | {times_of(r)} | {r['difference']:.0e} | {same} |"
+    yield mean_of("8-bit", ratios)
 
 
 def main() -> int:
