@@ -68,8 +68,11 @@ def lines(count: int, ranks: list[Rank], lost: list[Rank]) -> list[str]:
         return [first.said if one or count == 1 else f"{first.said} (rank {first.number} of {count})"] if first.said else []
     if not lost:
         return []
-    gone = lost[0]
-    return [f"populus: rank {gone.number} of {count} ({gone.place}) was lost; the others end too, and the newest checkpoint is whole"]
+    # The launcher ends the others when one is lost. Name all that were gone in the same moment: nothing tells which was the first.
+    gone = sorted(lost, key=lambda r: r.number)
+    names = " and ".join(f"rank {r.number} of {count} ({r.place})" for r in gone)
+    others = "the others end too, and " if len(gone) < count else ""
+    return [f"populus: {names} {'were' if len(gone) > 1 else 'was'} lost; {others}the newest checkpoint is whole"]
 
 
 def watch(listener: socket.socket, count: int, word: str) -> list[str]:

@@ -17,11 +17,14 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def mpiexec(ranks: int, *command: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Runs Python on so many ranks, with one thread each."""
+def mpiexec(ranks: int, *command: object, timeout: float = 120, left: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs Python on so many ranks, with one thread each.
+
+    With `left` the launcher leaves the others running when one is lost, so that nothing else than the guardian ends them.
+    """
     assert MPIEXEC is not None
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POPULUS_THREADS": "1"}
     return subprocess.run(
-        [MPIEXEC, "-n", str(ranks), sys.executable, *map(str, command)],
+        [MPIEXEC, *(["-disable-auto-cleanup"] if left else []), "-n", str(ranks), sys.executable, *map(str, command)],
         check=False, capture_output=True, text=True, timeout=timeout, env=environment,
     )  # fmt: skip

@@ -182,7 +182,7 @@ def test_a_rank_that_is_killed_while_it_writes_leaves_whole_checkpoints(tmp_path
         "checkpoint._sums = sums\nsys.exit(main())\n"
     )
     rest = [*python[2:], tmp_path / "a.npz", "--batch", "16", "--tiles", "2", "--engine", "numpy", "--epochs", "2", "--every", "1"]
-    lost = mpiexec(2, tmp_path / "main.py", *rest, "--shard", "--checkpoint", tmp_path / "c", timeout=60)
+    lost = mpiexec(2, tmp_path / "main.py", *rest, "--shard", "--checkpoint", tmp_path / "c", timeout=60, left=True)
     lines = [line for line in lost.stderr.splitlines() if line.startswith("populus: ")]
     assert lost.returncode and len(lines) == 1 and lines[0].startswith("populus: rank 0 of 2 (process "), lost.stderr
     assert [checkpoint.read(path).step for path in checkpoint.files(tmp_path / "c")] == [2, 1]

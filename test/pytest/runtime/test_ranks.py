@@ -30,7 +30,7 @@ def test_replicas_of_ranks_have_the_bits_of_one_process(size):
     ],
 )
 def test_one_line_names_the_rank_that_is_gone(kind, line):
-    found = mpiexec(2, PROGRAM, "faults", 2, kind, timeout=60)
+    found = mpiexec(2, PROGRAM, "faults", 2, kind, timeout=60, left=kind == "killed")
     lines = [text for text in found.stderr.splitlines() if text.startswith("populus: ")]
     assert found.returncode and len(lines) == 1 and lines[0].startswith(line), found.stderr
 
@@ -65,7 +65,7 @@ def test_ranks_without_mpi4py_are_told_what_to_install(monkeypatch):
 class Said(guardian.Rank):
     """A rank that said something."""
 
-    def __init__(self, number, said):
+    def __init__(self, number, said=None):
         self.number, self.said, self.place = number, said, "here"
 
 
@@ -73,3 +73,11 @@ def test_a_message_of_several_ranks_is_printed_once():
     assert guardian.lines(2, [Said(0, "populus: bad"), Said(1, "populus: bad")], []) == ["populus: bad"]
     assert guardian.lines(3, [Said(2, "populus: bad"), Said(1, "populus: worse")], []) == ["populus: worse (rank 1 of 3)"]
     assert guardian.lines(2, [Said(0, ""), Said(1, "")], []) == []
+
+
+def test_ranks_that_are_gone_in_the_same_moment_are_all_named():
+    assert guardian.lines(4, [], [Said(2)]) == [
+        "populus: rank 2 of 4 (here) was lost; the others end too, and the newest checkpoint is whole"
+    ]
+    found = guardian.lines(2, [], [Said(1), Said(0)])
+    assert found == ["populus: rank 0 of 2 (here) and rank 1 of 2 (here) were lost; the newest checkpoint is whole"]
