@@ -54,7 +54,9 @@ def dim_image(boxes: Boxes, dim: Dim, view: View, cell_first: Counts, cell_end: 
         low, high = low + step * first, high + step * (end - 1)
         some = some & (end > first)
     if gapless:
-        return _interval_image(low, np.where(some, high + 1, low), dim.split.n, boxes.tile, cell_first, cell_end)
+        # Windows wholly in padding are empty, and their bounds may lie beyond the dimension.
+        low, high = np.where(some, low, 0), np.where(some, high, -1)
+        return _interval_image(low, high + 1, dim.split.n, boxes.tile, cell_first, cell_end)
     shape = np.broadcast_shapes(*(first.shape for _, first, _ in spans))
     if math.prod(shape) * dim.split.n > MEMBERS:
         return None

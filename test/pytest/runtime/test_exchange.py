@@ -71,7 +71,7 @@ def a_family(rng: random.Random, shape: tuple[int, ...]) -> tuple[Domain, tuple[
             axes[name] = a_split(rng, n)
             accesses.append(along(name))
         else:
-            stride, kernel, pad = rng.randint(1, 2), rng.randint(1, min(3, n)), rng.randint(0, 1)
+            stride, kernel, pad = rng.randint(1, 2), rng.randint(1, min(3, n)), rng.randint(0, 3)
             count = (n + 2 * pad - kernel) // stride + 1
             axes[name], axes[f"k{d}"] = a_split(rng, count), a_split(rng, kernel, rng.choice([1, 1, 3]))
             accesses.append(along((name, stride), (f"k{d}", 1), offset=-pad))
@@ -142,6 +142,21 @@ def test_elements_of_many_rows_that_windows_share_are_not_one_tiles_alone():
     moved = field_exchange(domain, accesses, view, grid, 3)
     assert moved.exact
     check(moved, *count([(p, numbers[:, p : p + 2]) for p in range(3)], owners((12,), grid, 3), 3), "windows")
+
+
+def test_windows_wholly_in_padding_read_nothing_of_a_merged_dimension():
+    view, numbers, grid = View.whole((9,)).reshape((3, 3)), np.arange(9).reshape(3, 3), Grid((Split(9, 9),), (0,))
+    axes = (("o", Split(3, 3)), ("p", Split(3, 3)), ("k", Split(3, 3)), ("l", Split(3)))
+    domain, accesses = Domain(axes, ("o", "p", "k")), (along("o", "k", offset=-1), along("p", "l", offset=-1))
+    assert view is not None
+    needs = [
+        (domain.tile(box, 27), numbers[tuple(slice(*a.interval(n, box)[:2]) for a, n in zip(accesses, view.shape))])
+        for box in domain.boxes()
+    ]
+    assert any(not elements.size for _, elements in needs)
+    moved = field_exchange(domain, accesses, view, grid, 27)
+    assert moved.exact
+    check(moved, *count(needs, owners((9,), grid, 27), 27), "windows")
 
 
 @pytest.mark.parametrize("seed", range(2))
