@@ -36,7 +36,7 @@ def pages(folder: Path) -> dict[str, Path]:
     records: dict[str, tuple[Any, ...]] = {
         "resnet50": (record(compile(net("resnet50"), target="gc200"), "resnet50"), plain),
         "bert": (record(compile(transformer(layers=4), target="gc200"), "bert"),),
-        "many": (record(compile(mixed(NODES), target="gc200", tiles=16, pipeline="inference-plain"), "many"),),
+        "many": (record(compile(mixed(NODES, channels=16, size=4), target="gc200", pipeline="inference-plain"), "many"),),
     }
     paths: dict[str, Path] = {}
     for name, given in records.items():

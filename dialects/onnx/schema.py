@@ -42,7 +42,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.types import UnknownType, spelled
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, nearest
 from populus.dialects.support.guard import once
 
 if TYPE_CHECKING:
@@ -287,11 +287,13 @@ def op_class(domain: str, op_type: str, opset: int) -> type[OnnxOp]:
     try:
         schema = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
-        known = {s.since_version for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, op_type)}
+        schemas = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain]
+        known = {s.since_version for s in schemas if s.name == op_type}
         if known:
             text = f"{op_type} exists from opset {min(known)} on, the model states opset {opset}"
         else:
-            text = f"there is no op {op_type} in the domain '{domain or 'ai.onnx'}'"
+            names = {s.name for s in schemas if s.since_version <= opset and not s.deprecated}
+            text = f"there is no op {op_type} in the domain '{domain or 'ai.onnx'}'{nearest(op_type, names)}"
         raise PopulusError(text) from None
     if schema.deprecated:
         raise PopulusError(f"{op_type} was withdrawn in opset {schema.since_version}, the model states opset {opset}")

@@ -276,6 +276,10 @@ def _check_function(function: Operation, body: Region) -> None:
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Makes the end of a message about an unknown name: `; did you mean 'relu'?`, or the list of known names."""
     known = sorted(names)
-    if near := get_close_matches(name, known, 1):
-        return f"; did you mean '{near[0]}'?"
-    return f"; there are {', '.join(known)}" if known else "; there are none"
+    return nearest(name, known) or (f"; there are {', '.join(known)}" if known else "; there are none")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Makes the end of a message about an unknown name of very many: `; did you mean 'Relu'?`, or nothing if none is near."""
+    near = get_close_matches(name, sorted(names), 1)
+    return f"; did you mean '{near[0]}'?" if near else ""

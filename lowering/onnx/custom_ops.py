@@ -23,7 +23,7 @@ from populus.dialects.onnx.schema import SEGMENTS, OnnxOp
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Property, definition_of
-from populus.dialects.support.diagnostics import PopulusError, option
+from populus.dialects.support.diagnostics import PopulusError, nearest, option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,8 @@ def build_custom(op: CustomOp, customs: Customs, known: Known | None = None) -> 
     versions = customs.get((domain, kind))
     if versions is None:
         load = option("--load FILE.py", "load='FILE.py'")
-        raise PopulusError(f"there is no op {kind} in the custom domain '{domain}'; give the file that defines it with {load}")
+        near = nearest(kind, (name for place, name in customs if place == domain))
+        raise PopulusError(f"there is no op {kind} in the custom domain '{domain}'; give the file that defines it with {load}{near}")
     stated = op.version.value.data
     if not (fitting := [v for v in versions if v <= stated]):
         raise PopulusError(f"the model states version {stated} of '{domain}'; {kind} is there from version {min(versions)}")

@@ -18,9 +18,9 @@ from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
 from populus.dialects.signature.complex_pairs import as_pairs
 from populus.dialects.support.budget import check_growth, check_shape, check_time
-from populus.dialects.support.diagnostics import PopulusError, named, option
+from populus.dialects.support.diagnostics import PopulusError, named, nearest, option
 from populus.lowering.onnx.importer.complex_pairs import marked
-from populus.lowering.onnx.importer.contrib import BLOCKED, DOMAIN, EVERYWHERE, HOST, contrib
+from populus.lowering.onnx.importer.contrib import BLOCKED, DOMAIN, EVERYWHERE, HOST, NAMES, contrib
 from populus.lowering.onnx.importer.read import read_sparse, read_tensor
 
 if TYPE_CHECKING:
@@ -326,7 +326,9 @@ class NodeBuilder:
             )
         if (domain, node.op_type) not in self.customs and not (domain == DOMAIN and node.op_type in HOST):
             load = option("--load FILE.py", "load='FILE.py'")
-            raise PopulusError(f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with {load}")
+            names = {name for place, name in self.customs if place == domain} | (NAMES if domain == DOMAIN else frozenset[str]())
+            text = f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with {load}"
+            raise PopulusError(text + nearest(node.op_type, names))
         op = CustomOp(
             domain,
             node.op_type,

@@ -174,7 +174,8 @@ def test_sizes_are_checked_before_memory_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (helper.make_node("Rellu", ["x"], ["y"]), "'y': Rellu: there is no op Rellu in the domain 'ai.onnx'"),
+        (helper.make_node("Rellu", ["x"], ["y"]), "'y': Rellu: there is no op Rellu in the domain 'ai.onnx'; did you mean 'Relu'?"),
+        (helper.make_node("Qwerty", ["x"], ["y"]), "'y': Qwerty: there is no op Qwerty in the domain 'ai.onnx'"),
         (helper.make_node("Gelu", ["x"], ["y"]), "'y': Gelu: Gelu exists from opset 20 on, the model states opset 17"),
         (helper.make_node("Upsample", ["x", "x"], ["y"]), "'y': Upsample: Upsample was withdrawn in opset 10, the model states opset 17"),
         (helper.make_node("Relu", ["z"], ["y"]), "'y': Relu: it reads 'z', which no input, initializer or earlier node defines"),

@@ -42,7 +42,7 @@ def test_a_node_that_cannot_be_built_is_listed_and_the_others_are_judged():
     ]
     model = helper.make_model(helper.make_graph(nodes, "g", floats("x"), floats("y")), opset_imports=[helper.make_opsetid("", 17)])
     assert [(r.node, r.op_type, r.status, r.reason) for r in inventory(model)] == [
-        ("unknown", "Negate", "missing", "there is no op Negate in the domain 'ai.onnx'"),
+        ("unknown", "Negate", "missing", "there is no op Negate in the domain 'ai.onnx'; did you mean 'Neg'?"),
         ("attribute", "Relu", "missing", "Relu-14 has no attribute 'alpha'"),
         ("good", "Neg", "tile", ""),
         ("early", "Gelu", "missing", "Gelu exists from opset 20 on, the model states opset 17"),

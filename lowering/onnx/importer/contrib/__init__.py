@@ -45,6 +45,7 @@ _FUNCTIONS: Mapping[str, Body] = {
     **tensors.FUNCTIONS,
     **weights.FUNCTIONS,
 }
+NAMES = HOST | _FUNCTIONS.keys()  # the ops of the domain
 
 
 def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto], elements: Sequence[str | None] = ()) -> FunctionProto | None:
