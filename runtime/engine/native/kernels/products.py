@@ -12,7 +12,7 @@ from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_products, half_products, positions
 from populus.runtime.engine.native.kernels.blocks import SUMMED
 from populus.runtime.engine.native.kernels.contraction import Product
-from populus.runtime.engine.native.kernels.copies import bordered, copy, pad
+from populus.runtime.engine.native.kernels.copies import SQUARE, bordered, copy, pad
 from populus.runtime.engine.native.kernels.endings import TYPES, Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -21,6 +21,7 @@ from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
 Launches = list[Launch]
 MANY = 64  # output channels from which elements that are apart are copied together first
+FAR, OFTEN = 1 << 18, 512  # bytes of a left side whose rows lie across its lines, and columns, from which it is copied first
 
 
 def matmul(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
@@ -78,6 +79,7 @@ def _product(
     last stride between elements. Returns None if the formula has no code.
     """
     k, n = b.shape
+    rows, a = _along(library, task, rows, a, n, launches)
     depth = offsets((k,), (a.strides[-1],))
     out, steps = _writable(task, c if formula is None else formula.out)
     if formula is not None and out is not formula.out:
@@ -100,6 +102,21 @@ def _product(
     if out is not c and formula is None:
         launches += _copied(library, out, c)
     return launches
+
+
+def _along(library: Library, task: Task, rows: Table, a: Array, n: int, launches: Launches) -> tuple[Table, Array]:
+    """Gives the rows and the left side of a product with n columns, or those of a copy whose rows are contiguous.
+
+    Each panel of columns reads all of it. Where k lies across its lines, as in gradients of weights, a row of blocks needs a line,
+    and often a page, for each element of k. The first cache and the table of pages hold too few of them.
+    """
+    item = a.itemsize
+    across = a.ndim == 2 and a.strides[0] == item and a.strides[1] != item
+    if not across or a.nbytes < FAR or n < OFTEN or a.shape[1] % SQUARE:
+        return rows, a
+    along = task.scratch(a.shape, a.dtype)
+    launches += _copied(library, a, along)
+    return offsets(a.shape[:1], along.strides[:1]), along
 
 
 def _copied(library: Library, source: Array, target: Array) -> Launches:
