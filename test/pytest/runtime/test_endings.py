@@ -109,11 +109,12 @@ FORMS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
     "windows in groups": ("Conv", (1, 6, 7, 7), (18, 3, 3, 3), {"group": 2}),
     "lines": ("Conv", (2, 5, 23), (19, 5, 3), {}),
     "positions": ("Conv", (2, 12, 13, 16), (11, 12, 1, 1), {}),
+    "positions that fill no vector": ("Conv", (2, 12, 13, 19), (11, 12, 1, 1), {}),
     "positions in groups": ("Conv", (1, 12, 16, 16), (10, 6, 1, 1), {"group": 2}),
     "winograd": ("Conv", (2, 16, 28, 27), (20, 16, 3, 3), {"pads": [1, 1, 1, 1]}),
     "depthwise": ("Conv", (2, 6, 13, 19), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}),
 }
-KERNELS = {"positions": "positions", "positions in groups": "positions", "winograd": "winograd", "depthwise": "down"}
+KERNELS = {n: "positions" for n in FORMS if n.startswith("positions")} | {"winograd": "winograd", "depthwise": "down"}
 
 
 @pytest.mark.parametrize(

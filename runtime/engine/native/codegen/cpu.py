@@ -66,6 +66,11 @@ class Machine:
         return next((n for feature, n in (("avx512f", 64), ("avx", 32)) if feature in self.enabled), 16)
 
     @property
+    def masks_freely(self) -> bool:
+        """True if a masked load or store is one operation, by a register of masks. AVX2's loads are two, its stores dozens."""
+        return "avx512f" in self.enabled
+
+    @property
     def converts_halves(self) -> bool:
         """True if instructions convert f16 and f32."""
         return bool({"f16c", "neon"} & self.enabled)

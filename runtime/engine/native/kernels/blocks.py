@@ -9,6 +9,7 @@ and sum are rounded once. A block may stop within k, and leave its sums in memor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from populus.runtime.engine.native.codegen.cpu import Machine
@@ -25,9 +26,11 @@ def block_kernel(rows: int, vectors: int, dtype: str, form: str, ending: Ending 
     """Names the kernel of `rows` by `vectors` sums.
 
     `form`: the layout of c, `rows` (columns are adjacent) or `columns` (rows are adjacent). In `swapped`, which is `rows`
-    too, the left side is packed, and the columns of the right side are adjacent in memory; `%valid` cuts the last
-    vector, but not in `swapped whole`. With the prefix `sliced ` each slice of k has its own sum, and the sums are added
-    in order. `ending`: a formula on the sums, applied where they are stored.
+    too, the left side is packed, and the columns of the right side are adjacent in memory. `%valid` cuts the last
+    vector. Two forms read whole vectors only: `swapped whole`, which is not cut, and `swapped late`, in which `%valid`
+    counts the lanes that its first vector does not store. `swapped paced` is whole too; it fetches at an even pace.
+    With the prefix `sliced ` each slice of k has its own sum, and the sums are added in order. `ending`: a formula on
+    the sums, applied where they are stored.
     """
     key = f"block {rows} {vectors} {dtype} {form}" + ("" if ending is None else f" {ending.key}")
     return Kernel(key, partial(_block, rows, vectors, SUMMED[dtype], form, ending))
@@ -40,7 +43,7 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
     # rows: the block's part of the table; b: the panel; c: the block's first element;
     # step: bytes between rows, or between columns; valid: number of columns inside c;
     # ends: of k, or of its slices; ahead, pace: what is read later, and the bytes of it that arrive for each k meanwhile
-    # (in `swapped`, at the elements of depth);
+    # (none in `swapped`: at the elements of depth);
     # words, row, column: operands of the ending, and the block's place
     f = Function(
         name,
@@ -49,11 +52,11 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
         "ptr noalias %buffer, ptr %ahead, i64 %pace, ptr noalias readonly %words, i64 %row, i64 %column",
         "void",
     )
-    swapped, whole = "swapped" in form, form.endswith("whole")
+    swapped = "swapped" in form
     starts = [] if swapped else [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
-    inside = _inside(f, vectors, lanes)
+    cut = _cut(f, form, vectors, lanes)
 
-    step = partial(_step, f, rows, vectors, type, form, machine, starts, inside)
+    step = partial(_step, f, rows, vectors, type, form, machine, starts, cut)
     places = [f.at("%buffer", i * lanes, type) for i in range(rows * vectors)]
     zeros = ["zeroinitializer"] * (rows * vectors)
     continued, stopped = (f.let(f"icmp ne i64 {f.let(f'and i64 %stage, {bit}')}, 0") for bit in (CONTINUES, STOPS))
@@ -97,32 +100,53 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
     def store() -> None:
         final = held() if begin is None else sums
         if form.endswith("columns"):
-            _store_columns(f, rows, vectors, lanes, type, final, inside, ending)
+            _store_columns(f, rows, vectors, lanes, type, final, cut, ending)
         else:
-            _store_rows(f, rows, vectors, lanes, type, final, "" if whole else inside, ending)
+            _store_rows(f, rows, vectors, lanes, type, final, cut, ending)
 
     f.when(stopped, lambda: None if begin is None else hold(sums), store)
     return f.done("void")
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """Vector of a block's rows that has lanes outside c, and the mask of its others; without a mask none has."""
+
+    vector: int
+    inside: str
+
+    def mask(self, vector: int) -> str:
+        """Returns the mask of a vector; empty for all lanes."""
+        return self.inside if vector == self.vector else ""
+
+
+def _cut(f: Function, form: str, vectors: int, lanes: int) -> _Cut:
+    """Emits the mask of the vector that `%valid` cuts: the last one, or in `late` the first."""
+    if form.endswith(("whole", "paced")):
+        return _Cut(0, "")
+    counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
+    if form.endswith("late"):
+        return _Cut(0, f.let(f"icmp sge {counts}, {f.splat('i64', lanes, '%valid')}"))
+    left = f.sub("%valid", (vectors - 1) * lanes)
+    return _Cut(vectors - 1, f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}"))
+
+
 def _step(
-    f: Function, rows: int, vectors: int, type: str, form: str, machine: Machine, starts: list[str], inside: str, i: str, *sums: str
+    f: Function, rows: int, vectors: int, type: str, form: str, machine: Machine, starts: list[str], cut: _Cut, i: str, *sums: str
 ) -> list[str]:
     """Emits one element of k: its products are added to the sums."""
     item = BYTES[type]
     lanes = machine.vector_bytes // item
-    vector, swapped, whole = f"<{lanes} x {type}>", "swapped" in form, form.endswith("whole")
+    vector, swapped, late = f"<{lanes} x {type}>", "swapped" in form, form.endswith("late")
     offset = f.load("i64", f.at("%depth", i, "i64"))
-    later = offset if swapped and not whole else f.mul(i, "%pace")
+    later = offset if swapped and not form.endswith("paced") else f.mul(i, "%pace")
     f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond("%ahead", later)), ("i32 immarg", "0"), *PREFETCH)
-    if swapped:
-        panel, line = f.at("%b", f.mul(i, rows), type), f.beyond("%a", offset)
-        right = [f.load(vector, f.at(line, v * lanes, type), item) for v in range(vectors - (not whole))]
-        if not whole:
-            right.append(masked_load(f, type, lanes, f.at(line, (vectors - 1) * lanes, type), inside))
-    else:
-        panel = f.at("%b", f.mul(i, vectors * lanes), type)
-        right = [f.load(vector, f.at(panel, v * lanes, type), item) for v in range(vectors)]
+    panel = f.at("%b", f.mul(i, rows if swapped else vectors * lanes), type)
+    line = f.beyond("%a", offset) if swapped else panel
+    right: list[str] = []
+    for v in range(vectors):
+        place, mask = f.at(line, v * lanes, type), cut.mask(v) if swapped and not late else ""
+        right.append(masked_load(f, type, lanes, place, mask) if mask else f.load(vector, place, item))
     new: list[str] = []
     for r in range(rows):
         place = f.at(panel, r, type) if swapped else f.beyond(starts[r], offset)
@@ -138,37 +162,30 @@ def _step(
     return new
 
 
-def _inside(f: Function, vectors: int, lanes: int) -> str:
-    """Marks the lanes of a block's last vector that are columns below `%valid`."""
-    left = f.sub("%valid", (vectors - 1) * lanes)
-    counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
-    return f.let(f"icmp slt {counts}, {f.splat('i64', lanes, left)}")
-
-
 def _store_rows(
-    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], inside: str, ending: Ending | None
+    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], cut: _Cut, ending: Ending | None
 ) -> None:
-    """Stores whole vectors; a mask, if there is one, cuts the last columns."""
+    """Stores whole vectors, but for the one that is cut."""
     vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
     masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
     if ending is not None:
         operands = ending.operands(f)
         # All operands are loaded before the first store: a load waits for an earlier store whose address has equal low bits.
-        places = [((r, v * lanes), inside if v == vectors - 1 else "") for r in range(rows) for v in range(vectors)]
-        taken = [[o.vector(f, type, lanes, place, 1, cut) for o in operands] for place, cut in places]
+        places = [((r, v * lanes), cut.mask(v)) for r in range(rows) for v in range(vectors)]
+        taken = [[o.vector(f, type, lanes, place, 1, inside) for o in operands] for place, inside in places]
         sums = [ending.applied(f, type, lanes, value, others) for value, others in zip(sums, taken)]
     for r in range(rows):
         row = f.beyond("%c", f.mul("%step", r))
         for v in range(vectors):
             place, value = f.at(row, v * lanes, type), sums[r * vectors + v]
-            if inside and v == vectors - 1:
-                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, inside))
+            if cut.mask(v):
+                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", str(item)), (mask, cut.inside))
             else:
                 f.store(vector, value, place, item)
 
 
 def _store_columns(
-    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], inside: str, ending: Ending | None
+    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], cut: _Cut, ending: Ending | None
 ) -> None:
     """Stores the block transposed, so that each column becomes `rows` adjacent elements.
 
@@ -179,8 +196,7 @@ def _store_columns(
     if ending is not None and not ending.turned:
         operands = ending.operands(f)
         for v in range(vectors):
-            cut = inside if v == vectors - 1 else ""
-            taken = [o.vector(f, type, lanes, (0, v * lanes), 1, cut) for o in operands]
+            taken = [o.vector(f, type, lanes, (0, v * lanes), 1, cut.mask(v)) for o in operands]
             for i in range(v, rows * vectors, vectors):
                 sums = [*sums[:i], ending.applied(f, type, lanes, sums[i], taken), *sums[i + 1 :]]
         ending = None

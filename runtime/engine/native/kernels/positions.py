@@ -98,6 +98,9 @@ class _Positions(Product):
         host, item, rows = self.library.host, self.c.itemsize, self.panels
         vectors = Panels.of(area, lanes_of(host, self.c.dtype), host.block[1])
         form = "swapped" if self.ends is None else "sliced swapped"
+        # The last panel begins earlier by the lanes that it has too many, unless masks cost nothing: then all vectors are whole.
+        late = not host.masks_freely and (vectors.parts > 1 or area == vectors.columns)
+        inner, last = (f"{form} whole", f"{form} whole" if area == vectors.columns else f"{form} late") if late else (form, form)
         ended = None if formula is None else ending_of(formula.at(0), 1)
         if formula is not None and ended is None:
             return None
@@ -105,13 +108,15 @@ class _Positions(Product):
         for x in () if formula is None else formula.inputs:
             if x is not None:
                 words += [x, offsets(x.shape[:1], x.strides[:1]), *words_of([x[0]])[1:]]
-        kernels: list[Kernel] = []
-        for v in (vectors.broad, vectors.broad - (vectors.wide < vectors.parts)):
-            heights = (rows.broad, rows.broad - (rows.wide < rows.parts))
-            kernels += [block_kernel(r, v, self.c.dtype.name, form, ending) for r in heights]
+        heights = (rows.broad, rows.broad - (rows.wide < rows.parts))
+        narrow = vectors.broad - (vectors.wide < vectors.parts)
+        # Sizes that do not occur are not compiled.
+        between = last if vectors.parts - vectors.wide == 1 else inner
+        forms = ((vectors.broad, inner if vectors.parts > 1 else last), (narrow, between), (narrow, last))
+        kernels = [block_kernel(r, v, self.c.dtype.name, form, ending) for v, form in forms for r in heights]
         args: list[int | Array | Kernel] = [
             self.a, self.depth, packed, self.c, *kernels, xs, ys, ws, len(self.depth), area,
-            rows.parts, rows.wide, rows.broad, vectors.parts, vectors.wide, vectors.broad, vectors.lanes, item, self.row_step,
+            rows.parts, rows.wide, rows.broad, vectors.parts, vectors.wide, vectors.broad, vectors.lanes, item, self.row_step, int(late),
             *Stages.words(len(self.depth), self.ends, vectors.broad * vectors.lanes * item), len(words) // 4, *words,
         ]  # fmt: skip
         assert len(args) == FIRST_WORD + len(words), len(args)
@@ -122,10 +127,10 @@ class _Positions(Product):
 def _positions(name: str, machine: Machine) -> str:
     """Emits the kernel of all blocks. Units are blocks of a panel of positions, panels of a plane, planes."""
     f = Function(name)
-    a, depth, packed, c, *rest = f.args("ppppppppppp")
-    kernels, (xs, ys, ws) = rest[:4], rest[4:]
-    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step = (f.arg(11 + i) for i in range(11))
-    table, others = Stages(f, 22), f.arg(25)
+    a, depth, packed, c, *rest = f.args("ppppppppppppp")
+    kernels, (xs, ys, ws) = rest[:6], rest[6:]
+    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step, late = (f.arg(13 + i) for i in range(12))
+    table, others = Stages(f, 25), f.arg(28)
     each = machine.block[0] * machine.block[1] * machine.vector_bytes
     buffer = f.let(f"alloca [{GROUP * each} x i8], align 64")
     words = f.let(f"alloca [{3 * MOST} x i64], align 64")
@@ -135,13 +140,19 @@ def _positions(name: str, machine: Machine) -> str:
         j = f.sub(q, f.mul(p, parts))
         narrow = f.let(f"icmp sge i64 {j}, {wide}")
         vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
-        column = f.mul(start_of(f, j, wide, broad), lanes)
-        valid = f.call("i64", "llvm.smin.i64", ("i64", f.mul(vectors, lanes)), ("i64", f.sub(area, column)))
+        column, width = f.mul(start_of(f, j, wide, broad), lanes), f.mul(vectors, lanes)
+        valid = f.call("i64", "llvm.smin.i64", ("i64", width), ("i64", f.sub(area, column)))
+        is_late = f.let(f"icmp ne i64 {late}, 0")
+        over = f.let(f"select i1 {is_late}, i64 {f.sub(width, valid)}, i64 0")
+        column, valid = f.sub(column, over), f.let(f"select i1 {is_late}, i64 {over}, i64 {valid}")
         start = f.mul(column, item)
         x, y = (f.beyond(f.beyond(base, f.load("i64", f.at(t, p, "i64"))), start) for base, t in ((a, xs), (c, ys)))
         w = f.beyond(packed, f.load("i64", f.at(ws, p, "i64")))
-        tall_kernel = f.let(f"select i1 {narrow}, ptr {kernels[2]}, ptr {kernels[0]}")
-        short_kernel = f.let(f"select i1 {narrow}, ptr {kernels[3]}, ptr {kernels[1]}")
+        last = f.let(f"icmp eq i64 {j}, {f.sub(parts, 1)}")
+        tall_kernel, short_kernel = (
+            f.let(f"select i1 {last}, ptr {kernels[4 + i]}, ptr {f.let(f'select i1 {narrow}, ptr {kernels[2 + i]}, ptr {kernels[i]}')}")
+            for i in range(2)
+        )
 
         def operand(i: str) -> None:
             """Writes the words of an ending's operand, at this plane."""
@@ -181,5 +192,5 @@ def _positions(name: str, machine: Machine) -> str:
     return f.done()
 
 
-FIRST_WORD = 26  # the arguments from here on are those of an ending: for each operand its address, places by plane, steps
+FIRST_WORD = 29  # the arguments from here on are those of an ending: for each operand its address, places by plane, steps
 POSITIONS = Kernel("positions", _positions)

@@ -337,7 +337,7 @@ class _Sizes:
         """Names the blocks of sums: more and fewer output channels, each with more and fewer vectors."""
         v, c = self.vectors, self.channels
         sizes = [(r, n) for r in (c.broad, c.broad - (c.wide < c.parts)) for n in (v.broad, v.broad - (v.wide < v.parts))]
-        return [block_kernel(r, n, "float32", "swapped whole") for r, n in sizes]
+        return [block_kernel(r, n, "float32", "swapped paced") for r, n in sizes]
 
 
 def winograd(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> list[Launch] | None:
