@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
 from populus.runtime.engine.native.codegen.cpu import Machine, described
 from populus.runtime.engine.native.codegen.jit import Kernel, optimised
 from populus.runtime.engine.native.kernels.blocks import block_kernel
+from populus.runtime.engine.native.kernels.winograd import _back, _transform  # pyright: ignore[reportPrivateUsage]
+
+
+def code(kernel: Kernel, host: Machine) -> list[str]:
+    """Lines of assembly."""
+    module, target = optimised(kernel.build(kernel.name, host), host, file=True)
+    return [line.strip() for line in target.emit_assembly(module).splitlines()]
 
 
 def inner_loop(kernel: Kernel, host: Machine) -> list[str]:
     """Instructions of the innermost loop with the most sums: from a label to the jump back to it."""
-    module, target = optimised(kernel.build(kernel.name, host), host, file=True)
-    lines = [line.strip() for line in target.emit_assembly(module).splitlines()]
+    lines = code(kernel, host)
     labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.LBB\w+:", line)}
     loops = [
         lines[begin + 1 : i + 1]
@@ -34,3 +41,13 @@ def test_the_largest_block_keeps_its_sums_in_registers(cpu: str, form: str):
     assert sum(line.startswith("vfmadd") for line in loop) == rows * vectors, loop
     assert not any("(%rsp" in line for line in loop), loop
     assert not any("maskmov" in line or "{%k" in line for line in loop), loop
+
+
+@pytest.mark.parametrize(("kernel", "stores"), [("transform", 16), ("back", 4)])
+def test_tiles_are_stored_whole_where_masks_cost_operations(kernel: str, stores: int):
+    made = Kernel(kernel, partial(_transform, 2) if kernel == "transform" else partial(_back, 2, None))
+    for cpu, masked, vector in (("x86-64-v3", r"vmaskmovps\t%ymm", "%ymm"), ("x86-64-v4", r"vmovups\t%zmm.*{%k", "%zmm")):
+        lines = code(made, described(cpu))
+        whole = [line for line in lines if re.match(rf"vmovups\t{vector}\d+, (?!.*%rsp)(?!.*{{)", line)]
+        assert len([line for line in lines if re.match(masked, line)]) == stores, lines
+        assert len(whole) == (stores if cpu == "x86-64-v3" else 0), lines

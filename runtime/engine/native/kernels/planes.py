@@ -6,6 +6,7 @@ under way at a time. Rows and columns outside the plane are neutral elements, by
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,13 +62,14 @@ class Columns:
 
     f: Function
     form: Form
-    lanes: int
+    machine: Machine
     begin: str
     width: str
     left: str
 
     def __post_init__(self) -> None:
         f, stride = self.f, self.form.strides[1]
+        self.lanes = self.machine.vector_bytes // BYTES[self.form.type]
         self.vector, self.item = f"<{self.lanes} x {self.form.type}>", BYTES[self.form.type]
         self.first = f.sub(f.mul(self.begin, stride), self.left)
         # Tap k is every stride-th element from k on: one of the parts of the vectors from k - k % stride on.
@@ -82,19 +84,39 @@ class Columns:
         low, high = (f.splat("i32", n, f.let(f"trunc i64 {v} to i32")) for v in (first, end))
         return f.let(f"icmp ult <{n} x i32> {f.let(f'add {numbers}, {low}')}, {high}")
 
-    def row(self, line: str, present: str | None) -> list[str]:
+    def row(self, line: str, present: str | None, line_in_plane: tuple[str, str]) -> list[str]:
         """Loads the vector of each column of the window. `line`: the row's element `first`; `present`: if it may be
-        outside the plane, whether it is inside.
+        outside the plane, whether it is inside; `line_in_plane`: bytes from the plane's start to `line`, and the plane's end.
         """
         f, mask = self.f, f"<{self.lanes} x i1>"
         neutral = f"splat ({self.form.type} {identity(self.form.op, self.form.type)})"
         name = f"llvm.masked.load.v{self.lanes}{SUFFIX[self.form.type]}.p0"
-        loaded: list[str] = []
-        for start, there in zip(self.starts, self.masks):
+        places = [f.at(line, start, self.form.type) for start in self.starts]
+
+        def masked() -> list[str]:
+            loaded: list[str] = []
+            for place, there in zip(places, self.masks):
+                if present is not None:
+                    there = f.let(f"select i1 {present}, {mask} {there}, {mask} zeroinitializer")
+                operands = ("ptr", place), ("i32 immarg", str(self.item)), (mask, there), (self.vector, neutral)
+                loaded.append(f.call(self.vector, name, *operands))
+            return loaded
+
+        def whole() -> list[str]:
+            vectors = [f.load(self.vector, place, self.item) for place in places]
+            return [f.let(f"select {mask} {m}, {self.vector} {v}, {self.vector} {neutral}") for m, v in zip(self.masks, vectors)]
+
+        if self.machine.masks_freely:
+            loaded = masked()
+        else:
+            # What lies around the row is in the plane too, and may be read.
+            begin, end = line_in_plane
+            low, high = (f.add(begin, n * self.item) for n in (self.starts[0], self.starts[-1] + self.lanes))
+            tests = f.let(f"icmp sge i64 {low}, 0"), f.let(f"icmp sle i64 {high}, {end}")
+            within = f.let(f"and i1 {tests[0]}, {tests[1]}")
             if present is not None:
-                there = f.let(f"select i1 {present}, {mask} {there}, {mask} zeroinitializer")
-            place = f.at(line, start, self.form.type)
-            loaded.append(f.call(self.vector, name, ("ptr", place), ("i32 immarg", str(self.item)), (mask, there), (self.vector, neutral)))
+                within = f.let(f"and i1 {within}, {present}")
+            loaded = f.choose(within, self.vector, whole, masked)
         stride = self.form.strides[1]
         groups = [self._apart(loaded[i : i + stride]) for i in range(0, len(loaded), stride)]
         return [groups[k // stride][k % stride] for k in range(self.form.kernel[1])]
@@ -113,10 +135,24 @@ class Columns:
             found.append(self._apart(shuffled))
         return [v for pair in zip(*found) for v in pair]
 
-    def store(self, value: str, place: str, mask: str) -> None:
-        """Stores the lanes of a mask."""
-        name = f"llvm.masked.store.v{self.lanes}{SUFFIX[self.form.type]}.p0"
-        self.f.call("void", name, (self.vector, value), ("ptr", place), ("i32 immarg", str(self.item)), (f"<{self.lanes} x i1>", mask))
+    def store(self, places: Sequence[str], left: str, mask: str, values: Callable[[str], Sequence[str]]) -> None:
+        """Stores vectors whose lanes from `left` on stay as they are, or may be written. `values(mask)` emits them."""
+        f, masks = self.f, f"<{self.lanes} x i1>"
+
+        def whole() -> None:
+            for place, value in zip(places, values(""), strict=True):
+                f.store(self.vector, value, place, self.item)
+
+        def masked() -> None:
+            name = f"llvm.masked.store.v{self.lanes}{SUFFIX[self.form.type]}.p0"
+            for place, value in zip(places, values(mask), strict=True):
+                f.call("void", name, (self.vector, value), ("ptr", place), ("i32 immarg", str(self.item)), (masks, mask))
+
+        if self.machine.masks_freely:
+            masked()
+        else:
+            some = f.let(f"icmp sgt i64 {left}, 0")
+            f.when(f.let(f"icmp sge i64 {left}, {self.lanes}"), whole, lambda: f.when(some, masked))
 
 
 # long: one kernel; its parts share the values of the function
@@ -129,6 +165,7 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
     late = -(-tall // down)  # outputs under way
     start = (vector, f"splat ({type} {identity(form.op, type)})")
     turns = f.add(rows, late - 1)
+    plane_end = f.add(f.mul(f.sub(high, 1), x_row), f.mul(wide, BYTES[type]))
     # In the turns from `full` to `short` all rows are inside the plane.
     full = f.call("i64", "llvm.smin.i64", ("i64", turns), ("i64", f.let(f"sdiv i64 {f.add(top, down - 1)}, {down}")))
     full = f.call("i64", "llvm.smax.i64", ("i64", full), ("i64", str(late - 1)))
@@ -145,7 +182,7 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
         ended = operands.at(p)
 
         def block(begin: str) -> None:
-            part = Columns(f, form, lanes, begin, wide, left)
+            part = Columns(f, form, machine, begin, wide, left)
             written = part.inside("0", f.sub(columns, begin))
             into = f.at(target, begin, type)
 
@@ -154,23 +191,28 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
                 for j in range(down):
                     r = f.sub(f.add(f.mul(t, down), j), top)
                     present = None if inside else f.let(f"icmp ult i64 {r}, {high}")
-                    taken = part.row(f.at(f.beyond(source, f.mul(r, x_row)), part.first, type), present)
+                    at = f.add(f.mul(r, x_row), f.mul(part.first, part.item))
+                    taken = part.row(f.beyond(source, at), present, (at, plane_end))
                     whole = _whole_row(f, form, vector, taken)
                     for q in range(late):
                         if (k := q * down + j) < tall:
                             across_k = weights[k * form.kernel[1] : (k + 1) * form.kernel[1]]
                             under[q] = _met(f, form, vector, machine.fused, under[q], whole, across_k)
                 o = f.sub(t, late - 1)
-                done, mask = under.pop(), written
+                done, mask, count = under.pop(), written, f.sub(columns, begin)
                 if not inside:
                     there = f.let(f"icmp sge i64 {o}, 0")
                     mask = f.let(f"select i1 {there}, <{lanes} x i1> {written}, <{lanes} x i1> zeroinitializer")
-                if form.kind == "average":
-                    counts = f.at(other, f.add(f.mul(o, columns), begin), type)
-                    load, ones = f"llvm.masked.load.v{lanes}{SUFFIX[type]}.p0", f"splat ({type} 1.0)"
-                    operands = ("ptr", counts), ("i32 immarg", str(part.item)), (f"<{lanes} x i1>", mask), (vector, ones)
-                    done = f.let(f"fdiv {vector} {done}, {f.call(vector, load, *operands)}")
-                part.store(ended(done, o, rows, begin, mask), f.beyond(into, f.mul(o, y_row)), mask)
+                    count = f.let(f"select i1 {there}, i64 {count}, i64 0")
+
+                def value(cut: str) -> list[str]:
+                    result = done
+                    if form.kind == "average":
+                        divisors = _divisors(f, part, f.at(other, f.add(f.mul(o, columns), begin), type), cut)
+                        result = f.let(f"fdiv {vector} {done}, {divisors}")
+                    return [ended(result, o, rows, begin, cut)]
+
+                part.store([f.beyond(into, f.mul(o, y_row))], count, mask, value)
                 return under
 
             sums = [start] * (late - 1)
@@ -182,6 +224,14 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
 
     f.loop("%first", "%end", plane)
     return f.done()
+
+
+def _divisors(f: Function, part: Columns, place: str, cut: str) -> str:
+    """Loads the divisors of averages; 1 outside a mask."""
+    if not cut:
+        return f.load(part.vector, place, part.item)
+    load, ones = f"llvm.masked.load.v{part.lanes}{SUFFIX[part.form.type]}.p0", f"splat ({part.form.type} 1.0)"
+    return f.call(part.vector, load, ("ptr", place), ("i32 immarg", str(part.item)), (f"<{part.lanes} x i1>", cut), (part.vector, ones))
 
 
 def _whole_row(f: Function, form: Form, vector: str, taken: list[str]) -> list[str]:

@@ -88,34 +88,49 @@ def _transform(m: int, name: str, machine: Machine) -> str:
     image, row0, rows = f.image()
     start = f.beyond(x, f.load("i64", f.at(xs, image, "i64")))
     operations = f.sides(vector)
-    last = f.sub(rows, 1)
-    rest = f.sub(f.filled(rows, lanes), f.mul(last, across))
+    last, total = f.sub(rows, 1), f.filled(rows, lanes)
+    rest = f.sub(total, f.mul(last, across))
+    plane_end = f.add(f.mul(f.sub(high, 1), x_row), f.mul(wide, ITEM))
 
     def channel(c: str) -> None:
         source, target = f.beyond(start, f.mul(c, x_channel)), f.at("%v", f.mul(c, tiles), "float")
 
-        def columns(tx: str) -> None:
-            part = Columns(f, Form("weighted", "float", (n, n), (m, m)), lanes, tx, wide, left)
+        def tile(part: Columns, tx: str, inside: str, ending: str, ty: str) -> None:
+            # The last row fills its vector: sums of what memory held before could be slow (denormal numbers).
+            ends = f.let(f"icmp eq i64 {ty}, {last}")
+            written = f.let(f"select i1 {ends}, <{lanes} x i1> {ending}, <{lanes} x i1> {inside}")
+            taken: list[list[str]] = []
+            for i in range(n):
+                r = f.sub(f.add(f.mul(f.add(row0, ty), m), i), top)
+                present = f.let(f"icmp ult i64 {r}, {high}")
+                at = f.add(f.mul(r, x_row), f.mul(part.first, ITEM))
+                taken.append(part.row(f.beyond(source, at), present, (at, plane_end)))
+            halves = [input_side(m, [taken[i][j] for i in range(n)], *operations) for j in range(n)]
+            values = [v for i in range(n) for v in input_side(m, [halves[k][i] for k in range(n)], *operations)]
+            begin = f.add(f.mul(ty, across), tx)
+            into = f.at(target, begin, "float")
+            places = [f.beyond(into, f.mul(plane, i)) for i in range(n * n)]
+            # A whole vector may write tiles of the next row, which are written after it.
+            part.store(places, f.sub(total, begin), written, lambda _: values)
+
+        def columns(tx: str) -> tuple[Columns, str, str, str]:
+            part = Columns(f, Form("weighted", "float", (n, n), (m, m)), machine, tx, wide, left)
             inside, ending = (part.inside("0", f.sub(end, tx)) for end in (across, rest))
+            return part, tx, inside, ending
 
-            def row(ty: str) -> None:
-                # The last row fills its vector: sums of what memory held before could be slow (denormal numbers).
-                ends = f.let(f"icmp eq i64 {ty}, {last}")
-                written = f.let(f"select i1 {ends}, <{lanes} x i1> {ending}, <{lanes} x i1> {inside}")
-                taken: list[list[str]] = []
-                for i in range(n):
-                    r = f.sub(f.add(f.mul(f.add(row0, ty), m), i), top)
-                    present = f.let(f"icmp ult i64 {r}, {high}")
-                    taken.append(part.row(f.at(f.beyond(source, f.mul(r, x_row)), part.first, "float"), present))
-                halves = [input_side(m, [taken[i][j] for i in range(n)], *operations) for j in range(n)]
-                into = f.at(target, f.add(f.mul(ty, across), tx), "float")
-                for i in range(n):
-                    for j, value in enumerate(input_side(m, [halves[k][i] for k in range(n)], *operations)):
-                        part.store(value, f.beyond(into, f.mul(plane, i * n + j)), written)
+        def down(tx: str) -> None:
+            f.loop(0, rows, partial(tile, *columns(tx)))
 
-            f.loop(0, rows, row)
+        def right(ty: str) -> None:
+            def one(tx: str) -> None:
+                tile(*columns(tx), ty)
 
-        f.loop(0, across, columns, step=lanes)
+            f.loop(0, across, one, step=lanes)
+
+        if machine.masks_freely:
+            f.loop(0, across, down, step=lanes)
+        else:
+            f.loop(0, rows, right)
 
     f.loop("%first", "%end", channel)
     return f.done("void")
@@ -178,8 +193,11 @@ def _back(m: int, ending: Ending | None, name: str, machine: Machine) -> str:
         target, source = f.beyond(start, f.mul(c, y_channel)), f.at("%m", f.mul(c, tiles), "float")
         ended = operands.at(image, c)
 
+        def formula(value: str, row: str, column: str, mask: str) -> list[str]:
+            return [ended(value, row, high, column, mask)]
+
         def columns(tx: str) -> None:
-            part = Columns(f, Form("weighted", "float", (1, 1), (1, 1)), lanes, tx, wide, "0")
+            part = Columns(f, Form("weighted", "float", (1, 1), (1, 1)), machine, tx, wide, "0")
             left = f.mul(tx, m)
             written = [part.inside(f.add(left, k * lanes), wide) for k in range(m)]
 
@@ -196,8 +214,9 @@ def _back(m: int, ending: Ending | None, name: str, machine: Machine) -> str:
                     found = _together(f, vector, lanes, output_side(m, [halves[k][i] for k in range(n)], *operations))
                     for k, value in enumerate(found):
                         mask = f.let(f"select i1 {present}, <{lanes} x i1> {written[k]}, <{lanes} x i1> zeroinitializer")
-                        value = ended(value, r, high, f.add(left, k * lanes), mask)
-                        part.store(value, f.at(line, k * lanes, "float"), mask)
+                        column = f.add(left, k * lanes)
+                        count = f.let(f"select i1 {present}, i64 {f.sub(wide, column)}, i64 0")
+                        part.store([f.at(line, k * lanes, "float")], count, mask, partial(formula, value, r, column))
 
             f.loop(0, rows, row)
 
