@@ -41,7 +41,8 @@ from populus.runtime.profile import Profile, profile
 TYPES: dict[str, tuple[Attribute, Any]] = {"f16": (f16, np.float16), "f32": (f32, np.float32)}
 BOW, GC2 = "bow, interleaved_bytes=0", "gc2, interleaved_bytes=0"  # PopLibs loads weights 8 bytes at a time by default
 AFTER = "popnn-to-poplar,poprand-to-poplar,popops-to-poplar,poplar-map,poplar-merge,poplar-allocate"
-AS_RECORDED = AFTER.replace("poplar-map", "poplar-map{shared=false}")  # the layouts when the plans of the rows were made
+# The layouts when the plans of the rows were made.
+AS_RECORDED = AFTER.replace("poplar-map", "poplar-map{shared=false}").replace("popops-to-poplar", "popops-to-poplar{stack=false}")
 
 
 @dataclass(frozen=True)

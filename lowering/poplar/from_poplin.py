@@ -5,7 +5,7 @@ partials.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
@@ -28,7 +28,7 @@ from populus.lowering.poplar.plan.layout import as_accessed
 from populus.lowering.poplar.plan.reduction import reduce_partials
 from populus.lowering.poplar.plan.residency import Residency, room
 from populus.lowering.poplar.plan.serial import split_serially
-from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, offered, replicate
+from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, offered, replicate, steps_of
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.plan.winograd import whole_sums, winograd_tile
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
@@ -199,6 +199,7 @@ class Planning:
     winograd: int
     arguments: Arguments
     share: float = MEMORY_SHARE
+    shared: dict[SSAValue, Plan] = field(default_factory=dict[SSAValue, Plan])  # of resident weights that several serial steps read
 
     def is_constant(self, tensor: SSAValue) -> bool:
         """Tells whether an operand is a constant in all calls of its function."""
@@ -207,10 +208,19 @@ class Planning:
         return isinstance(root, ConstOp) or (len(given) > 0 and all(self.is_constant(value) for value in given))
 
     def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, Arguments | None]:
-        """Plans a contraction. If its weights are resident, replicated on the tiles that read them, also returns the arguments."""
+        """Plans a contraction. If its weights are resident, replicated on the tiles that read them, also returns the arguments.
+
+        Serial steps that share resident weights have the plan of the first, which gives the weights their layout.
+        """
+        root = root_of(t.view(weights))
+        if root in self.shared:
+            return self.shared[root], None
         candidates = options(shape, element, t.target, near if self.agree else None, self.traffic, self.share)
-        constants = constants_of(weights, self.arguments)
-        plan, resident = self.residency.choose(offered(candidates, constants, t.target) if constants else candidates, bool(constants))
+        constants, steps = constants_of(weights, self.arguments), steps_of(weights)
+        candidates = offered(candidates, constants, t.target, steps) if constants else candidates
+        plan, resident = self.residency.choose(candidates, bool(constants))
+        if resident and steps > 1:
+            self.shared[root] = plan
         return plan, self.arguments if resident else None
 
 
@@ -246,12 +256,12 @@ class PoplinToPoplarPass(ToPoplarPass):
         if self.partials not in (None, *PARTIALS):
             near = did_you_mean(self.partials, PARTIALS)
             raise PopulusError(f"partials = {self.partials}; halves are summed in {' or '.join(PARTIALS)}{near}")
-        if self.serial:
-            split_serially(graph, self._half_sums)
         aim = aim_of(self.optimise)
         traffic = self.traffic if aim.traffic is None else aim.traffic
         given = arguments_of(graph)
         share = self.resident if aim.resident is None else aim.resident
+        if self.serial:
+            split_serially(graph, self._half_sums, _room(graph, share), given)
         residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries))
         how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, aim.temporaries)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
@@ -267,15 +277,22 @@ class PoplinToPoplarPass(ToPoplarPass):
 
         `share`: of a tile for such weights. `temporaries`: the share for temporaries.
         """
-        machine, bids, spread = graph.machine, list[tuple[Option, ...]](), list[int]()
+        machine, bids, seen = graph.machine, list[tuple[Option, ...]](), set[SSAValue]()
         if share == 0:
             return 0.0, []
         for op in graph.walk():
-            if isinstance(op, ConstOp):
-                spread.append(bytes_of(op.type.shape, op.type.element))
-            elif isinstance(op, MatMulOp | ConvolutionOp) and (constants := constants_of(op.operands[1], given)):
+            if not isinstance(op, MatMulOp | ConvolutionOp) or op.operands[1] in seen:
+                continue
+            if constants := constants_of(op.operands[1], given):
+                seen.add(op.operands[1])
                 shape = shape_of_contraction(op, self._half_sums)
                 if shape.macs:
                     found = options(shape, element_type_of(op.operands[0].type), machine, None, traffic, temporaries)
-                    bids.append(offered(found, constants, machine))
-        return room(share, machine.tile_bytes, spread, machine.tiles), bids
+                    bids.append(offered(found, constants, machine, steps_of(op.operands[1])))
+        return _room(graph, share), bids
+
+
+def _room(graph: GraphOp, share: float) -> float:
+    """Computes the bytes of a tile for resident weights, if they may take `share` of it."""
+    spread = [bytes_of(op.type.shape, op.type.element) for op in graph.walk() if isinstance(op, ConstOp)]
+    return room(share, graph.machine.tile_bytes, spread, graph.machine.tiles)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from populus.dialects.base.tensor_op import INPLACE, ints
+from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
@@ -36,7 +39,7 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.dialects.support.shapes import axes
 from populus.lowering.poplar.control_flow import branch, end_of_region, loop
-from populus.lowering.poplar.graph import ToPoplarPass
+from populus.lowering.poplar.graph import Rule, ToPoplarPass
 from populus.lowering.poplar.plan.channels import channels_last, follow, has_channels_last, variable
 from populus.lowering.poplar.plan.indexed import multi_update, top_k
 from populus.lowering.poplar.plan.reduction import reduce as plan_reduce
@@ -137,11 +140,13 @@ def slice_(op: SliceOp, t: TileBuilder) -> Sequence[SSAValue]:
     return [t.slice(t.view(op.x), ints(op.begins), ints(op.ends), ints(op.steps))]
 
 
-def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
+def concat(op: ConcatOp, t: TileBuilder, stacks: bool = True) -> Sequence[SSAValue]:
     """Lowers to a variable into which the producers write their slices; a slice whose producer cannot is copied."""
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
         return [t.view(op.operands[0])]
+    if stacks and (stacked := stack(t, [t.view(part) for part in op.operands], shape, dim)) is not None:
+        return [stacked]
     last = all(has_channels_last(t.view(part)) for part in op.operands)
     order = channels_last(len(shape)) if last else list(range(len(shape)))
     home = t.first([shape[d] for d in order], element, t.linear([shape[d] for d in order], element))
@@ -155,6 +160,28 @@ def concat(op: ConcatOp, t: TileBuilder) -> Sequence[SSAValue]:
         if not t.move(x, home, begins):
             t.copy(x, t.slice(home, begins, ends, [1] * len(shape)))
     return [t.dim_shuffle(home, [order.index(d) for d in range(len(shape))])]
+
+
+def stack(t: TileBuilder, parts: Sequence[SSAValue], shape: Sequence[int], dim: int) -> SSAValue | None:
+    """Concatenates variables of one shape and one layout, each of which keeps its tiles; returns None for others.
+
+    The result is a view of a variable with a dimension of parts before `dim`, which is whole on each tile.
+    """
+    grids = {t.layout_of(x) for x in parts}
+    grid = next(iter(grids))
+    if len(grids) > 1 or grid is None or len({root_of(x) for x in parts}) < len(parts) or len({x.type for x in parts}) > 1:
+        return None
+    inner = (*shape[:dim], len(parts), shape[dim] // len(parts), *shape[dim + 1 :])
+    splits = (*grid.splits[:dim], Split(len(parts)), *grid.splits[dim:])
+    element = cast("TensorType", parts[0].type).element
+    home = t.first(inner, element, Grid(splits, tuple(d + (d >= dim) for d in grid.order), grid.start))
+    for i, x in enumerate(parts):
+        begins = [i if d == dim else 0 for d in range(len(inner))]
+        ends = [i + 1 if d == dim else n for d, n in enumerate(inner)]
+        x = t.reshape(x, [1 if d == dim else n for d, n in enumerate(inner)])
+        if not t.move(x, home, begins):
+            t.copy(x, t.slice(home, begins, ends, [1] * len(inner)))
+    return t.reshape(home, shape)
 
 
 def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:
@@ -283,9 +310,14 @@ def iota(op: IotaOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 @dataclass(frozen=True)
 class PopopsToPoplarPass(ToPoplarPass):
-    """Lowers maps, reductions, gathers and rearrangements to families, views and copies. To rounding."""
+    """Lowers maps, reductions, gathers and rearrangements to families, views and copies.
+
+    `stack`: concatenated parts of one shape and one layout keep it; otherwise each part moves to where its place in the result
+    is when the result is spread over the tiles. To rounding.
+    """
 
     name = "popops-to-poplar"
+    stack: bool = True
     RULES = {
         BroadcastOp: broadcast,
         CodeletOp: codelet,
@@ -304,3 +336,6 @@ class PopopsToPoplarPass(ToPoplarPass):
         TopKOp: top_k,
         YieldOp: end_of_region,
     }
+
+    def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
+        return {**self.RULES, ConcatOp: partial(concat, stacks=self.stack)}

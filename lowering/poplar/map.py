@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from xdsl.context import Context
@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from populus.dialects.poplar import CallOp, FamilyOp, Field, FuncOp, GraphOp, GridAttr, StorageOp, ViewOp
-from populus.dialects.poplar.partition import Grid, linear
+from populus.dialects.poplar import CallOp, FamilyOp, Field, FuncOp, GraphOp, GridAttr, SliceOp, StorageOp, StreamInOp, ViewOp
+from populus.dialects.poplar.memory import view_of
+from populus.dialects.poplar.partition import Grid, Split, linear
 from populus.dialects.poplar.target import Target
 from populus.lowering.poplar.plan.layout import as_accessed, shared
 
@@ -24,7 +25,8 @@ class PoplarMapPass(ModulePass):
 
     The grid is the cut of the family that works most on the variable, if that family's tiles have disjoint parts;
     the family then moves none of it. Otherwise the next family decides. If the tiles of all share parts, each part is cut
-    among those that read it; `shared=false` leaves this out. At last, the variable is spread over the tiles. Bit for bit.
+    among those that read it; a dimension whose slices are read in several steps is then not
+    cut. `shared=false` leaves both out. At last, the variable is spread over the tiles. Bit for bit.
     """
 
     name = "poplar-map"
@@ -67,13 +69,16 @@ def grid_for(op: StorageOp, target: Target, several: bool = True) -> Grid:
             parameter = use.operation.target().parameters()[use.index]
             if parameter.grid is not None:
                 return parameter.grid.data
+    stepped = _stepped(op) if several else None
     families = sorted(connections(op.result), key=lambda c: -math.prod(s.n for _, s in c[0].space.axes))
     for rule in (as_accessed, shared) if several else (as_accessed,):
         for family, field, value in families:
             grid = rule(family, field, value)
-            if grid is not None and grid.problem(op.type.shape, target.tiles) is None:
+            if grid is None or grid.problem(op.type.shape, target.tiles) is not None:
+                continue
+            if stepped is None or grid.splits[stepped].parts == 1:
                 return grid
-    return spread(op, target)
+    return spread(op, target, stepped)
 
 
 def connections(value: SSAValue) -> Iterator[tuple[FamilyOp, Field, SSAValue]]:
@@ -86,12 +91,27 @@ def connections(value: SSAValue) -> Iterator[tuple[FamilyOp, Field, SSAValue]]:
             yield user, user.fields.data[use.index], value
 
 
-def spread(op: StorageOp, target: Target) -> Grid:
+def spread(op: StorageOp, target: Target, stepped: int | None = None) -> Grid:
     """Spreads a variable over the tiles. One that needs few starts at a tile derived from its label, not always at
-    0.
+    0. `stepped`: the dimension whose slices steps read, each of which is spread if that takes most tiles.
     """
-    shape = op.type.shape
-    grid = linear(shape, target.tiles, target.grain(op.type.element))
+    shape, grain = op.type.shape, target.grain(op.type.element)
+    grid = linear(shape, target.tiles, grain)
+    for finer in (grain, 1) if stepped is not None else ():
+        across = linear(tuple(1 if d == stepped else n for d, n in enumerate(shape)), target.tiles, finer)
+        if 2 * across.cells > grid.cells:
+            return replace(across, splits=tuple(Split(n) if d == stepped else s for d, (n, s) in enumerate(zip(shape, across.splits))))
     if grid.cells == target.tiles:
         return grid
     return Grid(grid.splits, grid.order, crc32(op.label.data.encode()) % target.tiles)
+
+
+def _stepped(op: StorageOp) -> int | None:
+    """Finds the dimension of which all readers see parts, as serial steps do, so that a cut of it keeps tiles idle; None if none."""
+    seen: set[int] = set()
+    readers = [use.operation for use in op.result.uses if not isinstance(use.operation, StreamInOp)]
+    for reader in readers:
+        if not isinstance(reader, SliceOp):
+            return None
+        seen |= {d for d, (n, m) in enumerate(zip(op.type.shape, view_of(reader.y).shape)) if m < n}
+    return seen.pop() if len(readers) > 1 and len(seen) == 1 else None

@@ -46,3 +46,10 @@ def test_our_plans_take_fewer_cycles_than_were_measured():
     found = [calibration.product(row, planned=False) for row in calibration.PRODUCTS if (row.element, row.k, row.n) in wanted]
     assert len(found) == len(wanted)
     assert [(r.workload, r.ratio) for r in found if r.ratio > 0.95] == []
+
+
+def test_skewed_products_that_run_in_steps_take_no_longer_than_was_measured():
+    wanted = {("f16", 2048, 8192), ("f32", 1024, 32768), ("f32", 2048, 8192), ("f32", 4096, 4096)}
+    found = [calibration.product(row, planned=False) for row in calibration.PRODUCTS if (row.element, row.k, row.n) in wanted]
+    assert len(found) == len(wanted)
+    assert [(r.workload, r.ratio) for r in found if r.ratio > 1] == []

@@ -6,50 +6,78 @@ import itertools
 from dataclasses import replace
 
 from xdsl.dialects.builtin import UnrealizedConversionCastOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp
 from populus.dialects.poplar.partition import Split
+from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import ConcatOp, SliceOp
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.lowering.poplar.plan.contraction import Contraction, options, shape_of_contraction
+from populus.lowering.poplar.plan.contraction import Contraction, cheapest, options, shape_of_contraction
+from populus.lowering.poplar.plan.weights import Arguments, constants_of
 
 MOST = 64  # steps of one contraction
 
 
-def split_serially(graph: GraphOp, partials: str = "") -> None:
+def split_serially(graph: GraphOp, partials: str = "", room: float = 0, arguments: Arguments | None = None) -> None:
     """Replaces each contraction without a plan that fits by contractions of slices, and their concatenation.
 
-    `partials`: the type that halves are summed in. If up to 64 steps do not suffice, the contraction stays, and
-    `poplar-allocate` reports that the program does not fit.
+    `partials`: the type that halves are summed in. `room`: bytes of a tile for resident weights. `arguments`: of the
+    parameters of functions. The cut and the number of steps are the cheapest of a few. If up to 64 steps do not suffice,
+    the contraction stays, and `poplar-allocate` reports that the program does not fit.
     """
     for op in list(graph.walk()):
         if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op, partials)).macs:
             element = element_type_of(op.operands[0].type)
             if options(shape, element, graph.machine)[0].fits:
                 continue
-            for steps in (2**i for i in range(1, MOST.bit_length())):
-                fitting = [s for s in _smaller(op, shape, steps) if options(s[1], element, graph.machine)[0].fits]
-                if fitting:
-                    replace_by_steps(op, fitting[0][0], steps)
-                    break
+            left = room if constants_of(op.operands[1], arguments or {}) else 0
+            found = [f for cut in ("channels", "rows") for f in _priced(op, shape, element, graph.machine, cut, left)]
+            if found:
+                _, cut, steps = min(found, key=lambda f: (f[0], f[2]))
+                replace_by_steps(op, cut, steps)
 
 
-def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, steps: int) -> list[tuple[str, Contraction]]:
-    """Lists the contraction of one of `steps` steps, by the cut: output channels, or rows (for a batch: images)."""
-    smaller: list[tuple[str, Contraction]] = []
-    if shape.out_channels >= steps and (isinstance(op, MatMulOp) or shape.groups == 1):
-        smaller.append(("channels", replace(shape, out_channels=-(-shape.out_channels // steps))))
-    if isinstance(op, MatMulOp) and shape.windows[0] >= steps:
-        smaller.append(("rows", replace(shape, windows=(-(-shape.windows[0] // steps),))))
-    if isinstance(op, ConvolutionOp) and shape.batch >= steps:
-        smaller.append(("rows", replace(shape, batch=-(-shape.batch // steps))))
-    return smaller
+def _priced(
+    op: MatMulOp | ConvolutionOp, shape: Contraction, element: Attribute, target: Target, cut: str, room: float
+) -> list[tuple[float, str, int]]:
+    """Computes the cost of one cut: the cycles of all steps, for the least power of two of steps that fit and for numbers near it.
+
+    Steps over rows share their resident weights. Each step over channels has its own, and `room` must hold all.
+    """
+
+    def cycles(steps: int) -> float | None:
+        """Computes the cycles of all steps, or None if they do not fit."""
+        smaller = _smaller(op, shape, cut, steps)
+        if smaller is None or not (found := options(smaller, element, target))[0].fits:
+            return None
+        return steps * cheapest(found, 0.0, room if cut == "rows" else room / steps).cycles
+
+    least = next((s for s in (2**i for i in range(1, MOST.bit_length())) if cycles(s) is not None), None)
+    if least is None:
+        return []
+    n = shape.out_channels if cut == "channels" else shape.windows[0] if isinstance(op, MatMulOp) else shape.batch
+    near = sorted({least, *(-(-least * eighths // 8) for eighths in (5, 6, 12, 16))})
+    even = [s for s in near if n % s == 0] or near  # equal steps have results of one layout, which a concatenation keeps
+    return [(c, cut, s) for s in even if 1 < s <= MOST and (c := cycles(s)) is not None]
+
+
+def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, cut: str, steps: int) -> Contraction | None:
+    """Returns the contraction of one of `steps` steps over output channels (`cut` is "channels") or rows; None if there is none.
+
+    The rows of a batch are its images.
+    """
+    if cut == "channels":
+        whole = isinstance(op, MatMulOp) or shape.groups == 1
+        return replace(shape, out_channels=-(-shape.out_channels // steps)) if whole and shape.out_channels >= steps else None
+    if isinstance(op, MatMulOp):
+        return replace(shape, windows=(-(-shape.windows[0] // steps),)) if shape.windows[0] >= steps else None
+    return replace(shape, batch=-(-shape.batch // steps)) if shape.batch >= steps else None
 
 
 def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:

@@ -14,7 +14,8 @@ from populus.dialects.poplar import CallOp, ConstOp, GraphOp, GridAttr, ParamOp,
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import TensorType
-from populus.lowering.poplar.plan.contraction import Option
+from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.lowering.poplar.plan.contraction import Contraction, Option, shape_of_contraction
 from populus.lowering.poplar.tile_builder import TileBuilder
 
 Arguments: TypeAlias = "Mapping[StorageOp, Sequence[SSAValue]]"
@@ -31,10 +32,27 @@ def arguments_of(graph: GraphOp) -> Arguments:
     return found
 
 
+def steps_of(weights: SSAValue) -> int:
+    """Counts the contractions that read `weights`, if they differ in the number of rows or images alone; else returns 0.
+
+    Those are the serial steps of one contraction over rows: a plan for one of them serves all.
+    """
+    shapes: set[Contraction] = set()
+    for use in weights.uses:
+        if not isinstance(use.operation, MatMulOp | ConvolutionOp) or use.index != 1:
+            return 0
+        shape = shape_of_contraction(use.operation)
+        shapes.add(replace(shape, windows=(0,)) if isinstance(use.operation, MatMulOp) else replace(shape, batch=0))
+    return sum(1 for _ in weights.uses) if len(shapes) == 1 and min(shapes, key=str).groups == 1 else 0
+
+
 def constants_of(tensor: SSAValue, arguments: Arguments) -> tuple[ConstOp, ...]:
-    """Returns the constants that an operand is in all calls of its function, if nothing else reads them; else none."""
+    """Returns the constants that an operand is in all calls of its function, if nothing else reads them; else none.
+
+    The serial steps of one contraction count as one reader.
+    """
     value = tensor
-    while _has_one_reader(value):
+    while _has_one_reader(value) or (value is tensor and steps_of(value) > 1):
         owner = value.owner
         if isinstance(owner, ConstOp):
             return (owner,)
@@ -57,16 +75,18 @@ def _has_one_reader(value: SSAValue) -> bool:
     return sum(1 for _ in readers) == 1
 
 
-def offered(options: Sequence[Option], constants: Sequence[ConstOp], target: Target) -> tuple[Option, ...]:
+def offered(options: Sequence[Option], constants: Sequence[ConstOp], target: Target, steps: int = 1) -> tuple[Option, ...]:
     """Returns what plans cost in all calls of a function, and the resident bytes of all its constants.
 
-    The parameter takes as many bytes as one of them, which each call copies to it on its tile.
+    The parameter takes as many bytes as one of them, which each call copies to it on its tile. `steps`: contractions of one
+    call that read the same constant.
     """
     calls = len(constants)
     if calls == 1:
-        return tuple(options)
+        return tuple(options if steps <= 1 else (replace(o, cycles=steps * o.cycles) for o in options))
+    steps = max(steps, 1)
     return tuple(
-        replace(o, cycles=calls * (o.cycles + o.resident_bytes / target.copy_bytes), resident_bytes=(calls + 1) * o.resident_bytes)
+        replace(o, cycles=calls * (steps * o.cycles + o.resident_bytes / target.copy_bytes), resident_bytes=(calls + 1) * o.resident_bytes)
         for o in options
     )
 

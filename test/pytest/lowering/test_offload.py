@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
-from populus.dialects.poplar import CopyOp, FamilyOp, StorageOp
+from populus.dialects.poplar import ConstOp, CopyOp, FamilyOp, StorageOp
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import Pipeline
@@ -98,6 +98,30 @@ def wide(kind: str) -> onnx.ModelProto:
     info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shapes[0]), ("y", shapes[2]))]
     graph = helper.make_graph([node], "g", info[:1], info[1:], [w])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def tall() -> onnx.ModelProto:
+    """Makes a product of many rows by a small constant."""
+    w = numpy_helper.from_array(np.random.default_rng(0).standard_normal((32, 32)).astype("f4"), "w")
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [512, 32]) for n in "xy"]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="tall")], "g", info[:1], info[1:], [w])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_steps_over_rows_share_resident_weights_and_concatenate_without_exchange():
+    x = np.random.default_rng(1).standard_normal((512, 32)).astype("f4")
+    whole, *stepped = (
+        populus.compile(tall(), target=f"gc200, tile_bytes={n}", tiles=4, engine=engine)
+        for n, engine in ((512 * 1024, "strict"), (60 * 1024, "strict"), (60 * 1024, "numpy"))
+    )
+    expected = whole.run({"x": x})["y"]
+    for program in stepped:
+        module = program.module("poplar")
+        (weights,) = (op for op in module.walk() if isinstance(op, ConstOp))
+        assert weights.layout is not None and weights.layout.copies > 1
+        assert sum(isinstance(op, FamilyOp) and op.codelet.data == "matmul" for op in module.walk()) > 1
+        assert not any(isinstance(op, CopyOp) for op in module.walk())
+        np.testing.assert_allclose(program.run({"x": x})["y"], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kind", ["matmul", "conv"])

@@ -14,14 +14,27 @@ func.func @main(%a : tensor<1x256x64xf32>) -> tensor<1x256x64xf32> {
 
 // -----
 
-// Not where they are read twice,
-// CHECK: poplar.const
-// CHECK-NOT: copies
-func.func @main(%a : tensor<1x256x64xf32>) -> (tensor<1x256x64xf32>, tensor<1x256x64xf32>) {
+// Products that differ in their rows alone share them, and have one plan.
+// CHECK: poplar.const {{.*}} on [1, 64, 64 in 2 by 16] order [32 copies, 2]
+// CHECK: @matmul {swapped = true} for (k = 64 by 8, g = 1, m = 256 in 32, n = 64 in 2 by 16) on (m, n)
+// CHECK: @matmul {swapped = true} for (k = 64 by 8, g = 1, m = 128 in 32, n = 64 in 2 by 16) on (m, n)
+func.func @main(%a : tensor<1x256x64xf32>, %a2 : tensor<1x128x64xf32>) -> (tensor<1x256x64xf32>, tensor<1x128x64xf32>) {
   %b = data.constant dense<2.0> : tensor<1x64x64xf32>
   %c = poplin.matmul %a, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
-  %d = poplin.matmul %c, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
-  func.return %c, %d : tensor<1x256x64xf32>, tensor<1x256x64xf32>
+  %d = poplin.matmul %a2, %b : (tensor<1x128x64xf32>, tensor<1x64x64xf32>) -> tensor<1x128x64xf32>
+  func.return %c, %d : tensor<1x256x64xf32>, tensor<1x128x64xf32>
+}
+
+// -----
+
+// Not where another step reads them,
+// CHECK: poplar.const
+// CHECK-NOT: copies
+func.func @main(%a : tensor<1x256x64xf32>) -> (tensor<1x256x64xf32>, tensor<1x64x64xf32>) {
+  %b = data.constant dense<2.0> : tensor<1x64x64xf32>
+  %c = poplin.matmul %a, %b : (tensor<1x256x64xf32>, tensor<1x64x64xf32>) -> tensor<1x256x64xf32>
+  %d = poplin.matmul %b, %b : (tensor<1x64x64xf32>, tensor<1x64x64xf32>) -> tensor<1x64x64xf32>
+  func.return %c, %d : tensor<1x256x64xf32>, tensor<1x64x64xf32>
 }
 
 // -----

@@ -26,3 +26,19 @@ func.func @main(%a : tensor<1x16x64xf32>) -> tensor<1x16x32xf32> {
   %c = poplin.matmul %a, %b : (tensor<1x16x64xf32>, tensor<1x64x32xf32>) -> tensor<1x16x32xf32>
   func.return %c : tensor<1x16x32xf32>
 }
+
+// -----
+
+// With many rows and few columns the steps are over rows, and read one copy of the weights.
+// CHECK: poplar.const {{.*}} on {{.*}} copies{{.*}}tensor<1x32x32xf32>
+// CHECK: popops.slice {{.*}}begins = array<i64: 0, 0, 0>, ends = array<i64: 1, 128, 32>
+// CHECK: @matmul
+// CHECK: popops.slice {{.*}}begins = array<i64: 0, 128, 0>
+// CHECK: @matmul
+// CHECK-NOT: poplar.const
+// CHECK: popops.concat {{.*}} {dim = 1 : i64}
+func.func @main(%a : tensor<1x512x32xf32>) -> tensor<1x512x32xf32> {
+  %b = data.constant dense<2.0> : tensor<1x32x32xf32>
+  %c = poplin.matmul %a, %b : (tensor<1x512x32xf32>, tensor<1x32x32xf32>) -> tensor<1x512x32xf32>
+  func.return %c : tensor<1x512x32xf32>
+}

@@ -67,3 +67,20 @@ func.func @main(%x : tensor<2xf32>) -> tensor<5xf32> {
 // CHECK: poplar.family @fill {value = 0.000000e+00 : f32}
 // CHECK: poplar.slice {{.*}}[1:4:2]
 // CHECK: poplar.copy
+
+// -----
+
+// Parts of one shape and one layout keep it: the result shows a variable with a whole dimension of parts.
+func.func @main(%a : tensor<2x8xf32>, %b : tensor<2x8xf32>) -> tensor<2x16xf32> {
+  %x = popops.map <exp(_1)>(%a) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %y = popops.map <log(_1)>(%b) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %c = popops.concat %x, %y {dim = 1 : i64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x16xf32>
+  func.return %c : tensor<2x16xf32>
+}
+
+// CHECK-NOT: poplar.copy
+// CHECK:     [[C:%.*]] = poplar.var {{.*}} on [2 in 2, 2, 8 in 2 by 2] order [0, 2] : !poplar.tensor<2x2x8xf32>
+// CHECK:     poplar.slice [[C]][0:2, 0:1, 0:8]
+// CHECK:     poplar.slice [[C]][0:2, 1:2, 0:8]
+// CHECK-NOT: poplar.copy
+// CHECK:     poplar.reshape [[C]] : !poplar.tensor<2x2x8xf32> -> !poplar.tensor<2x16xf32>
