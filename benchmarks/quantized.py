@@ -86,7 +86,8 @@ def build(name: str, form: str, path: Path) -> None:
         inputs = [i for i in model.graph.input if i.name not in constants]
         sizes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in inputs}
         types = {"activation_type": q.QuantType.QUInt8, "weight_type": q.QuantType.QInt8, "per_channel": True}
-        q.quantize_static(ready, path, _Samples(sizes), quant_format=getattr(q.QuantFormat, form), **types)
+        samples: Any = _Samples(sizes)  # its base class, which onnxruntime recognises by its methods, would need the import
+        q.quantize_static(ready, path, samples, quant_format=getattr(q.QuantFormat, form), **types)
 
 
 class _Samples:

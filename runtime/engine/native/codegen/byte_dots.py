@@ -4,11 +4,13 @@
 |---|---|---|
 | `vnni` | x86 with AVX512-VNNI or AVX-VNNI | `vpdpbusd`: ui8 by i8 |
 | `wide` | other x86 | two `pmaddwd` of 16 bits; never `pmaddubsw`, which saturates |
+| `thin` | the same, for few rows | the same, of a right-hand side that is widened when it is loaded |
 | `usdot`, `sdot` | 64-bit ARM with I8MM, with DOTPROD | ui8 by i8, i8 by i8 |
 | `plain` | all others | products of 32 bits |
 
 The right-hand side is i8, packed in four bytes of k for each column: `[k / 4][vector][lane][4]`. `wide` takes 16 bits: `[k / 4][vector]`,
-then bytes 0 and 2 of all lanes, then bytes 1 and 3. `plain` takes `[k / 4][vector][4][lane]`.
+then bytes 0 and 2 of all lanes, then bytes 1 and 3. `thin` takes bytes in the order of `wide`: half as many to read, and reading bounds
+a product of few rows. `plain` takes `[k / 4][vector][4][lane]`.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 SIGNS = -2139062144  # 0x80808080: the sign bits of four bytes
 
 
-def form_of(machine: Machine) -> str:
-    """Chooses the form for a CPU."""
+def form_of(machine: Machine, few: bool = False) -> str:
+    """Chooses the form for a CPU. `few`: for a left-hand side of few rows."""
     if "aarch64" in machine.triple:
         return "usdot" if "i8mm" in machine.enabled else "sdot" if "dotprod" in machine.enabled else "plain"
     if not machine.triple.startswith(("x86_64", "amd64")):
@@ -30,7 +32,9 @@ def form_of(machine: Machine) -> str:
     vnni = "avx512vnni" if machine.vector_bytes == 64 else "avxvnni"
     if vnni in machine.enabled and machine.vector_bytes > 16:
         return "vnni"
-    return "wide" if machine.vector_bytes < 64 or "avx512bw" in machine.enabled else "plain"
+    if machine.vector_bytes == 64 and "avx512bw" not in machine.enabled:
+        return "plain"
+    return "thin" if few else "wide"
 
 
 def lanes_of(machine: Machine) -> int:
@@ -45,9 +49,9 @@ def block_of(machine: Machine) -> tuple[int, int]:
     return (6, 2) if form_of(machine) == "vnni" else (4, 2)
 
 
-def bytes_of(machine: Machine) -> int:
+def bytes_of(machine: Machine, few: bool = False) -> int:
     """Counts the bytes of four rows of k of a packed vector."""
-    return machine.vector_bytes * (2 if form_of(machine) == "wide" else 1)
+    return machine.vector_bytes * (2 if form_of(machine, few) == "wide" else 1)
 
 
 def offset_of(machine: Machine, signed: bool) -> int:
@@ -58,12 +62,16 @@ def offset_of(machine: Machine, signed: bool) -> int:
     return -128 if form == "sdot" and not signed else 0
 
 
-def right(f: Function, machine: Machine, place: str) -> list[str]:
+def right(f: Function, machine: Machine, place: str, few: bool = False) -> list[str]:
     """Loads the right-hand side of one vector of columns: four rows of k."""
-    form, n = form_of(machine), lanes_of(machine)
+    form, n = form_of(machine, few), lanes_of(machine)
     if form == "plain":
         rows = [f.load(f"<{n} x i8>", f.beyond(place, j * n), 1) for j in range(4)]
         return [f.let(f"sext <{n} x i8> {row} to <{n} x i32>") for row in rows]
+    if form == "thin":
+        halves = [f.load(f"<{2 * n} x i8>", f.beyond(place, 2 * n * j), 1) for j in range(2)]
+        halves = [f.let(f"sext <{2 * n} x i8> {half} to <{2 * n} x i16>") for half in halves]
+        return [f.let(f"bitcast <{2 * n} x i16> {half} to <{n} x i32>") for half in halves]
     return [f.load(f"<{n} x i32>", f.beyond(place, 4 * n * j), 4) for j in range(2 if form == "wide" else 1)]
 
 
@@ -99,12 +107,10 @@ def summed(f: Function, machine: Machine, total: str, a: Sequence[str], b: Seque
         for x, y in zip(a, b):
             total = f.let(f"add {vector} {total}, {f.let(f'mul {vector} {x}, {y}')}")
         return total
-    if form == "wide":
+    if form == "wide":  # and `thin`
         half = f"<{2 * n} x i16>"
-        name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[n]
         for x, y in zip(a, b):
-            pair = [(half, f.let(f"bitcast {vector} {v} to {half}")) for v in (x, y)]
-            total = f.let(f"add {vector} {total}, {f.call(vector, name, *pair)}")
+            total = add_pairs(f, n, total, *(f.let(f"bitcast {vector} {v} to {half}") for v in (x, y)))
         return total
     bytes = f"<{4 * n} x i8>"
     x, y = ((bytes, f.let(f"bitcast {vector} {v} to {bytes}")) for v in (a[0], b[0]))
@@ -114,22 +120,35 @@ def summed(f: Function, machine: Machine, total: str, a: Sequence[str], b: Seque
     return f.call(vector, f"llvm.aarch64.neon.{form}.v4i32.v16i8", (vector, total), *((x, y) if form == "usdot" else (y, x)))
 
 
-def packed(f: Function, machine: Machine, rows: Sequence[str], place: str, lane: str) -> None:
+def has_pairs(machine: Machine) -> bool:
+    """Tells whether the CPU has `add_pairs`."""
+    return form_of(machine) in ("vnni", "wide")
+
+
+def add_pairs(f: Function, lanes: int, total: str, x: str, y: str) -> str:
+    """Adds two products of 16-bit integers in each lane to `total`, exact if not all four are the least integer."""
+    half, vector = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
+    name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    return f.let(f"add {vector} {total}, {f.call(vector, name, (half, x), (half, y))}")
+
+
+def packed(f: Function, machine: Machine, rows: Sequence[str], place: str, lane: str, few: bool = False) -> None:
     """Stores four rows of a column (i8) into the panel's vector at `place`."""
-    form, n = form_of(machine), lanes_of(machine)
+    form, n = form_of(machine, few), lanes_of(machine)
     if form == "plain":
         for j, row in enumerate(rows):
             f.store("i8", row, f.beyond(place, f.add(lane, j * n) if j else lane))
         return
-    bits, pairs = (16, ((0, 2), (1, 3))) if form == "wide" else (8, ((0, 1, 2, 3),))
+    bits = 16 if form == "wide" else 8
+    pairs = ((0, 2), (1, 3)) if form in ("wide", "thin") else ((0, 1, 2, 3),)
+    type = f"i{bits * len(pairs[0])}"
     for i, chosen in enumerate(pairs):
         word = ""
         for position, j in enumerate(chosen):
-            last = position == len(chosen) - 1
-            part = f.let(f"{'sext' if last else 'zext'} i{bits} {_sized(f, rows[j], bits)} to i32")
-            part = f.let(f"shl i32 {part}, {bits * position}") if position else part
-            word = f.let(f"or i32 {word}, {part}") if word else part
-        f.store("i32", word, f.at(f.beyond(place, 4 * n * i), lane, "i32"))
+            part = f.let(f"zext i{bits} {_sized(f, rows[j], bits)} to {type}")
+            part = f.let(f"shl {type} {part}, {bits * position}") if position else part
+            word = f.let(f"or {type} {word}, {part}") if word else part
+        f.store(type, word, f.at(f.beyond(place, bits // 8 * len(chosen) * n * i), lane, type))
 
 
 def _sized(f: Function, value: str, bits: int) -> str:

@@ -27,17 +27,19 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Panels, Table, shares
 
 AT_ONCE = 8  # blocks of rows whose sums wait for the formula
+FEW, LARGE = 4, 1 << 21  # rows up to which, and elements from which, panels stay in bytes
+MARK = ("", " few")  # of the keys of kernels
 FIRST_WORD = 19  # the arguments from here on are those of a formula
 
 
-def block_kernel(rows: int, vectors: int, signed: bool) -> Kernel:
-    """Names the kernel of `rows` by `vectors` sums. `signed`: a is i8 and not ui8."""
-    return Kernel(f"byte block {rows} {vectors} {signed}", partial(_block, rows, vectors, signed))
+def block_kernel(rows: int, vectors: int, signed: bool, few: bool = False) -> Kernel:
+    """Names the kernel of `rows` by `vectors` sums. `signed`: a is i8 and not ui8. `few`: the panels are those for few rows."""
+    return Kernel(f"byte block {rows} {vectors} {signed}{MARK[few]}", partial(_block, rows, vectors, signed, few))
 
 
-def _block(rows: int, vectors: int, signed: bool, name: str, machine: Machine) -> str:
+def _block(rows: int, vectors: int, signed: bool, few: bool, name: str, machine: Machine) -> str:
     lanes = byte_dots.lanes_of(machine)
-    vector, size = f"<{lanes} x i32>", byte_dots.bytes_of(machine)
+    vector, size = f"<{lanes} x i32>", byte_dots.bytes_of(machine, few)
     # begin: the sums' first values by column; step: bytes between rows of c; valid: number of columns inside c
     f = Function(
         name,
@@ -51,7 +53,7 @@ def _block(rows: int, vectors: int, signed: bool, name: str, machine: Machine) -
     def step(i: str, *sums: str) -> list[str]:
         offset = f.load("i64", f.at("%depth", i, "i64"))
         panel = f.beyond("%b", f.mul(i, vectors * size))
-        columns = [byte_dots.right(f, machine, f.beyond(panel, v * size)) for v in range(vectors)]
+        columns = [byte_dots.right(f, machine, f.beyond(panel, v * size), few) for v in range(vectors)]
         new: list[str] = []
         for r in range(rows):
             x = byte_dots.left(f, machine, f.beyond(starts[r], offset), signed)
@@ -73,7 +75,7 @@ def _block(rows: int, vectors: int, signed: bool, name: str, machine: Machine) -
     return f.done("void")
 
 
-def _blocks(formula: bool, name: str, machine: Machine) -> str:
+def _blocks(formula: bool, few: bool, name: str, machine: Machine) -> str:
     """Emits the kernel of all blocks. Units are chunks of up to AT_ONCE blocks of rows, those of a panel one after the other.
 
     The first `tall` blocks have `high` rows, the others one less; so have the first `wide` panels `broad` vectors. With a
@@ -83,7 +85,7 @@ def _blocks(formula: bool, name: str, machine: Machine) -> str:
     f = Function(name)
     a, rows, depth, b, begin, c, *kernels = f.args("pppppp" + "pppp")
     fours, n, blocks, high, tall, wide, broad, row_step, chunks = (f.arg(10 + i) for i in range(9))
-    lanes, vector_bytes = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine)
+    lanes, vector_bytes = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine, few)
     rows_most, vectors_most = byte_dots.block_of(machine)
     sums = room = ""
     if formula:
@@ -124,12 +126,12 @@ def _blocks(formula: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
-def _packer(name: str, machine: Machine) -> str:
+def _packer(few: bool, name: str, machine: Machine) -> str:
     """Emits the packing of b[k, n], i8 at depth[k] + columns[n], into panels padded with zeros. Units are panels.
 
     It also writes `begin`: for each column `factor` times its sum.
     """
-    lanes, size = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine)
+    lanes, size = byte_dots.lanes_of(machine), byte_dots.bytes_of(machine, few)
     f = Function(name)
     b, depth, columns, panels, begin = f.args("ppppp")
     k, n, wide, broad, straight, factor = (f.arg(5 + i) for i in range(6))
@@ -159,7 +161,7 @@ def _packer(name: str, machine: Machine) -> str:
 
                 def one(q: str, offset: str) -> None:
                     rows = [f.let(f"and i8 {f.load('i8', f.beyond(s, offset))}, {m}") for s, m in zip(sources, kept)]
-                    byte_dots.packed(f, machine, rows, place, q)
+                    byte_dots.packed(f, machine, rows, place, q, few)
                     wide_rows = [f.let(f"sext i8 {r} to i32") for r in rows]
                     total = wide_rows[0]
                     for w in wide_rows[1:]:
@@ -174,7 +176,7 @@ def _packer(name: str, machine: Machine) -> str:
                     one(q, f.load("i64", f.at(columns, f.add(column, q), "i64")))
 
                 def empty(q: str) -> None:
-                    byte_dots.packed(f, machine, ["0"] * 4, place, q)
+                    byte_dots.packed(f, machine, ["0"] * 4, place, q, few)
 
                 near = f.let(f"icmp ne i64 {straight}, 0")
                 f.when(near, lambda: f.each(0, valid, adjacent), lambda: f.each(0, valid, scattered))
@@ -188,8 +190,14 @@ def _packer(name: str, machine: Machine) -> str:
     return f.done()
 
 
-PACK = Kernel("byte pack", _packer)
-BLOCKS, WITH_FORMULA = Kernel("byte blocks", partial(_blocks, False)), Kernel("byte blocks formula", partial(_blocks, True))
+def pack_kernel(few: bool = False) -> Kernel:
+    """Names the kernel that packs panels."""
+    return Kernel(f"byte pack{MARK[few]}", partial(_packer, few))
+
+
+def blocks_kernel(formula: bool, few: bool = False) -> Kernel:
+    """Names the kernel of all blocks."""
+    return Kernel(f"byte blocks{' formula' if formula else ''}{MARK[few]}", partial(_blocks, formula, few))
 
 
 @dataclass(frozen=True)
@@ -202,12 +210,18 @@ class Bytes:
 
 @dataclass
 class ByteProduct:
-    """Product under construction: m rows by n columns of sums over k. `signed`: a is i8."""
+    """Product under construction: m rows by n columns of sums over k. `signed`: a is i8. `rows`: m, for which panels are chosen."""
 
     library: Library
     n: int
     k: int
     signed: bool
+    rows: int
+
+    @property
+    def few(self) -> bool:
+        """True if the panels are those for few rows: as 16 bits they would leave the caches, and each is read for few products."""
+        return self.rows <= FEW and self.n * self.k >= LARGE and byte_dots.form_of(self.library.host, True) == "thin"
 
     @property
     def panels(self) -> Panels:
@@ -223,7 +237,7 @@ class ByteProduct:
     @property
     def room(self) -> int:
         """Bytes of the packed panels."""
-        return self.panels.columns // self.panels.lanes * byte_dots.bytes_of(self.library.host) * self.fours
+        return self.panels.columns // self.panels.lanes * byte_dots.bytes_of(self.library.host, self.few) * self.fours
 
     def pack(self, b: Array, depth: Table, columns: Table, into: Bytes) -> Launch:
         """Builds the launch that packs b: element (k, n) is at depth[k] + columns[n]."""
@@ -233,11 +247,12 @@ class ByteProduct:
         args: Sequence[int | Array | Kernel] = [
             b, depth, columns, into.panels, into.begin, self.k, self.n, p.wide, p.broad, int(straight), factor,
         ]  # fmt: skip
-        return Launch(self.library, PACK, args, p.parts, self.room // (8 if straight else 1))
+        return Launch(self.library, pack_kernel(self.few), args, p.parts, self.room // (8 if straight else 1))
 
     def launch(self, a: Array, rows: Table, depth: Table, right: Bytes, c: Array | None, row_step: int, formula: Epilogue | None) -> Launch:
         """Builds the launch that multiplies. Without a formula, c's columns are adjacent and its rows `row_step` bytes apart."""
         p, m = self.panels, len(rows)
+        assert m == self.rows, (m, self.rows)
         assert len(depth) == self.fours, (len(depth), self.k)
         steps = byte_tile_blocks.steps_of(self.library.host, rows, depth)
         if steps is not None:
@@ -248,7 +263,7 @@ class ByteProduct:
             return Launch(self.library, kernel, [*args, *(formula.arguments() if formula else ())], units, work)
         parts, high, tall = shares(m, byte_dots.block_of(self.library.host)[0])
         kernels = [
-            block_kernel(max(r, 1), max(v, 1), self.signed) for v in (p.broad, p.broad - 1) for r in (high, high - 1)
+            block_kernel(max(r, 1), max(v, 1), self.signed, self.few) for v in (p.broad, p.broad - 1) for r in (high, high - 1)
         ]
         # Sizes that do not occur are not compiled.
         if tall == parts:
@@ -262,7 +277,7 @@ class ByteProduct:
         ]  # fmt: skip
         work = m * p.columns * self.fours * 4 // 300
         if formula is None:
-            return Launch(self.library, BLOCKS, args, p.parts * chunks, work)
+            return Launch(self.library, blocks_kernel(False, self.few), args, p.parts * chunks, work)
         assert len(args) == FIRST_WORD, len(args)
         args += formula.arguments()
-        return Launch(self.library, WITH_FORMULA, args, p.parts * chunks, work + m * p.columns // 4)
+        return Launch(self.library, blocks_kernel(True, self.few), args, p.parts * chunks, work + m * p.columns // 4)

@@ -107,7 +107,7 @@ class _Binding:
         if constant:
             if self.task.constants is None:
                 return split(pack())
-            key = ("bytes", product.panels, product.signed, b.shape, b.strides, channels)
+            key = ("bytes", product.panels, product.signed, product.few, b.shape, b.strides, channels)
             return split(self.task.constants.form(b.ctypes.data, key, pack))
         if b.shape != wide:
             room = self.task.scratch(wide, b.dtype)
@@ -150,15 +150,16 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
         if not to.copied(a, room[:, :, :k]):
             return None
         a = room
-    product = ByteProduct(library, n, k, a.dtype == np.int8)
     depth = offsets((fours // 4,), (4,))
     shared = b.shape[0] == 1 or b.strides[0] == 0
     whole = seen_as(c, (1, groups * m, n)) if shared and groups > 1 else None
     turned = None if formula is None or whole is None else formula.seen(whole.shape)
     if whole is not None and (formula is None or turned is not None):
+        product = ByteProduct(library, n, k, a.dtype == np.int8, groups * m)
         rows = offsets((groups, m), a.strides[:2])
         done = to.multiply(product, a, rows, depth, to.right(product, right.constant, b[0], k), whole[0], turned and turned.at(0))
         return to.launches if done else None
+    product = ByteProduct(library, n, k, a.dtype == np.int8, m)
     rows = offsets((m,), a.strides[1:2])
     for g in range(groups):
         used = task.used
@@ -208,7 +209,7 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
         rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(x.strides[3:], strides))))
         depth = offsets(kernel, tuple(s * n for s, n in zip(x.strides[3:], dilations)))
         return _depthwise(to, field_w.constant, x, rows, depth, w, last[..., 0], turned and turned.at(..., 0))
-    product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8)
+    product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8, area[0])
     steps = x.strides[3:]
     rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(steps, strides))))
     depth = offsets((*kernel, channels // 4), (*(s * n for s, n in zip(steps, dilations)), 4))
@@ -233,12 +234,24 @@ def _depthwise(
     ending = None if formula is None else epilogue(formula)
     if taps is None or (formula is not None and ending is None) or (formula is None and y.strides[1] != 4):
         return None
-    if constant and to.task.constants is not None:
-        weights = to.task.constants.form(w.ctypes.data, ("taps", w.shape, w.strides), lambda: np.ascontiguousarray(w.reshape(taps.shape).T))
+    shape = byte_depthwise.weights_shape(to.library.host, taps.shape[1], taps.shape[0])
+
+    def pack() -> Array:
+        room = np.zeros(shape, w.dtype)
+        for i in range(shape[2]):
+            room[: taps[:, i :: shape[2]].shape[1], :, i] = taps[:, i :: shape[2]].T
+        return room
+
+    if constant:
+        weights = pack() if to.task.constants is None else to.task.constants.form(w.ctypes.data, ("taps", shape, w.strides), pack)
     else:
-        weights = np.ascontiguousarray(taps.T) if constant else to.task.scratch(taps.shape[::-1], w.dtype)
-        if not constant and not to.copied(taps.T, weights):
+        weights = to.task.scratch(shape, w.dtype)
+        if not to.copied(np.zeros((), w.dtype), weights.reshape(-1)):
             return None
+        for i in range(min(shape[2], taps.shape[1])):
+            part = taps[:, i :: shape[2]]
+            if not to.copied(part.T, weights[: part.shape[1], :, i]):
+                return None
     made = byte_depthwise.launch(to.library, x, rows, depth, weights, y.shape[1], y, x.dtype == np.int8, ending)
     return [*to.launches, made]
 
