@@ -440,7 +440,7 @@ def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:
         check_bytes(os.stat(path).st_size, f"{os.fspath(path)}: its constants")  # the library refuses a header that states more
         arrays = load_file(os.fspath(path))
     except (SafetensorError, OSError) as error:
-        raise PopulusError(f"{os.fspath(path)}: not a file of weights: {error}") from error
+        raise PopulusError(f"{os.fspath(path)}: {getattr(error, 'strerror', None) or f'not a file of weights: {error}'}") from error
     for key, content in arrays.items():
         if content.dtype != "uint8" or _key(content) != key:
             raise PopulusError(f"{os.fspath(path)}: the content of '{key}' is not what it is named for; write the weights again")

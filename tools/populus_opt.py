@@ -136,6 +136,8 @@ class PopulusOpt(xDSLOptMain):
 
     def parse_mlir(self, io: IO[bytes]) -> ModuleOp:
         name = self.get_input_name()
+        if dims_of(self.args.dim):
+            raise PopulusError(f"{name} has no symbolic dimensions; --dim is for ONNX models")
         if self.args.weights is not None:
             self.blobs = load_blobs(self.args.weights)
         elif self.args.input_file is not None and not self.blobs:
@@ -192,6 +194,8 @@ class PopulusOpt(xDSLOptMain):
 
         if self.args.input_file is None:
             raise PopulusError("give the path of an ONNX model, because its weights may be in other files of the folder")
+        if self.args.weights is not None:
+            raise PopulusError(f"{self.args.input_file} states where its weights are; --weights is for modules")
         return import_onnx(self.args.input_file, dims=dims_of(self.args.dim), customs=custom_ops(self.ctx))
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
-from populus.lowering.driver.files import decode, read_bytes, replacing
+from populus.lowering.driver.files import check_places, decode, read_bytes, replacing
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, compare
@@ -64,8 +64,9 @@ def execute(args: argparse.Namespace) -> int:
         tried[0] += 1
         return outcome(bytes_of(candidate), path.suffix, args) == first
 
-    made = smallest(case, of_model if is_model else of_text, fails)  # pyright: ignore[reportArgumentType]
     target = Path(args.output) if args.output is not None else path.with_name(f"{path.stem}-seed-{args.seed}{path.suffix}")
+    check_places([target])
+    made = smallest(case, of_model if is_model else of_text, fails)  # pyright: ignore[reportArgumentType]
     found = bytes_of(made)
     with replacing(target) as partial:
         partial.write_bytes(found if is_model else f"// RUN: {_run_line(args)}\n{found.decode()}\n".encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from populus.curves import svg
 from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.epochs import Progress, train
-from populus.lowering.driver.files import replacing
+from populus.lowering.driver.files import check_places, replacing
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS
 from populus.nets import model_path
@@ -85,9 +84,7 @@ def execute(args: argparse.Namespace) -> int:
     first = world().rank == 0
     if args.every is not None and (args.checkpoint is None or args.every < 1):
         raise PopulusError(f"--every {args.every} needs --checkpoint and a number of at least 1")
-    for path in (args.export, args.history, args.plot):
-        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-            raise PopulusError(f"{path}: there is no folder {os.path.dirname(path)} to write it to")  # before hours of training
+    check_places([args.export, args.history, args.plot])
     if not str(args.model).endswith(".onnx"):
         raise PopulusError(f"{args.model}: training needs an .onnx model")
     console = Console(highlight=False, soft_wrap=True, quiet=not first)

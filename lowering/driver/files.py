@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import os
@@ -19,6 +20,15 @@ from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 
 _WRITERS = itertools.count()  # several threads may write one file; the last one to finish wins
+
+
+def check_places(paths: Sequence[str | os.PathLike[str] | None]) -> None:
+    """Raises PopulusError for a path that nothing can be written to, before hours of work whose result it is for."""
+    for path in map(Path, filter(None, paths)):
+        if not path.parent.is_dir():
+            raise PopulusError(f"{path}: there is no folder {path.parent} to write it to")
+        if path.is_dir():
+            raise PopulusError(f"{path}: cannot be written: {os.strerror(errno.EISDIR)}")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from xdsl.utils.hints import type_repr
 
 from populus.dialects.data import Blob, blobs_of, save_blobs
 from populus.dialects.support.budget import check_growth, check_time, timed
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify, where
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, read_bytes, replacing, text_of
 from populus.lowering.driver.passes import PASSES
@@ -401,7 +401,7 @@ def _spec(item: str, source: str) -> ArgSpec:
 
 def _pass(spec: ArgSpec, passes: PassTable, source: str) -> ModulePass:
     if spec.name not in passes:
-        raise PopulusError(f"{source}: no pass '{spec.name}'{did_you_mean(spec.name, passes)}")
+        raise PopulusError(f"{source}: no pass '{spec.name}'{nearest(spec.name, passes) or '; populus-opt --list-passes prints ours'}")
     made = passes[spec.name]()
     for option in spec.parameters:
         _check_option(made, option, source)

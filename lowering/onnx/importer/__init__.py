@@ -6,7 +6,7 @@ module = import_onnx("bert.onnx", dims={"batch": 1, "sequence": 128})
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr, TensorType
@@ -19,7 +19,7 @@ from populus.dialects.signature import state_names
 from populus.dialects.signature.bounded_dimensions import open_dimensions
 from populus.dialects.signature.map_inputs import note_map
 from populus.dialects.support.diagnostics import PopulusError, named
-from populus.lowering.onnx.importer.build import NodeBuilder, Scope, constant_of, hint, standard
+from populus.lowering.onnx.importer.build import AnyOp, NodeBuilder, Scope, constant_of, hint, standard
 from populus.lowering.onnx.importer.complex_pairs import to_pairs
 from populus.lowering.onnx.importer.opened import OpenedModel
 from populus.lowering.onnx.importer.read import read_tensor
@@ -33,7 +33,7 @@ def import_onnx(
     model: str | os.PathLike[str] | ModelProto | OpenedModel,
     *,
     dims: Mapping[str, int | tuple[int, int]] = {},
-    customs: Container[tuple[str, str]] = (),
+    customs: Collection[tuple[str, str]] | AnyOp = (),
     values: Mapping[str, NDArray[Any]] = {},
 ) -> ModuleOp:
     """Imports a model: one function `main` from its inputs to its outputs, with ONNX's names as attributes.
@@ -56,7 +56,7 @@ def import_onnx(
 def _module(
     opened: OpenedModel,
     dims: Mapping[str, int | tuple[int, int]],
-    customs: Container[tuple[str, str]],
+    customs: Collection[tuple[str, str]] | AnyOp,
     values: Mapping[str, NDArray[Any]],
 ) -> ModuleOp:
     """Imports the graph of a model; see `import_onnx`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ class NodeBuilder:
 
     opsets: Mapping[str, int]  # by domain
     functions: Mapping[tuple[str, str], FunctionProto] = field(default_factory=dict[tuple[str, str], Any])
-    customs: Container[tuple[str, str]] = ()
+    customs: Collection[tuple[str, str]] | AnyOp = ()
     types: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])  # types that the model states, by value
     read_tensor: Callable[[TensorProto], NDArray[Any]] = lambda t: read_tensor(t, None)
     dimension: Callable[[str], int] = lambda name: -1
@@ -326,6 +326,7 @@ class NodeBuilder:
             )
         if (domain, node.op_type) not in self.customs and not (domain == DOMAIN and node.op_type in HOST):
             load = option("--load FILE.py", "load='FILE.py'")
+            assert not isinstance(self.customs, AnyOp), node.op_type  # which defines every op
             names = {name for place, name in self.customs if place == domain} | (NAMES if domain == DOMAIN else frozenset[str]())
             text = f"there is no op {node.op_type} in the custom domain '{domain}'; give the file that defines it with {load}"
             raise PopulusError(text + nearest(node.op_type, names))

@@ -15,6 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from populus.tools.main import COMMANDS, parser_of
+from populus.tools.populus_opt import PopulusOpt
 
 ROOT = Path(__file__).parents[3]
 TEXT = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = popart.neg %x : tensor<2xf32>\n  return %y : tensor<2xf32>\n}"
@@ -49,6 +50,7 @@ WRITING = [
     "populus profile good.mlir --json OUT.json",
     "populus profile good.mlir --html OUT.html",
     "populus export net.onnx -o OUT.onnx --dim n=2",
+    "populus reduce good.mlir --while true -o OUT.mlir",
     "populus new-op twice --folder OUT",
     "populus new-target mesh --folder OUT",
     "populus check-compat OUT.json --write",
@@ -120,6 +122,20 @@ def test_an_option_without_a_value_or_with_one_of_another_type_is_a_mistake_of_u
     assert sorted(folder.rglob("*")) == before
 
 
+def test_an_option_of_populus_opt_takes_no_empty_and_no_unknown_value(folder, populus_opt):
+    before = sorted(folder.rglob("*"))
+    files = {"--output-file", "--save-weights", "--dump-dir"}  # options that take any name
+    parser = argparse.ArgumentParser()
+    PopulusOpt(args=["good.mlir", "--pipeline", "inference"]).register_all_arguments(parser)
+    for action in (a for a in parser._actions if a.option_strings and a.nargs != 0):
+        option = action.option_strings[-1]
+        for value in ("",) if option in files else ("", "wrong", "nothing{a=1}", "x=", "=3"):
+            outcome = populus_opt("good.mlir", f"{option}={value}")
+            assert outcome.status in (1, 2), (option, value, outcome)
+            assert_one_line(outcome.err)
+    assert sorted(folder.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -138,6 +154,19 @@ def test_a_value_out_of_range_is_named_with_its_option(command, message, folder,
     outcome = populus(*command.split(" "))
     assert outcome.status == 2
     assert outcome.err.startswith(f"populus: {message}")
+    assert_one_line(outcome.err)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("good.mlir --dim n=2", "good.mlir has no symbolic dimensions; --dim is for ONNX models"),
+        ("net.onnx --weights w.safetensors", "net.onnx states where its weights are; --weights is for modules"),
+    ],
+)
+def test_populus_opt_refuses_what_its_input_has_no_use_for(command, message, folder, populus_opt):
+    outcome = populus_opt(*command.split())
+    assert outcome.status == 1 and outcome.err.startswith(f"populus-opt: {message}"), outcome
     assert_one_line(outcome.err)
 
 

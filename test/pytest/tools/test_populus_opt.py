@@ -79,7 +79,7 @@ BAD_ARGUMENTS = {
     ),
     "an unknown format": (["-t", "lvm"], "populus-opt: no output format 'lvm'; did you mean 'llvm'?"),
     "a file to load that is not there": (["--load", "no.py"], "populus-opt: no.py: no such file; --load takes a Python file"),
-    "weights that are not there": (["--weights", "no.safetensors"], "populus-opt: no.safetensors: not a file of weights: "),
+    "weights that are not there": (["--weights", "no.safetensors"], "populus-opt: no.safetensors: No such file or directory"),
     "an output in no folder": (
         ["-o", "/no/such/folder/x.mlir"],
         "populus-opt: /no/such/folder/x.mlir: cannot be written: No such file or directory",
