@@ -43,7 +43,36 @@ def _keyword(ufunc: np.ufunc) -> Primitive:
 
 
 def _convert(x: Array, out: Array) -> None:
-    np.copyto(out, x, casting="unsafe")
+    if out.dtype.kind in "iu" and x.dtype.kind in "fV":
+        truncate(x, out)
+    else:
+        np.copyto(out, x, casting="unsafe")
+
+
+def truncate(x: Array, out: Array) -> None:
+    """Rounds floats towards zero to i32, or i64 for integers of 64 bits and ui32. Smaller integers are the last bits of these.
+
+    NaN and numbers beyond the range of i32 or i64 become its least; ui64 also has the numbers from 2^63 to 2^64. C leaves them
+    undefined, so NumPy's results depend on its compiler and on the CPU.
+    """
+    if x.itemsize < 4:
+        x = x.astype(F32)
+    wide = np.int64 if out.itemsize == 8 or out.dtype == np.uint32 else np.int32
+    limits, end = np.iinfo(wide), -float(np.iinfo(wide).min)
+    with np.errstate(all="ignore"):
+        high = (x >= end) & (x < 2 * end) if out.dtype == np.uint64 else None
+        if high is not None and high.any():
+            x = np.where(high, x - x.dtype.type(end), x)
+        low = x > -end - 1 if x.itemsize == 8 and wide is np.int32 else x >= -end  # f64 has numbers that round to -2^31
+        inside = low & (x < end)
+        if inside.all():
+            value = x.astype(wide)
+        else:
+            value = np.where(inside, x, 0).astype(wide)
+            value = np.where(inside, value, limits.min)
+        if high is not None:
+            value = np.where(high, value ^ limits.min, value)
+    np.copyto(out, value, casting="unsafe")
 
 
 def _saturate(x: Array, out: Array) -> None:

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import bf16
 
 import populus
 from helpers.command import Command
+from helpers.formulas import PAIRS, SPECIAL, mapped
 from helpers.op_cases import Case as OpCase
 from helpers.op_cases import cases as op_cases
 from helpers.wheel_models import LEFT_OUT, Case, cases
@@ -83,33 +84,6 @@ def test_populus_run_says_what_runs_on_numpy(populus: Command, tmp_path: Path):
 
 # -- formulas ----------------------------------------------------------------------------------------------------------
 
-
-def mapped(expression, *arrays, engine="native", out="f32", cpu=None):
-    """An expression of vectors, as a program."""
-    n = arrays[0].size
-    lines, fields = [], []
-    for i, a in enumerate(arrays, 1):
-        type = f"!poplar.tensor<{n}x{element_of(a.dtype)}>"
-        lines += [f'%x{i} = poplar.var "x{i}" : {type}', f'poplar.stream_in "x{i}" to %x{i} : {type}']
-        fields.append(f"in x{i} = %x{i}[d0] : {type}")
-    type = f"!poplar.tensor<{n}x{out}>"
-    lines.append(f'%y = poplar.var "y" : {type}')
-    family = f"poplar.family @map {{expr = #expr.fn<{expression}>}} for (d0 = {n}) on (d0)\n" + "\n".join(fields)
-    text = "\n".join(lines) + f'\npoplar.execute "map" {{ {family}\nout y = %y[d0] : {type}\n}}\npoplar.stream_out %y to "y" : {type}\n'
-    parsed = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 4> {{\n{text}}}", "map.mlir").parse_module()
-    verify(parsed)
-    inputs = {f"x{i}": a for i, a in enumerate(arrays, 1)}
-    if cpu is None:
-        session = Session(parsed, engine)
-        assert not session.fallbacks, expression
-        return session.run(inputs)["y"]
-    program = NativeProgram(parsed.body.block.first_op, cpu=cpu)
-    assert not program.fallbacks, expression
-    return program.run(inputs)["y"]
-
-
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3.4e38, -3.4e38, 0.5, -2.5, 1.5, 88.8, -104.1], "f4")
-PAIRS = [a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL)]
 
 FORMULAS = {
     "f32": ["add(_1, _2)", "sub(_1, _2)", "mul(_1, _2)", "divide(_1, _2)", "max(_1, _2)", "min(_1, _2)", "max(_1, 0)", "min(0.5, _1)",

@@ -15,13 +15,12 @@ from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_depthwise
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.copies import copy
-from populus.runtime.engine.native.kernels.elementwise import formula_kernel
+from populus.runtime.engine.native.kernels.elementwise import formula_kernel, has_code
 from populus.runtime.engine.native.kernels.endings import Formula, is_same
 from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
-from populus.runtime.engine.native.kernels.native_support import has_form
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.tape import tape_of
 
@@ -40,7 +39,7 @@ def epilogue(formula: Formula, sums_type: np.dtype[np.generic] = INT32) -> Epilo
     """Builds the arguments of a formula on sums [rows, columns] of 32 bits; None if it has no kernel."""
     tape, literals = lifted(tape_of(formula.expr, tuple(sums_type if x is None else x.dtype for x in formula.inputs)))
     formula = Formula(formula.expr, [*formula.inputs, *(np.broadcast_to(a, formula.out.shape) for a in literals)], formula.out)
-    if tape.result < len(tape.operands) or not has_form(tape):
+    if tape.result < len(tape.operands) or not has_code(tape):
         return None
     arrays: list[Array] = []
     out = formula.out

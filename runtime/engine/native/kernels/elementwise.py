@@ -16,7 +16,7 @@ import numpy as np
 from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
-from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
 from populus.runtime.engine.native.kernels.copies import SQUARE, in_memory_order
 from populus.runtime.engine.native.kernels.copies import copy as copies
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -71,7 +71,7 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     tape, numbers = lifted(tape_of(expr, tuple(a.dtype for a in inputs)))
     if tape.result < len(tape.operands):
         return copies(library, inputs[tape.result], out)
-    if not has_form(tape):
+    if not has_code(tape):
         return None
     inputs = [np.broadcast_to(a, out.shape) for a in inputs]
     same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
@@ -90,6 +90,11 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
         if i not in same:
             args += [*steps[:-1], *([steps[-1]] if kind == "any" else [])]
     return [Launch(library, formula_kernel(pattern), args, shape[0], _work(tape, out.size))]
+
+
+def has_code(tape: Tape) -> bool:
+    """Tells whether all steps of a tape have a native form. Remainders of floats are C's, and exact; it makes these known."""
+    return has_form(tape) and (all(s.name != "rem" for s in tape.steps) or c_functions(("fmod", "fmodf")))
 
 
 def formula_kernel(pattern: Pattern) -> Kernel:

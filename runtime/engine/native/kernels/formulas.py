@@ -8,98 +8,21 @@ from __future__ import annotations
 
 import math as pymath
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, bf16, f16, f32, f64, i1, i8, i16, i32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects import arith, llvm, math
+from xdsl.dialects.builtin import f32, i1, i32
+from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.support.element_types import dtype_of
 from populus.runtime.engine.native.kernels import circular_formulas, wide_formulas
-from populus.runtime.engine.native.kernels.native_support import COMPARES, FLOATS, HALVES, INTEGERS
+from populus.runtime.engine.native.kernels.conversions import Conversions
+from populus.runtime.engine.native.kernels.element_ops import DType, as_integer, element_type
+from populus.runtime.engine.native.kernels.native_support import BYTES, COMPARES, FLOATS, HALVES, INTEGERS, fits
 from populus.runtime.tape import Tape, TapeStep
 
-DType = np.dtype[Any]
 
-
-def element_type(dtype: DType) -> Attribute:
-    """Returns the type of a value in a register: i1 for booleans, signless integers, i16 for floats of 16 bits."""
-    match dtype.kind, dtype.name:
-        case "b", _:
-            return i1
-        case "i" | "u", _ if dtype.isbuiltin == 1:
-            return IntegerType(8 * dtype.itemsize)
-        case _, name if name in HALVES:
-            return i16
-        case _, "float32":
-            return f32
-        case _, "float64":
-            return f64
-        case _:
-            raise AssertionError(dtype)
-
-
-def as_integer(type: Attribute) -> IntegerType | None:
-    """Returns the type if it is an integer type, else None."""
-    return cast("IntegerType", type) if isinstance(type, IntegerType) else None
-
-
-@dataclass
-class Formula:
-    """Ops that compute one element. `emit` receives each op when it is made.
-
-    `converts`: the CPU converts f16 and f32; else the same bits come from integers, but for those of a NaN.
-    """
-
-    emit: Callable[[Operation], object]
-    converts: bool = False
-
-    def op(self, op: Operation) -> SSAValue:
-        """Emits an op and returns its result."""
-        self.emit(op)
-        return op.results[0]
-
-    def constant(self, value: float, type: Attribute) -> SSAValue:
-        """Emits a number."""
-        if (integer := as_integer(type)) is not None:
-            n = integer.bitwidth
-            bits = int(value) & ((1 << n) - 1)
-            return self.op(arith.ConstantOp(IntegerAttr(bits - (1 << n) if n > 1 and bits >> (n - 1) else bits, integer)))
-        assert isinstance(type, AnyFloat), type
-        if not pymath.isfinite(value):
-            width = 32 if type == f32 else 64
-            bits = int(np.array(value, f"f{width // 8}").view(f"i{width // 8}"))
-            return self.op(arith.BitcastOp(self.op(arith.ConstantOp(IntegerAttr(bits, IntegerType(width)))), type))
-        return self.op(arith.ConstantOp(FloatAttr(value, type)))
-
-    def compare(self, a: SSAValue, b: SSAValue, predicate: str) -> SSAValue:
-        """Emits a comparison of floats."""
-        return self.op(arith.CmpfOp(a, b, predicate))
-
-    def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Emits a selection."""
-        return self.op(arith.SelectOp(condition, a, b))
-
-    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Emits a sum of floats."""
-        return self.op(arith.AddfOp(a, b))
-
-    def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Emits a difference of floats."""
-        return self.op(arith.SubfOp(a, b))
-
-    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Emits a product of floats."""
-        return self.op(arith.MulfOp(a, b))
-
-    def polynomial(self, x: SSAValue, coefficients: tuple[float, ...]) -> SSAValue:
-        """Evaluates a polynomial by Horner's rule; the coefficient of the highest power is first."""
-        value = self.constant(coefficients[0], x.type)
-        for c in coefficients[1:]:
-            value = self.add(self.mul(value, x), self.constant(c, x.type))
-        return value
+class Formula(Conversions):
+    """Steps of a tape on one element."""
 
     # -- whole tapes
 
@@ -111,12 +34,16 @@ class Formula:
         for literal in tape.literals:
             if not pymath.isnan(float(literal.item())):
                 literals.add(len(values))
-            number = literal.view(np.int16) if literal.dtype.name in HALVES else literal
+            small = literal.dtype.name in HALVES or literal.dtype.name in BYTES
+            number = literal.view(f"i{literal.itemsize}") if small else literal
             values.append(self.constant(number.item(), element_type(literal.dtype)))
             dtypes.append(literal.dtype)
         for step in tape.steps:
             args = [values[i] for i in step.args]
-            values.append(self.step(step, args, dtypes[step.args[0]], [i in literals for i in step.args]))
+            if step.name == "convert" and dtypes[step.args[0]] == np.float32 and fits(tape, step):
+                values.append(self.bounded(args[0], step.dtype))
+            else:
+                values.append(self.step(step, args, dtypes[step.args[0]], [i in literals for i in step.args]))
             dtypes.append(step.dtype)
         return values[tape.result]
 
@@ -133,6 +60,8 @@ class Formula:
                 return self.select(mask, args[0], args[1])
             case "convert":
                 return self.convert(args[0], dtype, step.dtype)
+            case "saturate":
+                return self.saturated(args[0], dtype, step.dtype)
             case "bits":
                 return self.bits(args[0], dtype, step.dtype)
             case "max" | "min" if kind == "f":
@@ -177,6 +106,8 @@ class Formula:
             case _:
                 pass
         (b,) = rest
+        if name == "int_power":
+            return self.integer_power(a, b, signed)
         if name in ("max", "min"):
             return self.op(_EXTREMES[name, "i" if signed else "u"](a, b))
         if name in ("shift_left", "shift_right"):
@@ -203,116 +134,22 @@ class Formula:
             value = self.op(arith.RemUIOp(a, divisor) if name == "rem" else arith.DivUIOp(a, divisor))
         return self.select(none, zero, value)
 
-    def bits(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
-        """Reinterprets the bits of a value. A byte that becomes a boolean is true unless it is 0."""
-        if to.kind == "b":
-            return x if source.kind == "b" else self.op(arith.CmpiOp(x, self.constant(0, x.type), "ne"))
-        if source.kind == "b":
-            return self.op(arith.ExtUIOp(x, i8))
-        return x if x.type == element_type(to) else self.op(arith.BitcastOp(x, element_type(to)))
-
-    # -- floats of 16 bits
-
-    def widened(self, x: SSAValue, dtype: DType) -> SSAValue:
-        """Converts a 16-bit float to f32, exactly."""
-        if self.converts and dtype.name == "float16":
-            return self.op(arith.ExtFOp(self.op(arith.BitcastOp(x, f16)), f32))
-        bits = self.op(arith.ExtUIOp(x, i32))
-
-        def shifted(value: SSAValue, by: int) -> SSAValue:
-            return self.op(arith.ShLIOp(value, self.constant(by, i32)))
-
-        if dtype.name == "bfloat16":
-            return self.op(arith.BitcastOp(shifted(bits, 16), f32))
-        sign = shifted(self.op(arith.AndIOp(bits, self.constant(0x8000, i32))), 16)
-        size = shifted(self.op(arith.AndIOp(bits, self.constant(0x7FFF, i32))), 13)
-        # The product rebiases the exponent, for subnormal numbers too.
-        finite = self.op(arith.BitcastOp(self.mul(self.op(arith.BitcastOp(size, f32)), self.constant(2.0**112, f32)), i32))
-        beyond = self.op(arith.OrIOp(size, self.constant(0x7F800000, i32)))
-        large = self.op(arith.CmpiOp(size, self.constant(0x7C00 << 13, i32), "uge"))
-        return self.op(arith.BitcastOp(self.op(arith.OrIOp(self.select(large, beyond, finite), sign)), f32))
-
-    def narrowed(self, x: SSAValue, dtype: DType) -> SSAValue:
-        """Rounds f32 to a 16-bit float, to nearest even."""
-        if self.converts and dtype.name == "float16":
-            return self.op(arith.BitcastOp(self.op(arith.TruncFOp(x, f16)), i16))
-        bits = self.op(arith.BitcastOp(x, i32))
-
-        def number(n: int) -> SSAValue:
-            return self.constant(n, i32)
-
-        def down(value: SSAValue, by: int) -> SSAValue:
-            return self.op(arith.ShRUIOp(value, number(by)))
-
-        def rounded(value: SSAValue, by: int, bias: int) -> SSAValue:
-            odd = self.op(arith.AndIOp(down(value, by), number(1)))
-            return down(self.op(arith.AddiOp(self.op(arith.AddiOp(value, number(bias))), odd)), by)
-
-        nan = self.compare(x, x, "uno")
-        if dtype.name == "bfloat16":
-            quiet = self.op(arith.OrIOp(down(bits, 16), number(0x40)))
-            return self.op(arith.TruncIOp(self.select(nan, quiet, rounded(bits, 16, 0x7FFF)), i16))
-        size = self.op(arith.AndIOp(bits, number(0x7FFFFFFF)))
-        sign = down(self.op(arith.AndIOp(bits, number(-0x80000000))), 16)
-        normal = rounded(size, 13, 0xFFF - (112 << 23))
-        # The last bit of 0.5 has the value of the smallest subnormal 16-bit float, so the addition rounds to it.
-        moved = self.add(self.op(arith.BitcastOp(size, f32)), self.constant(0.5, f32))
-        small = self.op(arith.SubiOp(self.op(arith.BitcastOp(moved, i32)), number(0x3F000000)))
-        value = self.select(self.op(arith.CmpiOp(size, number(0x38800000), "ult")), small, normal)
-        value = self.select(self.op(arith.CmpiOp(size, number(0x47800000), "uge")), number(0x7C00), value)
-        value = self.select(nan, number(0x7E00), value)
-        return self.op(arith.TruncIOp(self.op(arith.OrIOp(value, sign)), i16))
-
-    def float16(self, x: SSAValue) -> SSAValue:
-        """Rounds f32 to the values of f16."""
-        return self.widened(self.narrowed(x, np.dtype(np.float16)), np.dtype(np.float16))
-
-    def bfloat16(self, x: SSAValue) -> SSAValue:
-        """Rounds f32 to the values of bf16."""
-        return self.widened(self.narrowed(x, dtype_of(bf16)), dtype_of(bf16))
-
-    def convert(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
-        """Converts between element types."""
-        if source.name in HALVES:
-            return self.convert(self.widened(x, source), np.dtype(np.float32), to)
-        if to.name in HALVES:
-            return self.narrowed(self.convert(x, source, np.dtype(np.float32)), to)
-        type = element_type(to)
-        if to.kind == "b":
-            zero = self.constant(0, x.type)
-            return self.compare(x, zero, "une") if source.kind == "f" else self.op(arith.CmpiOp(x, zero, "ne"))
-        if source.kind == "f" and to.kind == "i" and to.itemsize >= 4:
-            return self.truncated(x, IntegerType(8 * to.itemsize))
-        if source.kind == "f" and to.kind in "iu":  # within the range of the integers, as `native_support.fits` has it
-            number = self.op(math.TruncOp(self.select(self.compare(x, x, "ord"), x, self.constant(0.0, x.type))))
-            # 1.5 2^23 and a small integer have the integer's bits at their end. LLVM converts vectors that saturate one by one.
-            moved = self.op(arith.BitcastOp(self.add(number, self.constant(12582912.0, x.type)), i32))
-            return self.op(arith.TruncIOp(moved, IntegerType(8 * to.itemsize)))
-        if source.kind == "f":
-            if source.itemsize == to.itemsize:
-                return x
-            return self.op(arith.ExtFOp(x, type) if to.itemsize > source.itemsize else arith.TruncFOp(x, type))
-        if isinstance(type, AnyFloat):
-            if source.kind == "i":
-                return self.op(arith.SIToFPOp(x, type))
-            return self.op(arith.SIToFPOp(self.op(arith.ExtUIOp(x, IntegerType(32 if source.itemsize < 4 else 64))), type))
-        narrow, wide = as_integer(x.type), as_integer(type)
-        assert narrow is not None, x.type
-        assert wide is not None, type
-        if narrow.bitwidth == wide.bitwidth:
-            return x
-        if narrow.bitwidth > wide.bitwidth:
-            return self.op(arith.TruncIOp(x, wide))
-        return self.op(arith.ExtSIOp(x, wide) if source.kind == "i" else arith.ExtUIOp(x, wide))
-
-    def truncated(self, x: SSAValue, to: IntegerType) -> SSAValue:
-        """Converts a float to i32 or i64. NaN and numbers beyond the range give the least integer, as x86's conversion does."""
-        end = 2.0 ** (to.bitwidth - 1)
-        below = -end - 1 if x.type == f64 and to.bitwidth == 32 else -end  # f64 has numbers that round towards zero to -2^31
-        least = self.compare(x, self.constant(below, x.type), "oge" if below == -end else "ogt")
-        inside = self.op(arith.AndIOp(least, self.compare(x, self.constant(end, x.type), "olt")))
-        number = self.op(arith.FPToSIOp(self.select(inside, x, self.constant(0.0, x.type)), to))
-        return self.select(inside, number, self.constant(-(1 << (to.bitwidth - 1)), to))
+    def integer_power(self, a: SSAValue, b: SSAValue, signed: bool) -> SSAValue:
+        """Emits a^b modulo 2^bits, by the bits of b. For negative b it is 1 / a^-b truncated: 0 except for a = 1 and -1."""
+        zero, one, minus = (self.constant(n, a.type) for n in (0, 1, -1))
+        width = as_integer(a.type)
+        assert width is not None, a.type
+        result, power = one, a
+        for bit in range(width.bitwidth - signed):
+            has = self.op(arith.CmpiOp(self.op(arith.AndIOp(b, self.constant(1 << bit, a.type))), zero, "ne"))
+            result = self.select(has, self.op(arith.MuliOp(result, power)), result)
+            power = self.op(arith.MuliOp(power, power))
+        if not signed:
+            return result
+        odd = self.op(arith.CmpiOp(self.op(arith.AndIOp(b, one)), zero, "ne"))
+        unit = self.op(arith.OrIOp(self.op(arith.CmpiOp(a, one, "eq")), self.op(arith.CmpiOp(a, minus, "eq"))))
+        inverse = self.select(unit, self.select(odd, a, one), zero)
+        return self.select(self.op(arith.CmpiOp(b, zero, "slt")), inverse, result)
 
     def extreme(self, name: str, a: SSAValue, b: SSAValue, literal: list[bool]) -> SSAValue:
         """Emits a maximum or minimum, which is NaN if either operand is.
@@ -409,6 +246,7 @@ _FLOATS: dict[str, Callable[..., Operation]] = {
     "mul": arith.MulfOp,
     "nearbyint": math.RoundEvenOp,
     "neg": arith.NegfOp,
+    "rem": llvm.FRemOp,
     "sqrt": math.SqrtOp,
     "sub": arith.SubfOp,
     "trunc": math.TruncOp,

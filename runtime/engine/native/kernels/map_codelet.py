@@ -13,7 +13,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, Integer
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from populus.runtime.engine.native.kernels.formulas import Formula, element_type
+from populus.runtime.engine.native.kernels.element_ops import element_type
+from populus.runtime.engine.native.kernels.formulas import Formula
 from populus.runtime.engine.native.kernels.map_pattern import Pattern
 
 INDEX = IndexType()

@@ -10,25 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from populus.runtime.tape import Tape, TapeStep
+from populus.runtime.tape import PACKED, SATURATING, Tape, TapeStep
 
 DType = np.dtype[Any]
 
 HALVES = frozenset(("float16", "bfloat16"))  # 16 bits in registers; arithmetic in f32
+# A byte in registers; only moved, selected and converted.
+BYTES = SATURATING | PACKED | {"float8_e8m0fnu"}
 COMPARES = frozenset(("equal", "gt", "gte", "lt", "lte"))
-FLOATS = frozenset(("abs", "add", "ceil", "divide", "floor", "mul", "nearbyint", "neg", "sqrt", "sub", "trunc"))
+FLOATS = frozenset(("abs", "add", "ceil", "divide", "floor", "mul", "nearbyint", "neg", "rem", "sqrt", "sub", "trunc"))
 TESTS = frozenset(("isfinite", "isinf", "isnan"))
 F64_INSIDE = frozenset(("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "pow", "sin", "sinh", "tan"))
 ROUNDED = {"float32": F64_INSIDE | {"exp", "log", "tanh"}, "float64": frozenset(("exp", "log", "tanh"))}
 INTEGERS = frozenset(("add", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "sub"))
-COMPOSED = frozenset(("abs", "bitwise_not", "int_divide", "max", "min", "neg", "rem", "shift_left", "shift_right", "signum"))  # of integers
+# Of integers.
+COMPOSED = frozenset(("abs", "bitwise_not", "int_divide", "int_power", "max", "min", "neg", "rem", "shift_left", "shift_right", "signum"))
 LOGICAL = frozenset(("logical_and", "logical_not", "logical_or", "logical_xor"))
 
 
 def held(dtype: DType) -> bool:
     """Tells whether a register holds values of the type."""
     plain = dtype.kind == "b" or (dtype.kind in "iu" and dtype.isbuiltin == 1)
-    return plain or dtype.name in ("float32", "float64") or dtype.name in HALVES
+    return plain or dtype.name in ("float32", "float64") or dtype.name in HALVES or dtype.name in BYTES
 
 
 def has_form(tape: Tape) -> bool:
@@ -37,7 +40,7 @@ def has_form(tape: Tape) -> bool:
         return False
     dtypes = [*tape.operands, *(x.dtype for x in tape.literals)]
     for step in tape.steps:
-        if not _step(step, dtypes[step.args[0]]) and not (step.name == "convert" and fits(tape, step)):
+        if not _step(step, dtypes[step.args[0]]):
             return False
         dtypes.append(step.dtype)
     return True
@@ -46,7 +49,7 @@ def has_form(tape: Tape) -> bool:
 def fits(tape: Tape, step: TapeStep) -> bool:
     """Tells whether a conversion from f32 to integers is of numbers that are known to be within their range, or NaN.
 
-    They are if literals bound them from both sides. Other conversions depend on the C compiler that built NumPy.
+    They are if literals bound them from both sides. Such conversions take fewer operations.
     """
     first = len(tape.operands) + len(tape.literals)
     value, to, bounds = step.args[0], step.dtype, dict[str, float]()
@@ -74,7 +77,9 @@ def _step(step: TapeStep, dtype: DType) -> bool:
         return _converts(dtype, step.dtype)
     if name == "bits":
         return True
-    if dtype.name in HALVES:
+    if name == "saturate":
+        return dtype.name in ("float32", "float64")
+    if dtype.name in HALVES or dtype.name in BYTES:
         return False
     if name in COMPARES:
         return True
@@ -86,15 +91,9 @@ def _step(step: TapeStep, dtype: DType) -> bool:
 
 
 def _converts(source: DType, to: DType) -> bool:
-    float_source, float_to = (d.kind == "f" or d.name in HALVES for d in (source, to))
-    if to.kind == "b":
-        return True
-    if float_source:  # NumPy's result for numbers outside the integers' range depends on the C compiler
-        if to.kind == "i" and to.isbuiltin == 1:
-            return to.itemsize >= 4 and source.name not in HALVES
-        return float_to and not (source.name == "float64" and to.name in HALVES)  # float64 rounds once, not by f32
-    if not float_to:
-        return True
-    if to.name in HALVES:
-        return source.itemsize <= 2
-    return source.kind in "ib" or source.itemsize < 8
+    """Tells whether a conversion has a form. Tapes round to small floats by `saturate`, and to packed integers from i8."""
+    if to.name in SATURATING:
+        return False
+    if to.name in PACKED:
+        return source == np.int8
+    return True
