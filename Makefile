@@ -1,7 +1,7 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
 # wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
-# blocks: every code block of every page, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
+# blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # check-ops: `check-op` on every built-in op, or on OPS.
@@ -67,6 +67,8 @@ packages: wheel
 blocks: packages
 	@$(NEW)/pip install --quiet --disable-pip-version-check "$$(ls $(CURDIR)/dist/populus_tiles-*.whl)[$(EXTRAS)]"
 	@PYTHONPATH=test $(NEW)/python -m blocks --whole
+	@cd build/packages-venv && for n in $(CURDIR)/examples/notebooks/*.ipynb; do \
+	  bin/python $(CURDIR)/docs/site/notebooks.py $$n > /dev/null || exit 1; done
 
 levels: $(READY)
 	@$(BIN)/python -m benchmarks.levels $(MODELS)

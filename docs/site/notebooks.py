@@ -1,4 +1,7 @@
-"""Notebooks: the cells of a file, and what they print."""
+"""Notebooks: the cells of a file, and what they print.
+
+    python notebooks.py FILE.ipynb    # runs the cells in order, and prints the page
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import ast
 import contextlib
 import io
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,3 +60,7 @@ def markdown(cells: Iterator[Cell]) -> str:
         if cell.printed:
             parts.append(f"```text\n{cell.printed.rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(executed(Path(sys.argv[1]))), end="")

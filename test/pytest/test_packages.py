@@ -1,4 +1,4 @@
-"""The source distribution and the wheel: built, unpacked in an empty folder, and the code blocks of all pages run from there."""
+"""The source distribution and the wheel: built, unpacked in an empty folder, and what pages and notebooks state run from there."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from blocks.__main__ import pages
 from blocks.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 NOTHING_TO_RUN = (
     "CONTRIBUTING.md",
     "docs/popart-api.md",
@@ -104,6 +105,13 @@ def grouped() -> list[list[str]]:
 def test_every_block_of_a_page_does_what_the_page_says(installed: Path, tmp_path: Path, names: list[str]):
     printed = run(installed, tmp_path, "-m", "blocks", "--here", *names)
     assert re.search(r"^\S+: ran: ", printed, re.MULTILINE) or names[0] in NOTHING_TO_RUN
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_runs_from_its_first_cell_to_its_last(installed: Path, tmp_path: Path, path: Path):
+    printed = run(installed, tmp_path, str(ROOT / "docs/site/notebooks.py"), str(path))
+    assert printed.count("```python\n") > 2
+    assert "```text\n" in printed
 
 
 def test_the_first_page_is_run_from_the_wheel(installed: Path, tmp_path: Path):
