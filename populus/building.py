@@ -22,6 +22,7 @@ from populus.lowering.driver.files import put_in_place
 from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.open_program import OpenProgram
 from populus.program import Program
+from populus.ready import absolute
 from populus.runtime import built
 from populus.runtime.engine.states import check_states
 from populus.signature import Signature
@@ -139,7 +140,8 @@ def keep(program: Program, place: Place, begun: int) -> bool:
             frozen.form.write(folder / f"{name}.bin", identity)
             link(frozen, folder, name, identity, command, embed=False)
 
-        files = {place.model, *(place.model.parent / name for name in _locations(opened.proto))}
+        folder = os.path.dirname(place.model)
+        files = {place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))}
         return place.keep(sorted(files), begun, write)
     except (PopulusError, ImportError):
         return False

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from populus.dialects.support.disk_cache import DiskCache, default_folder
+from populus.dialects.support.disk_cache import DiskCache, default_place
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.guard import Guard
 
 if TYPE_CHECKING:
+    from pathlib import Path  # a hit imports neither it nor `tempfile`: with what these import they are a third of its time
+
     from numpy.typing import NDArray
 
     from populus.program import Program
@@ -40,7 +41,7 @@ class Place:
 
     disk: DiskCache
     key: str
-    model: Path
+    model: str
     options: Mapping[str, Any]
 
     @staticmethod
@@ -53,15 +54,15 @@ class Place:
         cache: Any = options.get("cache", False)
         if cache is False or not isinstance(model, str | os.PathLike) or not _is_plain():
             return None
-        folder = default_folder("populus-programs") if cache is True else Path(cache)
+        folder = default_place("populus-programs") if cache is True else cast("str", os.fspath(cache))
         others = {name: value for name, value in options.items() if name not in ("cache", "progress")}
-        path = Path(os.fspath(cast("str | os.PathLike[str]", model))).absolute()
+        path = absolute(cast("str | os.PathLike[str]", model))
         text = _text(others)
         pipeline = str(options.get("pipeline", ""))
-        if folder is None or text is None or path.suffix != ".onnx" or options.get("load") or "." in pipeline or os.sep in pipeline:
+        if folder is None or text is None or not _is_model(path) or options.get("load") or "." in pipeline or os.sep in pipeline:
             return None  # a pipeline's file may change
         environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("POPULUS_") and n not in _HARMLESS)
-        digest = hashlib.sha256(repr((str(path), text, environment, _package(), _cpu())).encode())
+        digest = hashlib.sha256(repr((path, text, environment, _package(), _cpu())).encode())
         return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options))
 
     def find(self, full: Callable[[], Program]) -> ReadyProgram | None:
@@ -70,32 +71,34 @@ class Place:
         if content is None:
             return None
         digest, *lines = content.decode().splitlines()
-        library, weights = (self.disk.folder / f"{self.key}.{kind}" for kind in ("so", "bin"))
+        names = f"{self.key}.so", f"{self.key}.bin"
+        library, weights = map(self.disk.path, names)
         try:
-            if any(_line(Path(line.partition(" : ")[2])) != line for line in lines):
+            if any(_line(line.partition(" : ")[2]) != line for line in lines):
                 return None
-            if weights.is_symlink() or library.is_symlink() or hashlib.sha256(library.read_bytes()).hexdigest() != digest:
+            if os.path.islink(weights) or os.path.islink(library) or _digest(library) != digest:
                 return None
             from populus.runtime.built.library import BuiltProgram, threads_of
 
             built = BuiltProgram(library, threads_of(self.options.get("threads")))
         except (OSError, ProgramError):
             return None
-        for file in (library.name, weights.name):
-            self.disk.used(file)
+        for name in names:
+            self.disk.used(name)
         return ReadyProgram(built, full)
 
-    def keep(self, files: Sequence[Path], begun: int, write: Callable[[Path, str], None]) -> bool:
+    def keep(self, files: Sequence[str], begun: int, write: Callable[[Path, str], None]) -> bool:
         """Keeps a program. `files`: of the model; `begun`: the time in ns before they were read.
 
         `write(folder, name)`: writes the library and the weights. Without space or permission, nothing is kept. Returns False then,
         and if a file is so new that it may have changed since.
         """
+        from pathlib import Path
         from tempfile import TemporaryDirectory
 
         try:
             lines = [_line(path) for path in files]
-            if any(begun - max(_times(path)) < SETTLED * 1e9 or "\n" in str(path) for path in files):
+            if any(begun - max(_times(path)) < SETTLED * 1e9 or "\n" in path for path in files):
                 return False
             self.disk.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self.disk.trusted():
@@ -103,7 +106,7 @@ class Place:
             with TemporaryDirectory(dir=self.disk.folder, prefix=".partial-") as made:
                 write(Path(made), self.key)
                 library = Path(made, f"lib{self.key}.so")
-                digest = hashlib.sha256(library.read_bytes()).hexdigest()
+                digest = _digest(str(library))
                 Path(made, f"{self.key}.bin").replace(self.disk.folder / f"{self.key}.bin")
                 library.replace(self.disk.folder / f"{self.key}.so")
         except OSError:
@@ -170,14 +173,29 @@ def is_ready(program: object) -> bool:
 _HARMLESS = ("POPULUS_CACHE", "POPULUS_THREADS")
 
 
-def _times(path: Path) -> tuple[int, int]:
-    found = path.stat()
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Gives the absolute path of a file, with its `..` and links as they are: these may go elsewhere than to the folder above."""
+    whole = os.path.join(os.getcwd(), os.fspath(path))
+    return "/" + "/".join(part for part in whole.split("/") if part not in ("", ".")) if os.sep == "/" else os.path.abspath(whole)
+
+
+def _is_model(path: str) -> bool:
+    return os.path.splitext(path)[1] == ".onnx"
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _times(path: str) -> tuple[int, int]:
+    found = os.stat(path)
     return found.st_mtime_ns, found.st_ctime_ns
 
 
-def _line(path: Path) -> str:
+def _line(path: str) -> str:
     """Writes a file's path after numbers that change with its content: device, inode, size, times. Raises OSError without the file."""
-    found = path.stat()
+    found = os.stat(path)
     return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} : {path}"
 
 
@@ -208,25 +226,29 @@ def _text(value: object) -> str | None:
 def _package() -> list[tuple[str, int, int]]:
     """Lists the files of this package with sizes and times, and what it depends on."""
     found: list[tuple[str, int, int]] = []
-    root = Path(__file__).resolve().parent
-    for folder, folders, files in os.walk(root, followlinks=True):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for name in files:
-            if name.endswith((".py", ".c", ".h", ".txt")):
-                at = os.stat(os.path.join(folder, name))
-                found.append((os.path.join(folder, name), at.st_size, at.st_mtime_ns))
+    folders = [os.path.dirname(os.path.realpath(__file__))]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".c", ".h", ".txt")):
+                    at = entry.stat()
+                    found.append((entry.path, at.st_size, at.st_mtime_ns))
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
     for name in ("numpy", "onnx", "xdsl", "llvmlite", "ml_dtypes"):
         spec = find_spec(name)
-        for place in [] if spec is None or spec.origin is None else [Path(spec.origin), Path(spec.origin).parents[1]]:
-            at = place.stat()  # the folder of all packages too: its time changes when one is installed
-            found.append((str(place), at.st_size if place.suffix else 0, at.st_mtime_ns))
+        if spec is not None and spec.origin is not None:
+            at, above = os.stat(spec.origin), os.path.dirname(os.path.dirname(spec.origin))
+            found.append((spec.origin, at.st_size, at.st_mtime_ns))
+            found.append((above, 0, os.stat(above).st_mtime_ns))  # the folder of all packages: its time changes when one is installed
     return sorted(found)
 
 
 def _cpu() -> str:
     """Describes the CPU: its name and features."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n", 1)[0].splitlines()
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n\n", 1)[0].splitlines()
     except OSError:
         return ""
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU ")))

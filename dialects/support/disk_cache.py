@@ -9,29 +9,49 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from tempfile import mkstemp
+from typing import TYPE_CHECKING
 
 from populus.dialects.support.errors import PopulusWarning
+
+if TYPE_CHECKING:
+    from pathlib import Path  # a hit needs neither it nor `tempfile`, which take longer to import than the hit takes
 
 VARIABLE = "POPULUS_CACHE"  # environment variable: the folder of all caches; empty: no caches by default
 _WRITERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def default_folder(name: str) -> Path | None:
+def default_place(name: str) -> str | None:
     """Returns the folder of a cache below POPULUS_CACHE or the user's own cache folder; None if POPULUS_CACHE is empty."""
     named = os.environ.get(VARIABLE)
     if named == "":
         return None
-    if named:
-        return Path(named) / name
-    from platformdirs import user_cache_path
+    return os.path.join(named or _users_own(), name)
 
-    return user_cache_path() / name
+
+def default_folder(name: str) -> Path | None:
+    """Returns `default_place` as a path."""
+    from pathlib import Path
+
+    place = default_place(name)
+    return None if place is None else Path(place)
+
+
+def _users_own() -> str:
+    """Returns the user's own cache folder as platformdirs does, whose import the usual cases need not."""
+    named, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
+    if sys.platform == "linux" and "ANDROID_DATA" not in os.environ:
+        if named.startswith("/"):
+            return named
+        if not named and home.startswith("/"):
+            return os.path.join(home, ".cache")
+    from platformdirs import user_cache_dir
+
+    return user_cache_dir()
 
 
 def hash_of(name: str, content: bytes) -> bytes:
@@ -43,16 +63,27 @@ def hash_of(name: str, content: bytes) -> bytes:
 class DiskCache:
     """The files of one cache. `magic`: the first line of each, with the version of its form. `limit`: the most bytes they take."""
 
-    folder: Path
+    place: str | os.PathLike[str]
     magic: bytes
     limit: int
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the files."""
+        from pathlib import Path
+
+        return Path(self.place)
+
+    def path(self, name: str) -> str:
+        """Gives the path of a file."""
+        return os.path.join(self.place, name)
 
     def read(self, name: str) -> bytes | None:
         """Reads a file's content. Returns None if it is absent or damaged, or if the folder is not to be trusted."""
         if not self.trusted():
             return None
         try:
-            with open(os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+            with open(os.open(self.path(name), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
                 data = file.read()
         except OSError:
             return None
@@ -70,6 +101,9 @@ class DiskCache:
     @contextlib.contextmanager
     def written(self, name: str) -> Generator[Path, None, None]:
         """Yields a temporary file, which takes its place when the block succeeds. Raises OSError if the folder cannot be used."""
+        from pathlib import Path
+        from tempfile import mkstemp
+
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.trusted():
             raise PermissionError(f"{self.folder} is not used")
@@ -77,7 +111,7 @@ class DiskCache:
         os.close(handle)
         try:
             yield Path(partial)
-            os.replace(partial, self.folder / name)
+            os.replace(partial, self.path(name))
         finally:  # also after an interruption
             with contextlib.suppress(OSError):
                 os.unlink(partial)
@@ -85,14 +119,14 @@ class DiskCache:
     def used(self, name: str) -> None:
         """Notes that a file was used now: the least recently used files go first."""
         with contextlib.suppress(OSError):
-            os.utime(self.folder / name)
+            os.utime(self.path(name))
 
     def trim(self, limit: int | None = None) -> None:
         """Removes the least recently used files until the rest is within the limit. Files with one stem go together."""
         most = self.limit if limit is None else limit
         groups: dict[str, tuple[float, int, list[str]]] = {}
         with contextlib.suppress(OSError):
-            for entry in os.scandir(self.folder):
+            for entry in os.scandir(self.place):
                 stem = entry.name.partition(".")[0]
                 if stem and entry.is_file(follow_symlinks=False):
                     found, (used, size, names) = entry.stat(follow_symlinks=False), groups.get(stem, (0.0, 0, []))
@@ -103,26 +137,26 @@ class DiskCache:
                 return
             for name in names:
                 with contextlib.suppress(OSError):
-                    os.unlink(self.folder / name)
+                    os.unlink(self.path(name))
             total -= size
 
     def trusted(self) -> bool:
         """Tells whether the folder is there and nobody else can have written it; warns once for a folder of which this is not so."""
         try:
-            found = os.lstat(self.folder)
+            found = os.lstat(self.place)
         except OSError:
             return False
-        why = _fault(found, os.stat(self.folder.parent))
+        why = _fault(found, os.stat(os.path.dirname(os.path.abspath(self.place))))
         if why is None:
             return stat.S_ISDIR(found.st_mode)
-        if self.folder not in _WARNED:
-            _WARNED.add(self.folder)
+        if (place := os.fspath(self.place)) not in _WARNED:
+            _WARNED.add(place)
             advice = f"make it yours alone (chmod 700) or name another in {VARIABLE}"
-            warnings.warn(f"cache folder {self.folder} {why}; it is not used: {advice}", PopulusWarning, stacklevel=2)
+            warnings.warn(f"cache folder {place} {why}; it is not used: {advice}", PopulusWarning, stacklevel=2)
         return False
 
 
-_WARNED: set[Path] = set()
+_WARNED: set[str] = set()
 
 
 def _fault(folder: os.stat_result, parent: os.stat_result) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -45,7 +44,7 @@ class BuiltProgram:
     share it; their runs take turns.
     """
 
-    def __init__(self, library: Path, threads: int):
+    def __init__(self, library: str, threads: int):
         self._library = _opened(library)
         self._model, self._session = ctypes.c_void_p(), ctypes.c_void_p()
         self._lock = Lock()
@@ -115,12 +114,15 @@ def load_program(folder: str | os.PathLike[str], threads: int | None = None) -> 
     for one that was built for another CPU.
     """
     checked(folder, (str, os.PathLike), "folder", "the path of a folder that populus build wrote")
-    place = Path(folder)
+    place = os.fspath(folder) or os.curdir
     count = threads_of(threads)
-    found = sorted(place.glob("lib*.so"))
+    try:
+        found = [name for name in os.listdir(place) if name.startswith("lib") and name.endswith(".so")]
+    except OSError:
+        found = []
     if len(found) != 1:
         raise ProgramError(f"{place}: {'no' if not found else 'more than one'} program that populus build made (lib*.so) is here")
-    return BuiltProgram(found[0].resolve(), count)
+    return BuiltProgram(os.path.realpath(os.path.join(place, found[0])), count)
 
 
 def threads_of(count: int | None) -> int:
@@ -137,16 +139,16 @@ def threads_of(count: int | None) -> int:
     return int(asked)
 
 
-_LOADED: dict[Path, tuple[int, int]] = {}  # libraries of this process: device and inode, which no other file has meanwhile
+_LOADED: dict[str, tuple[int, int]] = {}  # libraries of this process: device and inode, which no other file has meanwhile
 
 
-def _opened(path: Path) -> ctypes.CDLL:
+def _opened(path: str) -> ctypes.CDLL:
     try:
-        found = path.stat()
+        found = os.stat(path)
         # The system finds a library that is loaded by its path, and would give the old one.
         if _LOADED.setdefault(path, (found.st_dev, found.st_ino)) != (found.st_dev, found.st_ino):
             raise ProgramError(f"{path}: was built again since this process loaded it; load it in a new process, or build elsewhere")
-        library = ctypes.CDLL(str(path))
+        library = ctypes.CDLL(path)
         library.populus_version.restype = ctypes.c_uint32
         version = library.populus_version()
     except (OSError, AttributeError) as error:

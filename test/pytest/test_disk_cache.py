@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from platformdirs import user_cache_path
 
 from populus.dialects.support import disk_cache
 from populus.dialects.support.diagnostics import PopulusWarning
@@ -76,6 +77,16 @@ def test_an_empty_name_means_no_caches(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.delenv("POPULUS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     assert default_folder("x") == tmp_path / "home" / "x"
+
+
+@pytest.mark.parametrize("cache", [None, "", " ", "/c", "c", "~/c"])
+@pytest.mark.parametrize("home", [None, "", "/h", "h"])
+def test_the_default_folder_is_where_platformdirs_says(monkeypatch: pytest.MonkeyPatch, cache: str | None, home: str | None):
+    for name, value in (("POPULUS_CACHE", None), ("XDG_CACHE_HOME", cache), ("HOME", home)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert default_folder("x") == user_cache_path() / "x"
 
 
 def test_a_file_under_another_name_is_not_read(cache: DiskCache):

@@ -74,6 +74,22 @@ def test_another_process_finds_it_and_imports_no_compiler(path):
     assert first.tobytes() == expected.tobytes()
 
 
+def test_finding_it_imports_no_module_of_files_and_folders(path):
+    compiled(path)
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}\n"  # without `site`, whose packages import what they like
+        "import numpy, populus\n"
+        "before = set(sys.modules)\n"
+        f"print(type(populus.compile({str(path)!r}, target='host', engine='native', cache=True)).__name__)\n"
+        "print(*sorted(m for m in set(sys.modules) - before if not m.startswith(('_', 'populus.'))))"
+    )
+    said = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+    found, imported = said.splitlines()
+    assert found == "ReadyProgram"
+    assert {"pathlib", "tempfile", "shutil", "platformdirs", "urllib.parse", "zipfile", "inspect"}.isdisjoint(imported.split())
+    assert len(imported.split()) <= 6, imported
+
+
 def test_it_is_a_program_which_compiles_for_what_only_compiling_gives(path):
     compiled(path)
     program = compiled(path)
