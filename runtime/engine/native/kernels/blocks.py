@@ -15,8 +15,9 @@ from functools import partial
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.endings import BYTES, SUFFIX, TYPES, Ending, masked_load
+from populus.runtime.engine.native.kernels.endings import BYTES, FETCH, LINE, SUFFIX, TYPES, Ending, masked_load
 
+NEAR = 4096  # bytes of a panel's lines that are on their way, for a single row
 PREFETCH = ("i32 immarg", "2"), ("i32 immarg", "1")  # data, into the second cache
 SUMMED = {**TYPES, "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64"}  # integers wrap around
 CONTINUES, STOPS = 1, 2  # stages of a block: it continues the sums in its memory; it leaves them there
@@ -139,14 +140,19 @@ def _step(
     lanes = machine.vector_bytes // item
     vector, swapped, late = f"<{lanes} x {type}>", "swapped" in form, form.endswith("late")
     offset = f.load("i64", f.at("%depth", i, "i64"))
-    later = offset if swapped and not form.endswith("paced") else f.mul(i, "%pace")
-    f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond("%ahead", later)), ("i32 immarg", "0"), *PREFETCH)
+    if rows > 1 or swapped:
+        later = offset if swapped and not form.endswith("paced") else f.mul(i, "%pace")
+        f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond("%ahead", later)), ("i32 immarg", "0"), *PREFETCH)
     panel = f.at("%b", f.mul(i, rows if swapped else vectors * lanes), type)
     line = f.beyond("%a", offset) if swapped else panel
     right: list[str] = []
     for v in range(vectors):
         place, mask = f.at(line, v * lanes, type), cut.mask(v) if swapped and not late else ""
         right.append(masked_load(f, type, lanes, place, mask) if mask else f.load(vector, place, item))
+    if rows == 1 and not swapped:  # nothing else reads the panel, and sums are too few to wait for it: all of its lines are fetched
+        for near in range(NEAR, NEAR + vectors * machine.vector_bytes, LINE):
+            place = f.let(f"getelementptr i8, ptr {panel}, i64 {near}")
+            f.call("void", "llvm.prefetch.p0", ("ptr", place), *FETCH)
     new: list[str] = []
     for r in range(rows):
         place = f.at(panel, r, type) if swapped else f.beyond(starts[r], offset)

@@ -24,10 +24,11 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.blocks import CONTINUES, STOPS, SUMMED, block_kernel
 from populus.runtime.engine.native.kernels.endings import BYTES, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table, shares
+from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table, lines, shares
 
 PIECE = 32 << 20  # bytes of a constant per packing launch
 STAGE = 32 << 10  # bytes of a panel that blocks read again and again, so that the first cache holds them
+ALONE = 8  # vectors of a panel for one row: a sum is added to every few cycles, so that fewer sums would wait for themselves
 GROUP = 32  # blocks whose sums wait in memory while others continue
 
 
@@ -129,9 +130,12 @@ class Stages:
         f.loop(begin, until, group, step=GROUP)
 
     @staticmethod
-    def words(k: int, ends: Table | None, row_bytes: int) -> list[int | Array | Kernel]:
-        """Lists the words: stages of about STAGE bytes of a panel with rows of `row_bytes`; slices of k stay whole."""
-        most = max(STAGE // row_bytes, 1)
+    def words(k: int, ends: Table | None, row_bytes: int, blocks: int = 2) -> list[int | Array | Kernel]:
+        """Lists the words: stages of about STAGE bytes of a panel with rows of `row_bytes`; slices of k stay whole.
+
+        A single block of a panel reads it once, so its k is one stage.
+        """
+        most = max(STAGE // row_bytes, 1) if blocks > 1 else k
         if ends is None:
             parts = -(-k // most)
             ends = np.array([k * i // parts for i in range(parts + 1)], np.int64)
@@ -236,9 +240,10 @@ class Product:
 
     @property
     def panels(self) -> Panels:
-        """Panels of the right-hand side."""
+        """Panels of the right-hand side: as wide as a block of sums, or for one row wider, as its sums are few."""
         host = self.library.host
-        return Panels.of(self.n, lanes_of(host, self.c.dtype), host.block[1])
+        alone = len(self.rows) == 1 and self.column_step == self.c.itemsize
+        return Panels.of(self.n, lanes_of(host, self.c.dtype), ALONE if alone else host.block[1])
 
     def pack(
         self,
@@ -264,7 +269,7 @@ class Product:
         """Packs b now, into memory of its own, or gives the panels that `constants` has of it."""
 
         def pack() -> Array:
-            room = np.empty(len(depth) * self.panels.columns, b.dtype)
+            room = lines(len(depth) * self.panels.columns, b.dtype)
             self.fill(room, b, depth, columns)
             return room
 
@@ -315,8 +320,9 @@ class Product:
         args: Sequence[int | Array | Kernel] = [
             self.a, self.rows, self.depth, packed, self.c, *kernels, len(self.depth), self.n, tall, high, parts, p.wide, p.broad,
             p.lanes * item, p.lanes, self.row_step, self.column_step, step,
-            *Stages.words(len(self.depth), self.ends, p.broad * p.lanes * item), *words_of(others),
+            *Stages.words(len(self.depth), self.ends, p.broad * p.lanes * item, parts), *words_of(others),
         ]  # fmt: skip
         assert len(args) == FIRST_WORD + 3 * len(others), len(args)
-        work = m * p.columns * len(self.depth) * item // 200  # 100 GFLOP/s in f32
+        # 100 GFLOP/s in f32; but panels come from memory, or from the last cache, at some 45 GB/s.
+        work = max(m * p.columns * len(self.depth) * item // 200, p.columns * len(self.depth) * item // 45)
         return Launch(self.library, BLOCKS, args, p.parts * parts, work)

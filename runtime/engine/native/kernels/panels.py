@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from populus.runtime.codelets.task import Array
+from populus.runtime.engine.arena import ALIGNMENT
 
 
 def shares(n: int, most: int) -> tuple[int, int, int]:
@@ -19,6 +20,24 @@ def shares(n: int, most: int) -> tuple[int, int, int]:
     parts = -(-n // most)
     largest = -(-n // parts)
     return parts, largest, n - parts * (largest - 1)
+
+
+class Memory:
+    """Bytes at an address, whose owner is referenced, as NumPy's interface."""
+
+    def __init__(self, address: int, bytes: int, owner: Array, read_only: bool = True):
+        self.owner = owner
+        self.__array_interface__ = {"shape": (bytes,), "typestr": "|u1", "data": (address, read_only), "version": 3}
+
+
+def lines(shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Allocates memory for panels that begins a line of the cache, so that no vector of a panel lies in two lines."""
+    type = np.dtype(dtype)
+    size = math.prod(np.atleast_1d(shape).tolist()) * type.itemsize
+    owner = np.empty(size + ALIGNMENT, np.uint8)
+    # Without the bytes before it: else a program's file would have them, and no aligned panel.
+    memory = np.asarray(Memory(owner.ctypes.data + -owner.ctypes.data % ALIGNMENT, size, owner, read_only=False))
+    return memory.view(type).reshape(shape)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
@@ -21,7 +19,7 @@ from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import GROUP, Product, Stages, lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import LINE, MOST, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, offsets
+from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 
 FILL = 1.05  # lanes of a plane's vectors for each position, up to which positions fill them well
 
@@ -60,7 +58,7 @@ def convolution(
     if constant:
 
         def pack() -> Array:
-            room = np.empty(shape, w.dtype)
+            room = lines(shape, w.dtype)
             for g in range(groups):
                 product.fill(room[g], w[g], depth, columns)
             return room

@@ -24,7 +24,7 @@ from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Panels, Slices, offsets
+from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, offsets
 from populus.runtime.engine.native.kernels.planes import Columns, Form
 
 ITEM = 4  # bytes of a float
@@ -383,7 +383,7 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
     if field_w.constant:
 
         def pack() -> Array:
-            room = np.empty(s.points * s.oc * s.ic, np.float32)
+            room = lines(s.points * s.oc * s.ic, np.float32)
             packing(room)()
             return room
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Memory
 from populus.runtime.engine.native.run.step_loop import WORDS, Step
 
 Array = NDArray[Any]
@@ -65,15 +66,7 @@ class Blocks:
         low, high = _extent(_owner(array))
         if not low <= address < high:
             low, high = _extent(array)
-        return self.add(Region.DATA, np.asarray(_Memory(low, high - low, array))), address - low
-
-
-class _Memory:
-    """Bytes at an address, whose owner is referenced, as NumPy's interface."""
-
-    def __init__(self, address: int, bytes: int, owner: Array):
-        self.owner = owner
-        self.__array_interface__ = {"shape": (bytes,), "typestr": "|u1", "data": (address, True), "version": 3}
+        return self.add(Region.DATA, np.asarray(Memory(low, high - low, array))), address - low
 
 
 def _owner(array: Array) -> Array:

@@ -1,0 +1,67 @@
+"""Products of floats on the native engine: panels for a single row, and where panels begin in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import populus
+from populus.runtime.engine.arena import ALIGNMENT
+from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.kernels.contraction import ALONE, FIRST_WORD, lanes_of
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.run.program import NativeProgram
+
+Array = NDArray[Any]
+
+
+def product(x: Array, w: Array) -> tuple[Array, Launch]:
+    """The product of x and a constant on one tile, and its launch."""
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "one",
+        [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(w, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    program = populus.compile(model, engine="native", tiles=1)
+    ran = program.session._program  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(ran, NativeProgram), ran
+    (launch,) = (launch for launch in ran.table.launches.values() if launch.kernel.key == "blocks")
+    return program.run({"x": x})["y"], launch
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [1, 70, 515])
+def test_one_row_has_the_bits_of_that_row_among_others(columns: int, dtype: Any):
+    rng = np.random.default_rng(columns)
+    x, w = rng.standard_normal((7, 1100)).astype(dtype), rng.standard_normal((1100, columns)).astype(dtype)
+    alone, _ = product(x[:1], w)
+    among, _ = product(x, w)
+    assert alone.tobytes() == among[:1].tobytes()
+
+
+def test_one_row_has_wide_panels_that_are_read_in_one_stage():
+    x, w = np.ones((1, 3000), np.float32), np.ones((3000, 1000), np.float32)
+    vectors = -(-1000 // lanes_of(machine(), x.dtype))
+    found, launch = product(x, w)
+    assert (found == 3000).all()
+    assert launch.units == -(-vectors // ALONE)
+    assert launch.args[FIRST_WORD - 1] == 1  # the number of stages
+    _, launch = product(np.ones((2, 3000), np.float32), w)
+    assert launch.units == -(-vectors // machine().block[1])
+
+
+def test_panels_begin_a_line_of_the_cache():
+    rng = np.random.default_rng(0)
+    for rows, columns in ((1, 40), (7, 24), (5, 3)):
+        _, launch = product(rng.standard_normal((rows, 50)).astype(np.float32), rng.standard_normal((50, columns)).astype(np.float32))
+        packed = launch.args[3]
+        assert isinstance(packed, np.ndarray), packed
+        assert packed.ctypes.data % ALIGNMENT == 0
