@@ -219,6 +219,7 @@ static void bind(populus_session *s) { /* adds addresses to the words, and cuts 
     if (row[0] == LAUNCH) {
       int64_t most = row[4] / PART > s->threads ? row[4] / PART : s->threads;
       if (most > (int64_t)PARTS * s->threads) most = (int64_t)PARTS * s->threads;
+      if (most < row[3]) most -= most % s->threads;
       row[5] = row[4] < SHARED ? 1 : most < row[3] ? most : row[3];
     }
 }

@@ -45,6 +45,12 @@ def test_three_units_keep_one_of_two_threads_waiting() -> None:
     assert (worst.step, worst.lost, worst.units, worst.chunks) == ("step 0", 5_000 + BARRIER, 3, 3)
 
 
+def test_threads_have_equally_many_chunks() -> None:
+    found = shared(2, (100, 20_000))  # five chunks of 4 us would give one thread three of them
+    assert found.chunks == 4
+    assert found.speedup == 20_000 / (10_000 + BARRIER)
+
+
 def test_work_of_one_unit_or_of_some_microseconds_is_not_shared() -> None:
     found = shared(16, (1, 50_000), (100, 5_000), (160, 160_000))
     assert (found.launches, found.barriers) == (3, 1)

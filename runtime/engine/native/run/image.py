@@ -164,5 +164,6 @@ def share(steps: NDArray[np.int64], threads: int) -> None:
     """Writes the number of chunks of each launch, for so many threads. `steps`: [steps, 8]."""
     units, work = steps[:, 3], steps[:, 4]
     chunks = np.minimum(units, np.minimum(PARTS * threads, np.maximum(threads, work // PART)))
+    chunks -= np.where(chunks < units, chunks % threads, 0)  # as many for each thread: they all take about as long
     launches = steps[:, 0] == Step.LAUNCH
     steps[launches, 5] = np.where(work >= SHARED, chunks, 1)[launches]
