@@ -238,6 +238,15 @@ function variableTable(rows) {
     ["steps", v => v.spans.reduce((sum, [first, last]) => sum + last - first, 0), spans, true],
   ], rows, { sort: 3, limit: 100 });
 }
+// "'add_3' + 'mul_4' + 'add_5'.reduce" as "add_3 + 2 more.reduce"
+function briefly(label) { return label.replace(/'([^']+)'((?: \+ '[^']+')+)/g, (_, first, rest) => `${first} + ${rest.split(" + ").length - 1} more`).replace(/'([^']+)'/g, "$1"); }
+// The text, or its beginning with an ellipsis; nothing where not even six letters fit.
+function fitting(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let length = text.length;
+  while (length > 5 && context.measureText(`${text.slice(0, length)}…`).width > width) length -= 1;
+  return length > 5 ? `${text.slice(0, length)}…` : "";
+}
 function timelineView() {
   const steps = DATA.steps, starts = [0];
   for (const s of steps) starts.push(starts[starts.length - 1] + s.cycles * s.count);
@@ -256,8 +265,16 @@ function timelineView() {
       if (end < LEFT || x > width) return;
       for (const name of ["sync", "exchange", "compute"]) { const w = s[name] * s.count * scale; if (w > 0) { context.fillStyle = colour(name); context.globalAlpha = i === chosen ? 1 : .75; context.fillRect(x, rows[name], Math.max(w - .3, .5), 34); } x += w; }
       context.globalAlpha = 1;
-      if (end - (LEFT + (starts[i] - from) * scale) > 44 || i === chosen) { context.fillStyle = colour("dim"); context.save(); context.beginPath(); context.rect(LEFT + (starts[i] - from) * scale, 150, Math.max(end - (LEFT + (starts[i] - from) * scale) - 4, i === chosen ? 160 : 0), 20); context.clip(); context.fillText(s.label, LEFT + (starts[i] - from) * scale, 164); context.restore(); }
       if (i === chosen) { context.strokeStyle = colour("accent"); context.lineWidth = 2; context.strokeRect(LEFT + (starts[i] - from) * scale, 4, Math.max(end - (LEFT + (starts[i] - from) * scale), 2), 142); }
+    });
+    let free = LEFT; // where the label before ends; the chosen step has its label whole
+    context.fillStyle = colour("dim");
+    steps.forEach((s, i) => {
+      const x = LEFT + (starts[i] - from) * scale, end = LEFT + (starts[i + 1] - from) * scale;
+      if (i === chosen) { context.fillText(briefly(s.label), x, 164); free = x + context.measureText(briefly(s.label)).width + 8; return; }
+      if (end < LEFT || x > width || x < free) return;
+      const text = fitting(context, briefly(s.label), end - x - 4);
+      if (text) { context.fillText(text, x, 164); free = end; }
     });
     context.restore();
     context.fillStyle = colour("dim"); context.strokeStyle = colour("line"); context.lineWidth = 1;
@@ -342,7 +359,7 @@ function tilesView() {
 }
 function programView() {
   const most = Math.max(...DATA.steps.map(s => s.cycles * s.count), 1);
-  const leaf = i => { const s = DATA.steps[i]; return el("div", { class: "leaf" }, el("span", { class: "n" }, count(s.cycles)), bar(phases(s), most), el("span", {}, `${s.codelets.join(", ") || s.kind}  ${s.label}`)); };
+  const leaf = i => { const s = DATA.steps[i]; return el("div", { class: "leaf" }, el("span", { class: "n" }, count(s.cycles)), bar(phases(s), most), el("span", { title: s.label }, `${s.codelets.join(", ") || s.kind}  ${briefly(s.label)}`)); };
   const node = n => n.step !== undefined ? leaf(n.step) : el("details", { open: true }, el("summary", {}, `${n.op}${n.label && n.label !== n.op ? ` ${n.label}` : ""}`), ...n.blocks.flat().map(node));
   return [legend(PHASES), ...DATA.tree.map(node)];
 }
