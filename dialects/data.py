@@ -27,7 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.constant_pool import current_pool
-from populus.dialects.support.diagnostics import PopulusError, named, option
+from populus.dialects.support.diagnostics import PlainErrors, PopulusError, named, option
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
 from populus.dialects.support.guard import Guard
 from populus.dialects.support.mmap_file import Mapped, mapped
@@ -243,7 +243,7 @@ def print_value(printer: Printer, value: Attribute) -> None:
 
 
 @irdl_op_definition
-class ConstantOp(IRDLOperation):
+class ConstantOp(PlainErrors, IRDLOperation):
     """A tensor known when compiling. Valid at the `onnx`, `popart` and `popops` levels alike.
 
     Build one with `constant(array)`; read it with `constant_value(value)`.

@@ -23,11 +23,13 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from populus.dialects.support.diagnostics import PlainErrors
+
 REFUSE = "run.refuse"  # the function of a branch that was not compiled; reaching it ends the run
 
 
 @irdl_op_definition
-class CallOp(IRDLOperation):
+class CallOp(PlainErrors, IRDLOperation):
     """The results of a host function. Its parameters are plain attributes; strings among operands and results are handles."""
 
     name = "host.call"

@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.attribute_values import OPERANDS, Flag, Number, Text, TypedAttributes, Whole
+from populus.dialects.support.diagnostics import PlainErrors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
     return tuple(int(v) for v in array.get_values())
 
 
-class TensorOp(IRDLOperation, metaclass=TypedAttributes):
+class TensorOp(PlainErrors, IRDLOperation, metaclass=TypedAttributes):
     """An op without effects on tensors of static shape. Subclasses declare operands, properties and `infer`.
 
     The constructor takes the operands in order (None for an absent optional one; one may be variadic, and takes those that are left

@@ -42,7 +42,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.onnx.attributes import plain, read_attribute
 from populus.dialects.onnx.types import UnknownType, spelled
-from populus.dialects.support.diagnostics import PopulusError, nearest
+from populus.dialects.support.diagnostics import PlainErrors, PopulusError, nearest
 from populus.dialects.support.guard import once
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Parameter:
     same: bool  # of a variadic: whether all have one type
 
 
-class OnnxOp(IRDLOperation, ABC):
+class OnnxOp(PlainErrors, IRDLOperation, ABC):
     """The base of every op that is generated from a schema; `inputs` and `outputs` are in ONNX's order."""
 
     DOMAIN: ClassVar[str]

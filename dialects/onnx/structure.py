@@ -23,6 +23,7 @@ from xdsl.traits import ConstantLike, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.onnx.types import string
+from populus.dialects.support.diagnostics import PlainErrors
 from populus.dialects.support.element_types import shape_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(PlainErrors, IRDLOperation):
     """The terminator of a subgraph: passes its outputs to the If, Loop or Scan."""
 
     name = "onnx.yield"
@@ -47,7 +48,7 @@ class YieldOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StringsOp(IRDLOperation):
+class StringsOp(PlainErrors, IRDLOperation):
     """A constant of strings: `onnx.strings ["a", "b"] : tensor<2x!onnx.string>`."""
 
     name = "onnx.strings"
@@ -76,7 +77,7 @@ class StringsOp(IRDLOperation):
 
 
 @irdl_op_definition
-class CustomOp(IRDLOperation):
+class CustomOp(PlainErrors, IRDLOperation):
     """A node of a domain that ONNX doesn't define; `node_attributes` are its attributes by name.
 
         %y = onnx.custom "my.domain" "Twice"(%x) {version = 1 : i64, node_attributes = {scale = 2.0 : f32}}

@@ -21,12 +21,12 @@ from populus.dialects.poplar.overlap import disjoint, image
 from populus.dialects.poplar.partition import MOST_POINTS, Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
 from populus.dialects.poplar.view import View
-from populus.dialects.support.diagnostics import did_you_mean
+from populus.dialects.support.diagnostics import PlainErrors, did_you_mean
 from populus.dialects.support.shapes import text
 
 
 @irdl_op_definition
-class FamilyOp(IRDLOperation):
+class FamilyOp(PlainErrors, IRDLOperation):
     """All vertices of one codelet in a compute set: an iteration space cut into parts, one vertex per part and tile.
 
         poplar.family @conv for (b = 1, oc = 64 in 8 by 8, ...) on (oc, oh)
@@ -245,7 +245,7 @@ def meetings(first: FamilyOp, second: FamilyOp) -> list[Meeting]:
 
 
 @irdl_op_definition
-class ExecuteOp(IRDLOperation):
+class ExecuteOp(PlainErrors, IRDLOperation):
     """One superstep: exchange in, then the vertices of all its families, then exchange out.
 
     Every vertex reads the values from before the step. A later family may read or write the output of an earlier one only if
@@ -290,7 +290,7 @@ class ExecuteOp(IRDLOperation):
 
 
 @irdl_op_definition
-class CopyOp(IRDLOperation):
+class CopyOp(PlainErrors, IRDLOperation):
     """Any static movement of data: element i of `src` becomes element i of `dst`. They may not overlap."""
 
     name = "poplar.copy"

@@ -32,6 +32,7 @@ from populus.dialects.data import attribute_array, value_problem
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
 from populus.dialects.poplar.view import View
+from populus.dialects.support.diagnostics import PlainErrors
 from populus.dialects.support.shapes import text
 
 
@@ -43,7 +44,7 @@ class _Allocates(MemoryEffect):
         return {EffectInstance(MemoryEffectKind.ALLOC, op.results[0])}
 
 
-class StorageOp(IRDLOperation):
+class StorageOp(PlainErrors, IRDLOperation):
     """The base of variables and constants: a label, a layout once it is decided, an address once it is allocated.
 
     `outside`: in the machine's memory outside the tiles, where only copies from and to the tiles reach it.
@@ -230,7 +231,7 @@ class ParamOp(StorageOp):
         return cls.create(properties={"kind": StringAttr(kind), "label": label, **properties}, attributes=attributes, result_types=[type])
 
 
-class ViewOp(IRDLOperation):
+class ViewOp(PlainErrors, IRDLOperation):
     """Another look at the same memory; moves nothing."""
 
     x = operand_def(TensorType)
@@ -397,9 +398,7 @@ def type_of(value: SSAValue) -> TensorType:
 def _print_types(op: ViewOp, printer: Printer) -> None:
     printer.print_op_attributes(op.attributes, print_keyword=True)
     printer.print_string(" : ")
-    printer.print_attribute(op.x.type)
-    printer.print_string(" -> ")
-    printer.print_attribute(op.y.type)
+    printer.print_list((op.x.type, op.y.type), printer.print_attribute, " -> ")
 
 
 def _parse_types(parser: Parser) -> tuple[dict[str, Attribute], Attribute, Attribute]:

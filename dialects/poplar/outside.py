@@ -11,9 +11,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.memory import unwritable
 from populus.dialects.poplar.types import TensorType
+from populus.dialects.support.diagnostics import PlainErrors
 
 
-class OutsideOp(IRDLOperation):
+class OutsideOp(PlainErrors, IRDLOperation):
     """A step that tiles do not compute, between two that they do: the first views are its inputs, the rest its outputs."""
 
     function = prop_def(StringAttr)

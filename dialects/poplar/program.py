@@ -29,10 +29,11 @@ from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target, TargetAttr
 from populus.dialects.poplar.types import TensorType
+from populus.dialects.support.diagnostics import PlainErrors
 from populus.dialects.support.element_types import ui32
 
 
-class _Control(IRDLOperation):
+class _Control(PlainErrors, IRDLOperation):
     """An op with programs inside: regions of one block each, which `{}` leaves empty."""
 
     traits = traits_def(NoTerminator())
@@ -288,7 +289,7 @@ def _written(op: Operation) -> range:
 
 
 @irdl_op_definition
-class CallOp(IRDLOperation):
+class CallOp(PlainErrors, IRDLOperation):
     """Runs a function of the graph; its code is shared by all calls: `poplar.call @layer(%x, %w, %y) : ...`.
 
     An argument is a stretch of its variable's elements, in order, for each parameter. The arguments that it writes must not
@@ -363,7 +364,7 @@ class CallOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StreamInOp(IRDLOperation):
+class StreamInOp(PlainErrors, IRDLOperation):
     """Data from the host: `poplar.stream_in "x" to %x`. The name is that of the model's input.
 
     `as f64`: the host's data has another element type than the tiles hold; a value that does not fit is an error.
@@ -391,7 +392,7 @@ class StreamInOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StreamOutOp(IRDLOperation):
+class StreamOutOp(PlainErrors, IRDLOperation):
     """Data to the host: `poplar.stream_out %y to "y"`. The name is that of the model's output.
 
     `as f64`: the host gets another element type than the tiles hold.

@@ -39,6 +39,8 @@ def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formul
     a, b = left.array, right.array
     if "partials" in task.params or c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
         return None
+    if formula is not None and formula.out.dtype != c.dtype:
+        return None  # blocks store what they sum
     constant_a, constant_b = left.constant, right.constant
     if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
         # The transposed product puts a constant on the right, where it is packed once, and vectors on the longer side.
@@ -154,6 +156,8 @@ def _conv(library: Library, task: Task, slices: Slices | None, formula: Formula 
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
     if "partials" in task.params or y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
+        return None
+    if formula is not None and formula.out.dtype != y.dtype:
         return None
     if "g" not in task.box:
         x, w, y = x[:, None], w[None], y[:, None]
