@@ -6,12 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.gcl import Group, communicator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.dialects.support.guard import Guard
     from populus.replicas import Place
+    from populus.runtime.session import Session
     from populus.source import Arrays
 
 
@@ -96,3 +99,38 @@ class Shares:
 
         shape = self._shapes[name]
         return np.concatenate(parts)[: math.prod(shape)].reshape(shape)
+
+
+class Kept:
+    """The weights, or the states, of the one replica there is, in the memory of its program. `settled` guards it while it changes."""
+
+    def __init__(self, session: Session, arrays: Arrays, settled: Guard):
+        self._session, self._settled = session, settled
+        self._read: Arrays | None = None
+        self.names = list(arrays)
+        self.set(arrays)
+
+    def of(self, i: int) -> Arrays:
+        """Gives what a run takes: nothing, as the program has it."""
+        return {}
+
+    def taken(self, results: Sequence[Arrays]) -> Kept:
+        """Gives the new tensors, which `Programs.commit` has put in place."""
+        self._read = None
+        return self
+
+    def set(self, arrays: Arrays) -> None:
+        """Replaces all tensors by these."""
+        if missing := [name for name in self.names if name not in arrays]:
+            raise PopulusError(f"there is no array of '{missing[0]}'")
+        with self._settled.lock:
+            self._read = None
+            for name in self.names:
+                self._session.set_state(name, arrays[name])
+
+    def whole(self) -> Arrays:
+        """Gives copies of all tensors, which no later step changes."""
+        with self._settled.lock:
+            if self._read is None:
+                self._read = {name: self._session.memory_of(name).copy() for name in self.names}
+            return self._read

@@ -27,12 +27,16 @@ from populus.lowering.popart.synchronise import PopartSynchronisePass
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, rows_name, updated_name
 from populus.lowering.poplar.merge import PoplarMergePass
 from populus.options import MachineOptions
-from populus.program import Program
+from populus.program import Program, computed
 from populus.replicas import Place
+from populus.runtime.engine.states import are_kept
+from populus.watch import watch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.runtime.session import Session
+    from populus.signature import Signature
     from populus.source import Arrays, Model
 
 FIRST_SCALE = 2.0**15  # initial automatic loss scale: the largest power of two in f16
@@ -166,6 +170,31 @@ class Programs:
         self._steps = [programs[k % recipe.stages] for k in place.here]
         self._steps = [p if p not in self._steps[:i] else p.replica() for i, p in enumerate(self._steps)]
         self._updates = self._steps if recipe.accumulate == 1 else [self.update, *(self.update.replica() for _ in place.here[1:])]
+        self._kept: tuple[Session, Mapping[str, str], Signature] | None = None
+
+    def keep(self, pairs: Mapping[str, str]) -> Session | None:
+        """Keeps inputs, each with the output that replaces it, in the memory of the step's program, and gives the engine that has them.
+
+        `run` then neither takes nor copies them, and `commit` replaces them. Gives None if the step is not one program, or if a run
+        could change an input before `commit`.
+        """
+        from populus.runtime.session import Session, graph_of
+
+        program, options = self.step, self.step.options
+        inputs, outputs = program.signature.inputs, program.signature.outputs
+        fits = all(i in inputs and o in outputs and inputs[i] == outputs[o] for i, o in pairs.items())
+        single = self.place.count == self.recipe.accumulate == self.recipe.micro_batches == 1
+        if not (single and fits and program.level == "poplar") or not are_kept(graph_of(program.module("poplar")), pairs):
+            return None
+        module, sample = program.module("poplar"), options.sample or 0
+        session = Session(module, engine=options.engine, sample=sample, threads=options.threads, states=pairs)
+        self._kept = session, pairs, program.signature.without(pairs)
+        return session
+
+    def commit(self) -> None:
+        """Replaces what the program keeps by what the last run computed."""
+        if self._kept is not None:
+            self._kept[0].commit()
 
     @property
     def forward(self) -> Program:
@@ -243,11 +272,21 @@ class Programs:
 
     def _one(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
         given = self._seeded({**inputs, **held, **scalars}, words)
+        if self._kept is not None:
+            return self._one_kept(*self._kept, given)
         if self.recipe.stages > 1:
             wanted = self._steps[i].signature.inputs
             given = {name: a for name, a in given.items() if name in wanted}
         results = self._steps[i].run(given)
         return Ran(float(results[LOSS]), results, given)
+
+    def _one_kept(self, session: Session, pairs: Mapping[str, str], signature: Signature, given: Arrays) -> Ran:
+        """Runs the program that keeps weights and states. The views in the result are of its memory."""
+        if (watching := watch()) is not None:
+            watching.count(self.step)
+        results = computed(signature, given, lambda arrays: session.run(arrays, commit=False))
+        results |= {output: session.memory_of(name, next=True) for name, output in pairs.items()}
+        return Ran(float(results[LOSS]), results, {**given, **{name: session.memory_of(name) for name in pairs}})
 
     def _several(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
         """Runs the batches of one update, and then the update, on replica i of those here."""

@@ -30,7 +30,7 @@ from populus.parameters import Trainable
 from populus.replicas import Place
 from populus.runtime.ranks import digest_of, world
 from populus.samples import Samples, batches, samples
-from populus.shares import Shares
+from populus.shares import Kept, Shares
 from populus.step import LossScale, Programs, Recipe
 from populus.training_options import TrainingOptions
 
@@ -102,9 +102,13 @@ class TrainingSession:
         parts = {name: t.get_shape() for name, t in {**signature.inputs, **self._programs.update.signature.inputs}.items()}
         all = {name: found.weights[name] for name in (*recipe.weights, *self._programs.statistics)}
         self._trained = recipe.weights
-        owners = self._programs.owners()
-        self._weights = Shares(self.place, all, parts, owners, options.stages)
-        self._states: Shares = Shares(self.place, self._zeros(all), parts, owners, options.stages)
+        owners, states = self._programs.owners(), self._zeros(all)
+        kept = self._programs.keep({**{name: updated_name(name) for name in all}, **{name: name for name in states}})
+
+        def held(arrays: Arrays) -> Shares | Kept:
+            return Shares(self.place, arrays, parts, owners, options.stages) if kept is None else Kept(kept, arrays, self._settled)
+
+        self._weights, self._states = held(all), held(states)
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
         self.labels = None if options.loss == IDENTITY else signature.inputs[LABELS]
         self._output = options.output or next(iter(signature.outputs))
@@ -257,6 +261,7 @@ class TrainingSession:
             if scale is not None:
                 scale.tell(overflow)
                 self.skipped += overflow
+            self._programs.commit()
             self._weights = self._weights.taken(new)
             self._states = self._states.taken([r.results for r in ran])
             self.steps += 1
@@ -268,7 +273,8 @@ class TrainingSession:
         """Tells whether all new weights are finite, on all ranks: parts that another rank has may not be."""
         import numpy as np
 
-        mine = all(np.isfinite(w).all() for each in new for w in each.values())
+        with np.errstate(all="ignore"):  # a finite sum is of finite numbers, and takes one pass without an array of flags
+            mine = all(bool(np.isfinite(w.sum()) or np.isfinite(w).all()) for each in new for w in each.values())
         if (self.options.shard != "weights" and self.options.stages == 1) or self.place.world.size == 1:
             return mine
         return bool(self.place.world.shared(np.array([mine])).all())

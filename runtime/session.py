@@ -16,7 +16,7 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
 from populus.runtime.engine.background import Successor
 from populus.runtime.engine.choice import ENGINES, Options, runs_on_numpy
-from populus.runtime.engine.program import Observer, converted
+from populus.runtime.engine.program import Observer, converted, unwritable
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Session:
         self._held: dict[str, Array] = {}  # of states, if the engine keeps none
         if not self._program.states.pairs:
             self._held = {name: np.zeros(*self._program.inputs[name]) for name in states}
+        self._pending: dict[str, Array] = {}  # of those, their next values
         self._running = Guard()
         self._views = views
         self._owner: Thread | None = None  # the thread that reads its views
@@ -104,12 +105,13 @@ class Session:
         inputs, outputs = (", ".join(f"{n}: {t}{list(s)}" for n, (s, t) in side.items()) for side in (self.inputs, self.outputs))
         return f"<Session ({inputs}) -> ({outputs}), engine {self.engine}>"
 
-    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None, commit: bool = True) -> dict[str, Array]:
         """Runs the program and returns the outputs by name, as new arrays unless the session gives views.
 
         Concurrent calls run one after the other. Inputs are read until `run` returns, and are never written.
         `observe(step, written)` is called after each execute, copy, stream in and host call with [(view, copy of its
-        content)]. Raises PopulusError
+        content)]. Without `commit`, states keep their values until `commit` is called; another run begins from them again.
+        Raises PopulusError
 
         - for inputs that are missing, unknown, or of another shape or dtype;
         - for an operand that a step refuses;
@@ -123,11 +125,28 @@ class Session:
                 self._claim()
             if self._successor is not None:
                 self._program = self._successor.after(self._program)
-            results = self._program.run({**arrays, **self._held}, observe)
-            for name in self._held:
-                value = results.pop(self._states[name])
-                self._held[name] = value[tuple(slice(0, n) for n in self._held[name].shape)]
+            results = self._program.run({**arrays, **self._held}, observe, commit)
+            for name, held in self._held.items():
+                self._pending[name] = results.pop(self._states[name])[(*(slice(0, n) for n in held.shape), ...)]
+            if commit:
+                self._held.update(self._pending)
             return results
+
+    def commit(self) -> None:
+        """Replaces each state by the next value that the last run, without `commit`, has left."""
+        with self._running.lock:
+            self._program.commit()
+            self._held.update(self._pending)
+
+    def memory_of(self, name: str, next: bool = False) -> Array:
+        """Gives a read-only view of a state, or of the `next` value that a run without `commit` has left.
+
+        The next run or `commit` makes its elements undefined. Raises PopulusError for another name.
+        """
+        now = self._state(name)
+        if not next:
+            return unwritable(now)
+        return unwritable(self._pending[name] if name in self._held else self._program.states.next[self._states[name]])
 
     def rest(self, states: bool = False) -> None:
         """Gives the memory of variables back to the system until the next run, unless a run is under way or it has states.

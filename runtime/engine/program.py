@@ -239,10 +239,11 @@ class LoadedProgram(ABC):
         """Binds the graph's steps. A subclass calls it after it has allocated memory."""
         self.body = self._block(self.graph.body.block)
 
-    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> Arrays:
+    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None, commit: bool = True) -> Arrays:
         """Runs the program and returns the outputs by name, as new arrays. Only one thread may run it at a time.
 
-        `inputs` have the shapes and dtypes of `self.inputs`. `observe` is called after each step.
+        `inputs` have the shapes and dtypes of `self.inputs`. `observe` is called after each step. Without `commit`, states
+        keep their values until it is called.
         """
         self._run_inputs, self._run_results = dict(inputs), {}
         try:
@@ -250,8 +251,9 @@ class LoadedProgram(ABC):
                 if observe is None:
                     self.walk()
                 else:
-                    self.body.observed(observe)
-                self.states.commit()
+                    self.observed(observe)
+                if commit:
+                    self.commit()
             return self._run_results
         finally:
             self._run_inputs, self._run_results = {}, {}
@@ -259,6 +261,14 @@ class LoadedProgram(ABC):
     def walk(self) -> None:
         """Runs the graph."""
         self.body.run()
+
+    def observed(self, observe: Observer) -> None:
+        """Runs the graph, and calls `observe` after each step."""
+        self.body.observed(observe)
+
+    def commit(self) -> None:
+        """Replaces each state by the next value that the last run computed."""
+        self.states.commit()
 
     def rest(self, states: bool) -> None:
         """Gives memory that only runs need back to the system, as far as the engine can.

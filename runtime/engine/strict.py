@@ -56,10 +56,10 @@ class StrictProgram(LoadedProgram):
         self._arguments: list[Store] = []  # of all calls
         self.load()
 
-    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None, commit: bool = True) -> dict[str, Array]:
         for store in (*self._stores.values(), *self._arguments):
             store.forget()
-        return super().run(inputs, observe)
+        return super().run(inputs, observe, commit)
 
     # -- memory
 

@@ -76,9 +76,54 @@ def test_a_run_copies_neither_state_in_nor_out(monkeypatch):
     session = program._session
     assert isinstance(session, Session)
     assert (list(session.inputs), list(session.outputs)) == (["x"], ["y"])
-    before = {n: a.ctypes.data for n, a in session._program.states.now.items()}
-    program.run({"x": np.ones((3, 2, 4), np.float32)})
-    assert {n: a.ctypes.data for n, a in session._program.states.now.items()} == before
+    states = session._program.states
+    assert states.trading == {"c"}  # whose memory and that of its next value trade places; that of h is a part of y
+    before = {n: a.ctypes.data for n, a in states.now.items()}
+    other = states.next[STATES["c"]].ctypes.data
+    addresses: list[int] = []
+    for _ in range(2):
+        program.run({"x": np.ones((3, 2, 4), np.float32)})
+        addresses.append(states.now["c"].ctypes.data)
+        assert states.now["h"].ctypes.data == before["h"]
+    assert addresses == [other, before["c"]]
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_an_observed_run_takes_states_from_where_they_are(runs):
+    x = RNG.standard_normal((3, 2, 4)).astype(np.float32)
+    made = recurrent(2)
+    expected, program = (populus.compile(made, tiles=4, engine="native").stateful(STATES) for _ in range(2))
+    for _ in range(runs):
+        program.run({"x": x})
+        expected.run({"x": x})
+    session = program._session
+    assert isinstance(session, Session)
+    observed = session.run({"x": x}, lambda step, written: None)
+    np.testing.assert_array_equal(observed["y"], expected.run({"x": x})["y"])
+    np.testing.assert_array_equal(program.run({"x": x})["y"], expected.run({"x": x})["y"])
+    for name in STATES:
+        np.testing.assert_array_equal(program.get(name), expected.get(name))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_a_run_that_is_not_committed_leaves_the_states(engine):
+    module = populus.compile(recurrent(2), tiles=4, engine=engine).module("poplar")
+    x = RNG.standard_normal((3, 2, 4)).astype(np.float32)
+    one, two = (Session(module, engine, states=STATES) for _ in range(2))
+    for _ in range(3):
+        before = {n: one.state(n) for n in STATES}
+        one.run({"x": 2 * x}, commit=False)
+        one.run({"x": x}, commit=False)
+        next = {n: one.memory_of(n, next=True).copy() for n in STATES}
+        for n in STATES:
+            np.testing.assert_array_equal(one.memory_of(n), before[n])
+        one.commit()
+        two.run({"x": x})
+        for n in STATES:
+            np.testing.assert_array_equal(one.state(n), next[n])
+            np.testing.assert_array_equal(one.state(n), two.state(n))
+    with pytest.raises(ValueError, match="read-only"):
+        one.memory_of("c")[...] = 0
 
 
 GROWING = model(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import populus
 from populus.runtime.engine.native.kernels import products
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.session import graph_of
+from populus.training import TrainingSession
 
 Array = NDArray[Any]
 
@@ -52,3 +55,43 @@ def test_a_gradient_of_weights_is_read_in_place_where_a_copy_would_not_pay(sizes
     found, expected, kinds = gradient(*sizes)
     assert kinds == ["pack", "blocks"]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def layers() -> onnx.ModelProto:
+    """Builds a convolution, a pool and a linear layer."""
+    rng = np.random.default_rng(0)
+    weights = {"w": (4, 2, 3, 3), "b": (4,), "l": (64, 5), "c": (5,)}
+    made = [numpy_helper.from_array(0.1 * rng.standard_normal(shape).astype("f4"), name) for name, shape in weights.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["p"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("MaxPool", ["q"], ["r"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["r"], ["s"]),
+        helper.make_node("MatMul", ["s", "l"], ["t"]),
+        helper.make_node("Add", ["t", "c"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, 1, shape) for n, shape in (("x", [6, 2, 8, 8]), ("y", [6, 5])))
+    graph = helper.make_graph(nodes, "layers", [x], [y], made)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_step_runs_nothing_on_numpy_and_moves_no_weight(optimizer: str):
+    rng = np.random.default_rng(0)
+    session = TrainingSession(layers(), loss="cross_entropy", optimizer=optimizer, hyper={"lr": 0.01}, engine="native")
+    x, labels = rng.standard_normal((6, 2, 8, 8)).astype("f4"), rng.integers(0, 5, 6, np.int32)
+    first = session.weights
+    losses = [session.step({"x": x}, labels) for _ in range(3)]
+    assert losses[2] < losses[0]
+    assert not any(np.array_equal(first[n], a) for n, a in session.weights.items())  # which were copies
+    found = session._programs._kept  # pyright: ignore[reportPrivateUsage]
+    assert found is not None
+    pairs, native = found[1], found[0]._program  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(native, NativeProgram)
+    assert not native.fallbacks
+    # Python feeds the batch and the scalars, and fetches what a step returns: no weight, no state, no formula.
+    bytes = sum(int(np.prod(s)) * t.itemsize for n, (s, t) in native.inputs.items() if n not in pairs)
+    assert bytes <= x.nbytes + labels.nbytes + 32
+    calls = [run for run, _ in native.body.calls()]
+    stops = sum(not isinstance(run, Launch) for run in calls)
+    assert stops == len(native.inputs) + len(native.outputs) - 2 * len(pairs)

@@ -47,6 +47,7 @@ class FreezingProgram(NativeProgram):
 
     name = "frozen"
     guards = False  # it does not run; the file has offsets in one arena
+    trades = False  # the file's steps copy next values
 
     def __init__(
         self, graph: GraphOp, plan: Machine, given: Sequence[str], taken: Sequence[str], states: Mapping[str, str], threads: int | None

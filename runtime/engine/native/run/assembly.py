@@ -86,7 +86,7 @@ class _Assembler:
         elif isinstance(run, Transfer):
             self.table.step(run.kind, *run.words)
         else:
-            self.table.stop(_placed(run, op))
+            self.table.stop(_placed(run, op), op)
         self.times.append(self._around)
 
     def repeat(self, node: RepeatNode) -> None:

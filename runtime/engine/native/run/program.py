@@ -36,6 +36,7 @@ from populus.runtime.engine.native.run.partials import PartialSums, as_product, 
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
+from populus.runtime.engine.states import touched
 from populus.runtime.liveness import Span, liveness
 from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
@@ -51,6 +52,7 @@ class NativeProgram(NumpyProgram):
     """
 
     name = "native"
+    trades = True  # states may trade memory with their next values
 
     def __init__(
         self,
@@ -82,7 +84,29 @@ class NativeProgram(NumpyProgram):
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
         self.table.bind(self.threads, times)
+        if trading := self._trading():
+            self.states.trading = frozenset(trading)
+            self.table.trade([(self._memory[now], self._memory[next]) for now, next in trading.values()])
         self.constants.release_all(set(self._memory))
+
+    def _trading(self) -> dict[str, tuple[VarOp, VarOp]]:
+        """Finds the states that trade memory with their next values: only machine code touches them, whose addresses can be exchanged."""
+        found = self.states.tradable(self.graph) if self.trades else {}
+        fixed = {storage for op in self.table.stopping for storage in touched(op)} if found else set[StorageOp]()
+        if any(isinstance(storage, ParamOp) for storage in fixed):
+            return {}
+        return {name: pair for name, pair in found.items() if fixed.isdisjoint(pair)}
+
+    def commit(self) -> None:
+        super().commit()
+        if self.states.trading:
+            self.table.turn()
+
+    def observed(self, observe: Observer) -> None:
+        if self.table.turned:  # single launches have the first addresses
+            self.states.go_home()
+            self.table.turn()
+        super().observed(observe)
 
     def blocks(self) -> Blocks:
         """Lists the memories that steps write. All other memory that steps name is a constant's."""
@@ -212,6 +236,9 @@ class NativeProgram(NumpyProgram):
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
         """Extends the live ranges of the stated steps: the memory of a sum, or of a formula on it, is live from its product on."""
         spans = super().spans()
+        if self.trades:
+            for now, next in self.states.tradable(self.graph).values():
+                spans[next] = spans[now]
         numbers: dict[Operation, list[int]] = {}  # a function's steps have one number per call
         for i, step in enumerate(liveness(self.graph, shared=True).steps):
             numbers.setdefault(step, []).append(i)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.ir import Operation
 
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -31,6 +32,8 @@ class Table:
         self.names: dict[int, str] = {}  # of launches: the steps that they belong to
         self._blocks = blocks
         self._rows: list[list[Word]] = []
+        self.stopping: list[Operation] = []  # steps that Python runs
+        self.turned = False
         self._ahead: list[int] = []  # ns of shared launches between a step and the next stop
 
     def __len__(self) -> int:
@@ -54,9 +57,10 @@ class Table:
         number = self.step(Step.LAUNCH)
         self.launches[number], self.names[number] = launch, name
 
-    def stop(self, run: Callable[[], None]) -> None:
+    def stop(self, run: Callable[[], None], op: Operation) -> None:
         """Adds a step that Python runs."""
         self.stops[self.step(Step.STOP)] = run
+        self.stopping.append(op)
 
     def aim(self, step: int, position: int, to: int) -> None:
         """Sets the jump target of an existing step: the word at `position`."""
@@ -75,7 +79,8 @@ class Table:
         `threads`: number of threads that may share launches; `times`: estimated number of runs of each step.
         """
         self._code = self.library.load([k for launch in self.launches.values() for k in launch.kernels])
-        self._table = self.image.bound(lambda t: t.address if isinstance(t, Block) else self.library.address(t), threads)
+        self._threads = threads
+        self._table = self._bound()
         self._at = self._table.ctypes.data
         self.times = times
         steps: list[list[int]] = self._table[: WORDS * self.image.steps].reshape(-1, WORDS).tolist()
@@ -87,6 +92,24 @@ class Table:
                 ahead += row[4] * times[number]
             self._ahead.append(ahead)
         self._ahead.reverse()
+
+    def _bound(self) -> NDArray[np.int64]:
+        return self.image.bound(lambda t: t.address if isinstance(t, Block) else self.library.address(t), self._threads)
+
+    def trade(self, pairs: Sequence[tuple[Array, Array]]) -> None:
+        """Prepares a second table, in which the two memories of each pair have each other's places. `turn` exchanges the tables."""
+        self._other = self._bound()
+        found = self._other[self.image.at]
+        moved = found.copy()
+        for one, two in (*pairs, *((b, a) for a, b in pairs)):
+            begin = one.ctypes.data
+            moved[(found >= begin) & (found < begin + one.nbytes)] += two.ctypes.data - begin
+        self._other[self.image.at] = moved
+
+    def turn(self) -> None:
+        """Exchanges the two tables of `trade`."""
+        self._table, self._other, self.turned = self._other, self._table, not self.turned
+        self._at = self._table.ctypes.data
 
     def sharing(self, threads: int) -> Sharing:
         """Simulates a run of the bound table on so many threads."""
