@@ -32,7 +32,10 @@ def inner_loop(kernel: Kernel, host: Machine) -> list[str]:
     return max(inner, key=lambda loop: sum("vfmadd" in line for line in loop))
 
 
-@pytest.mark.parametrize("form", ["rows", "columns", "sliced rows", "swapped paced", "swapped whole", "swapped late"])
+FORMS = "rows", "columns", "sliced rows", "swapped paced", "swapped whole", "swapped late", "swapped packed late"
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 def test_the_largest_block_keeps_its_sums_in_registers(cpu: str, form: str):
     host = described(cpu)

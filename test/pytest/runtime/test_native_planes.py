@@ -119,6 +119,8 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], int, dict[str, Any]]] = {
     "odd sizes": ((2, 19, 13, 13), 34, {}),
     "groups": ((2, 24, 9, 11), 28, {"group": 4}),
     "in slices of many tiles": ((1, 96, 13, 13), 20, {"target": "gc200", "tiles": 256}),
+    "many blocks": ((2, 600, 5, 5), 49, {}),
+    "many blocks in slices": ((1, 256, 5, 5), 145, {"target": "gc200", "tiles": 256}),
     "a line": ((1, 5, 70), 3, {}),
     "f64": ((1, 5, 4, 7), 9, {}),
 }

@@ -30,8 +30,8 @@ def block_kernel(rows: int, vectors: int, dtype: str, form: str, ending: Ending 
     too, the left side is packed, and the columns of the right side are adjacent in memory. `%valid` cuts the last
     vector. Two forms read whole vectors only: `swapped whole`, which is not cut, and `swapped late`, in which `%valid`
     counts the lanes that its first vector does not store. `swapped paced` is whole too; it fetches at an even pace.
-    With the prefix `sliced ` each slice of k has its own sum, and the sums are added in order. `ending`: a formula on
-    the sums, applied where they are stored.
+    With `packed` before the last word the right side is packed too. With the prefix `sliced ` each slice of k has its own
+    sum, and the sums are added in order. `ending`: a formula on the sums, applied where they are stored.
     """
     key = f"block {rows} {vectors} {dtype} {form}" + ("" if ending is None else f" {ending.key}")
     return Kernel(key, partial(_block, rows, vectors, SUMMED[dtype], form, ending))
@@ -144,7 +144,7 @@ def _step(
         later = offset if swapped and not form.endswith("paced") else f.mul(i, "%pace")
         f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond("%ahead", later)), ("i32 immarg", "0"), *PREFETCH)
     panel = f.at("%b", f.mul(i, rows if swapped else vectors * lanes), type)
-    line = f.beyond("%a", offset) if swapped else panel
+    line = f.at("%a", f.mul(i, vectors * lanes), type) if "packed" in form else f.beyond("%a", offset) if swapped else panel
     right: list[str] = []
     for v in range(vectors):
         place, mask = f.at(line, v * lanes, type), cut.mask(v) if swapped and not late else ""

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
 
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.blocks import block_kernel
-from populus.runtime.engine.native.kernels.contraction import GROUP, Product, Stages, lanes_of, start_of
+from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import LINE, MOST, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 
+BLOCKS, DEEP = 6, 96  # blocks of output channels from which a panel of so many k is packed for them, and four times as many of any
 FILL = 1.05  # lanes of a plane's vectors for each position, up to which positions fill them well
 
 
@@ -98,6 +102,11 @@ class _Positions(Product):
         form = "swapped" if self.ends is None else "sliced swapped"
         # The last panel begins earlier by the lanes that it has too many, unless masks cost nothing: then all vectors are whole.
         late = not host.masks_freely and (vectors.parts > 1 or area == vectors.columns)
+        # Rows of an image are far apart, and seldom begin with a line of the cache. A packed panel has neither fault.
+        stages = Stages.words(len(self.depth), self.ends, vectors.broad * vectors.lanes * item)
+        often = rows.parts >= (BLOCKS if len(self.depth) >= DEEP else 4 * BLOCKS)
+        packs = late and often and _longest(stages) * vectors.broad * vectors.lanes * item <= STAGE
+        form += " packed" if packs else ""
         inner, last = (f"{form} whole", f"{form} whole" if area == vectors.columns else f"{form} late") if late else (form, form)
         ended = None if formula is None else ending_of(formula.at(0), 1)
         if formula is not None and ended is None:
@@ -115,23 +124,53 @@ class _Positions(Product):
         args: list[int | Array | Kernel] = [
             self.a, self.depth, packed, self.c, *kernels, xs, ys, ws, len(self.depth), area,
             rows.parts, rows.wide, rows.broad, vectors.parts, vectors.wide, vectors.broad, vectors.lanes, item, self.row_step, int(late),
-            *Stages.words(len(self.depth), self.ends, vectors.broad * vectors.lanes * item), len(words) // 4, *words,
+            int(packs), *stages, len(words) // 4, *words,
         ]  # fmt: skip
         assert len(args) == FIRST_WORD + len(words), len(args)
         work = len(xs) * rows.n * vectors.columns * len(self.depth) * item // 200
         return Launch(self.library, POSITIONS, args, len(xs) * vectors.parts * rows.parts, work)
 
 
+def _longest(stages: Sequence[int | Array | Kernel]) -> int:
+    """Measures the longest stage of k, of the words of `Stages`."""
+    ends, begins = stages[:2]
+    assert isinstance(ends, np.ndarray)
+    assert isinstance(begins, np.ndarray)
+    return int(np.diff(ends[begins]).max())
+
+
+def _packed(
+    f: Function, machine: Machine, wanted: str, room: str, x: str, depth: str, vectors: str, ends: str, slices: str
+) -> str:
+    """Emits the packing of a stage of a panel of x, if it is wanted. Returns the panel's address, at element 0 of k."""
+    low, high = f.load("i64", ends), f.load("i64", f.at(ends, slices, "i64"))
+    size = machine.vector_bytes
+    vector, bytes = f"<{size} x i8>", f.mul(vectors, size)
+
+    def pack(count: int, i: str) -> None:
+        line, into = f.beyond(x, f.load("i64", f.at(depth, i, "i64"))), f.beyond(room, f.mul(f.sub(i, low), bytes))
+        taken = [f.load(vector, f.beyond(line, v * size), 1) for v in range(count)]
+        for v, value in enumerate(taken):
+            f.store(vector, value, f.beyond(into, v * size), 1)
+
+    for count in range(1, machine.block[1] + 1):
+        here = f.let(f"and i1 {wanted}, {f.let(f'icmp eq i64 {vectors}, {count}')}")
+        f.loop(low, f.let(f"select i1 {here}, i64 {high}, i64 {low}"), partial(pack, count))
+    return f.let(f"select i1 {wanted}, ptr {f.beyond(room, f.mul(f.sub('0', low), bytes))}, ptr {x}")
+
+
+# long: one kernel; its parts share the values of the function
 def _positions(name: str, machine: Machine) -> str:
     """Emits the kernel of all blocks. Units are blocks of a panel of positions, panels of a plane, planes."""
     f = Function(name)
     a, depth, packed, c, *rest = f.args("ppppppppppppp")
     kernels, (xs, ys, ws) = rest[:6], rest[6:]
-    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step, late = (f.arg(13 + i) for i in range(12))
-    table, others = Stages(f, 25), f.arg(28)
+    k, area, blocks, tall, high, parts, wide, broad, lanes, item, row_step, late, packs = (f.arg(13 + i) for i in range(13))
+    table, others = Stages(f, 26), f.arg(29)
     each = machine.block[0] * machine.block[1] * machine.vector_bytes
     buffer = f.let(f"alloca [{GROUP * each} x i8], align 64")
     words = f.let(f"alloca [{3 * MOST} x i64], align 64")
+    packed_x = "" if machine.masks_freely else f.let(f"alloca [{STAGE} x i8], align 64")
 
     def panel(q: str) -> None:
         p = f.let(f"sdiv i64 {q}, {parts}")
@@ -140,7 +179,7 @@ def _positions(name: str, machine: Machine) -> str:
         vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
         column, width = f.mul(start_of(f, j, wide, broad), lanes), f.mul(vectors, lanes)
         valid = f.call("i64", "llvm.smin.i64", ("i64", width), ("i64", f.sub(area, column)))
-        is_late = f.let(f"icmp ne i64 {late}, 0")
+        is_late, is_packed = (f.let(f"icmp ne i64 {word}, 0") for word in (late, packs))
         over = f.let(f"select i1 {is_late}, i64 {f.sub(width, valid)}, i64 0")
         column, valid = f.sub(column, over), f.let(f"select i1 {is_late}, i64 {over}, i64 {valid}")
         start = f.mul(column, item)
@@ -163,6 +202,8 @@ def _positions(name: str, machine: Machine) -> str:
         f.loop(0, others, operand)
 
         def blocks_of(first: str, last: str, ends: str, slices: str, stage: str) -> None:
+            right = x if machine.masks_freely else _packed(f, machine, is_packed, packed_x, x, depth, vectors, ends, slices)
+
             def block(i: str) -> None:
                 row = start_of(f, i, tall, high)
                 kernel = f.let(f"select i1 {f.let(f'icmp sge i64 {i}, {tall}')}, ptr {short_kernel}, ptr {tall_kernel}")
@@ -174,7 +215,7 @@ def _positions(name: str, machine: Machine) -> str:
                 next = f.let(f"select i1 {f.let(f'icmp sle i64 {share}, {vectors}')}, i64 {f.add(vectors, share)}, i64 0")
                 ahead = f.beyond(x, f.mul(next, LINE))
                 f.line(
-                    f"call void {kernel}(ptr {x}, ptr {depth}, ptr {depth}, ptr {weights}, "
+                    f"call void {kernel}(ptr {right}, ptr {depth}, ptr {depth}, ptr {weights}, "
                     f"ptr {f.beyond(y, f.mul(row, row_step))}, i64 {row_step}, i64 {valid}, ptr {ends}, i64 {slices}, i64 {stage}, "
                     f"ptr {held}, ptr {ahead}, i64 0, ptr {words}, i64 {row}, i64 {column})"
                 )
@@ -190,5 +231,5 @@ def _positions(name: str, machine: Machine) -> str:
     return f.done()
 
 
-FIRST_WORD = 29  # the arguments from here on are those of an ending: for each operand its address, places by plane, steps
+FIRST_WORD = 30  # the arguments from here on are those of an ending: for each operand its address, places by plane, steps
 POSITIONS = Kernel("positions", _positions)
