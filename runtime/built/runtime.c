@@ -276,7 +276,7 @@ API void populus_close(populus_session *s) {
 
 API const char *populus_error(const populus_session *s) { return s ? s->text : opening; }
 
-/* -- threads: the walker publishes a job, and all take chunks of it ------------------------------------------------- */
+/* -- threads: the walker publishes a job, and takes its first chunks; workers take the last ones -------------------- */
 
 static int64_t bound(int64_t units, int64_t part, int64_t n) {
   int64_t even = units * part / n;
@@ -284,11 +284,12 @@ static int64_t bound(int64_t units, int64_t part, int64_t n) {
   return part == n ? units : even;
 }
 
-static int take(populus_session *s) { /* 0: ran a chunk, 1: there is none, 2: another was faster */
-  int64_t next = atomic_load_explicit(&s->next, memory_order_acquire), chunk = next & 65535;
+static int take(populus_session *s, int late) { /* 0: ran the first chunk left, or late the last; 1: none, 2: another was faster */
+  int64_t next = atomic_load_explicit(&s->next, memory_order_acquire), front = next & 1023, back = next >> 10 & 1023, chunk;
   int64_t *r = atomic_load_explicit(&s->row, memory_order_relaxed);
-  if (chunk == 65535 || !r || chunk >= r[5]) return 1;
-  if (!atomic_compare_exchange_strong(&s->next, &next, next + 1)) return 2;
+  if (front + back == 2046 || !r || front + back >= r[5]) return 1;
+  if (!atomic_compare_exchange_strong(&s->next, &next, next + (late ? 1024 : 1))) return 2;
+  chunk = late ? r[5] - 1 - back : front;
   if (((kernel)r[1])((int64_t *)r[2], bound(r[3], chunk, r[5]), bound(r[3], chunk + 1, r[5]))) atomic_store(&s->failed, 1);
   atomic_fetch_add(&s->done, 1);
   return 0;
@@ -304,20 +305,20 @@ static void *worker(void *given) {
     pthread_mutex_unlock(&s->lock);
     if (seen < 0) return 0;
     for (int64_t turn = 0; atomic_load(&s->open) == seen;) {
-      if (take(s) == 1) rest(turn++);
+      if (take(s, 1) == 1) rest(turn++);
       else turn = 0;
     }
   }
 }
 
 static int64_t shared(populus_session *s, int64_t *row) {
-  int64_t number = (atomic_load(&s->next) & -65536) + 65536;
-  atomic_store(&s->next, number | 65535); /* closed while the job changes */
+  int64_t number = (atomic_load(&s->next) & -1048576) + 1048576;
+  atomic_store(&s->next, number | 1048575); /* closed while the job changes */
   atomic_store(&s->row, row);
   atomic_store(&s->done, 0);
   atomic_store(&s->failed, 0);
   atomic_store(&s->next, number);
-  while (take(s) != 1) {}
+  while (take(s, 0) != 1) {}
   for (int64_t turn = 0; atomic_load(&s->done) < row[5];) rest(turn++);
   return atomic_load(&s->failed);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import itertools
 import os
@@ -20,10 +21,13 @@ from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
 from populus.runtime.engine.choice import points
+from populus.runtime.engine.native.codegen.jit import library
+from populus.runtime.engine.native.kernels.launch import _ENTRY  # pyright: ignore[reportPrivateUsage]
 from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run import program as native_program
 from populus.runtime.engine.native.run.program import NativeProgram
-from populus.runtime.engine.native.run.thread_pool import Team, threads_of
+from populus.runtime.engine.native.run.step_loop import TAKEN, WORDS, Step
+from populus.runtime.engine.native.run.thread_pool import MOST, Team, threads_of
 from populus.runtime.session import Session
 
 
@@ -100,6 +104,27 @@ def test_sessions_in_several_python_threads_share_the_workers(shared):
             np.testing.assert_array_equal(y, 302 * X)
 
 
+def test_of_two_threads_each_has_the_same_chunks_in_each_turn():
+    found: dict[str, list[int]] = {}
+    meet = threading.Barrier(2, timeout=60)  # so both threads have taken a chunk before either takes another
+
+    def kernel(_args: int, first: int, end: int) -> int:
+        found.setdefault(threading.current_thread().name, []).append(first)
+        assert end == first + 2
+        meet.wait()
+        return 0
+
+    entry = _ENTRY(kernel)
+    steps = np.zeros((2, WORDS), np.int64)
+    steps[0, :6] = Step.LAUNCH, ctypes.cast(entry, ctypes.c_void_p).value or 0, 0, 8, 1000, 4
+    steps[1, 0] = Step.STOP
+    assert image.PARTS * MOST < (1 << TAKEN) - 1  # chunks of a launch at most, and what a count holds while the job changes
+    workers = Team(library(), 2)
+    for _ in range(3):
+        assert workers.walk(steps.ctypes.data, 0, 1 << 40, shared=True) == 1 << 2
+    assert found == {threading.current_thread().name: [0, 2] * 3, "populus-1": [6, 4] * 3}
+
+
 def test_more_threads_than_cpus_do_not_hang(shared):
     session = Session(parsed(DOUBLED), "native", threads=9)
     for _ in range(3):
@@ -161,6 +186,8 @@ import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).pare
 import numpy as np, signal, threading, os
 from test_native_threads import DOUBLED, LONG, X, parsed
 from populus.runtime.engine.choice import points
+from populus.runtime.engine.native.codegen.jit import library
+from populus.runtime.engine.native.kernels.launch import _ENTRY  # pyright: ignore[reportPrivateUsage]
 from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run import program as native_program
 image.SHARED = step_table.WOKEN = 0

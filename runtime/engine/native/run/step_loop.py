@@ -8,8 +8,9 @@ A step is eight words; the first is its kind:
     UNLESS place to (a byte that is 0) · CASE place value to (an i32) · CALL place to · RETURN place (where the call stored its number)
 
 One thread walks. For a shared launch it publishes a job: the kernel, its arguments, and its units in some chunks.
-Workers and the walker take chunks by one atomic exchange, which fails if the job has changed. The walker continues
-when all chunks are done. So a worker that is late, absent or suspended delays others only while it holds a chunk.
+The walker takes the first chunk that is left, and workers the last, by one atomic exchange, which fails if the job has
+changed. So of two threads each has the same chunks in each turn of a loop, and what they read stays in its own caches.
+The walker continues when all chunks are done. So a worker that is late, absent or suspended delays others only while it holds a chunk.
 Waiting threads spin with pauses, and yield after some turns. The result of a unit does not depend on the thread that
 computes it, so results do not depend on threads.
 """
@@ -37,11 +38,14 @@ class Why(IntEnum):
 
 
 # Indices of words in the state that threads share, each group on its own cache line.
-NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: (job number << 16) + next chunk
+NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: its number, and how many chunks workers and the walker have taken
 DONE, FAILED = 16, 17
 TICKET = 32  # ticket of the walk that workers may join; 0: none
 YIELD = 48  # address of the system's yield; 0: none
 STATE_WORDS = 64
+
+TAKEN = 10  # bits of NEXT for each of the two counts: a launch has at most 1,000 chunks
+OPEN = 1 << 2 * TAKEN  # the unit of NEXT's job number; below it all bits are set while a job changes
 
 SPINS = 3000  # pauses before the first yield, about 50 us
 CHUNK = 64  # large shares begin at multiples of this many units, so that threads seldom write to the same cache line
@@ -91,13 +95,16 @@ define internal i64 @{name}_bound(i64 %units, i64 %part, i64 %n) {{
   ret i64 %bound
 }}
 
-; Takes a chunk and runs it: 0; 1: there is none to take, 2: someone else was faster.
-define internal i64 @{name}_take(ptr %state) {{
+; Takes a chunk and runs it: 0; 1: there is none to take, 2: someone else was faster. %late: the last that is left, not the first.
+define internal i64 @{name}_take(ptr %state, i1 %late) {{
   %next = load atomic i64, ptr %state acquire, align 8
   %p1 = getelementptr i64, ptr %state, i64 {CHUNKS}
   %chunks = load atomic i64, ptr %p1 monotonic, align 8
-  %chunk = and i64 %next, 65535
-  %some = icmp ult i64 %chunk, %chunks
+  %front = and i64 %next, {(1 << TAKEN) - 1}
+  %counts = lshr i64 %next, {TAKEN}
+  %back = and i64 %counts, {(1 << TAKEN) - 1}
+  %taken = add i64 %front, %back
+  %some = icmp ult i64 %taken, %chunks
   br i1 %some, label %read, label %none
 none:
   ret i64 1
@@ -108,7 +115,8 @@ read:
   %words = load atomic i64, ptr %p3 monotonic, align 8
   %p4 = getelementptr i64, ptr %state, i64 {UNITS}
   %units = load atomic i64, ptr %p4 monotonic, align 8
-  %after = add i64 %next, 1
+  %one = select i1 %late, i64 {1 << TAKEN}, i64 1
+  %after = add i64 %next, %one
   ; What was read belongs to the job of %next if this succeeds: a job's number changes before its words do.
   %pair = cmpxchg ptr %state, i64 %next, i64 %after acq_rel acquire
   %mine = extractvalue {{ i64, i1 }} %pair, 1
@@ -116,6 +124,9 @@ read:
 lost:
   ret i64 2
 run:
+  %behind = add i64 %back, 1
+  %last = sub i64 %chunks, %behind
+  %chunk = select i1 %late, i64 %last, i64 %front
   %low = call i64 @{name}_bound(i64 %units, i64 %chunk, i64 %chunks)
   %following = add i64 %chunk, 1
   %high = call i64 @{name}_bound(i64 %units, i64 %following, i64 %chunks)
@@ -149,7 +160,7 @@ look:
   %mine = icmp eq i64 %open, %ticket
   br i1 %mine, label %try, label %out
 try:
-  %took = call i64 @{name}_take(ptr %state)
+  %took = call i64 @{name}_take(ptr %state, i1 true)
   %nothing = icmp eq i64 %took, 1
   br i1 %nothing, label %wait, label %look2
 look2:
@@ -235,9 +246,9 @@ all:
   br label %ran
 share:
   %old = load atomic i64, ptr %state monotonic, align 8
-  %number = and i64 %old, -65536
-  %new = add i64 %number, 65536
-  %closed = or i64 %new, 65535
+  %number = and i64 %old, {-OPEN}
+  %new = add i64 %number, {OPEN}
+  %closed = or i64 %new, {OPEN - 1}
   store atomic i64 %closed, ptr %state seq_cst, align 8
   fence seq_cst
   %p1 = getelementptr i64, ptr %state, i64 {KERNEL}
@@ -255,7 +266,7 @@ share:
   store atomic i64 %new, ptr %state release, align 8
   br label %mine
 mine:
-  %took = call i64 @{name}_take(ptr %state)
+  %took = call i64 @{name}_take(ptr %state, i1 false)
   %nothing = icmp eq i64 %took, 1
   br i1 %nothing, label %gather, label %mine
 gather:
