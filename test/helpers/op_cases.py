@@ -350,7 +350,7 @@ def _window(strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int
 
 
 def _quantized(g: Generator) -> Iterator[Case]:
-    a, b = g.integers(0, 256, (2, 3, 7), np.uint8), g.integers(-128, 128, (7, 5), np.int8)
+    a, b = g.integers(0, 256, (2, 3, 7), np.uint8), g.integers(-64, 65, (7, 5), np.int8)  # of 7 bits: see `WEIGHTS` of contrib_models
     yield Case("integer_matmul", popart.IntegerMatMulOp, [a, b], onnx=("MatMulInteger", {}))
     x, w = g.integers(-128, 128, (2, 6, 5, 5), np.int8), g.integers(-128, 128, (4, 3, 3, 3), np.int8)
     window = {"strides": (2, 1), "pads": (1, 0, 1, 2), "dilations": (1, 1), "group": 2}

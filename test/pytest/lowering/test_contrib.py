@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from helpers import contrib_models
 from populus.dialects.support.diagnostics import PopulusError
 
 RNG = np.random.default_rng(0)
@@ -26,7 +27,7 @@ def q(array, scale, zero):
 
 
 MATRIX = RNG.integers(0, 255, (3, 4), np.uint8)
-WEIGHTS = RNG.integers(-64, 64, (4, 5), np.int8)  # onnxruntime without VNNI saturates pairs of larger ones at 16 bits
+WEIGHTS = RNG.integers(*contrib_models.WEIGHTS, (4, 5), np.int8)
 OUT = [scalar(0.05), scalar(100, np.uint8)]
 CASES = {
     "BiasGelu": ([X, ROW], {}),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import populus
-from helpers.contrib_models import agree, node_model
+from helpers.contrib_models import WEIGHTS, agree, node_model
 from populus.dialects.support.diagnostics import PopulusError
 
 B, S, N, H = 2, 3, 2, 4
@@ -89,7 +89,7 @@ def test_a_quantized_attention_multiplies_integers(kind, columns):
     rng = np.random.default_rng(0)
     scales = rng.uniform(0.005, 0.02, 24 if columns else ()).astype(np.float32)
     zeros = np.zeros(24, np.int8) if columns else np.array(3, np.int8)
-    x, w = rng.integers(0, 256, (B, S, 5), np.uint8), rng.integers(-127, 128, (5, 24), np.int8)
+    x, w = rng.integers(0, 256, (B, S, 5), np.uint8), rng.integers(*WEIGHTS, (5, 24), np.int8)
     past = normal(2, B, N, 2, H, seed=3) if kind == "past" else None
     inputs = [x, w, normal(24), np.array(0.02, np.float32), scales, ROWS if kind == "mask" else None, np.array(120, np.uint8), zeros, past]
     agree("QAttention", inputs, ("y0", "y1") if kind == "past" else ("y0",), (0, 5, 8), num_heads=N, unidirectional=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.contrib_models import agree
+from helpers.contrib_models import WEIGHTS, agree
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 255, (2, 6, 5, 4), np.uint8)
@@ -13,7 +13,7 @@ X = RNG.integers(0, 255, (2, 6, 5, 4), np.uint8)
 
 @pytest.mark.parametrize("group", [1, 2])
 def test_a_quantized_convolution_may_have_its_channels_last(group):
-    weights = RNG.integers(-127, 127, (6, 4 // group, 3, 3), np.int8)
+    weights = RNG.integers(*WEIGHTS, (6, 4 // group, 3, 3), np.int8)
     scales = np.linspace(0.01, 0.02, 6).astype(np.float32)
     x = [X, np.array(0.1, np.float32), np.array(120, np.uint8)]
     y = [np.array(0.5, np.float32), np.array(100, np.uint8), np.arange(6, dtype=np.int32)]

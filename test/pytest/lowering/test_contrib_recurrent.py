@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import populus
-from helpers.contrib_models import agree, node_model
+from helpers.contrib_models import WEIGHTS, agree, node_model
 from populus.dialects.support.diagnostics import PopulusError
 
 T, B, I, H = 3, 3, 4, 6
@@ -15,7 +15,7 @@ ENDS = ("y0", "y1", "y2")
 
 def inputs(directions=1, bias=True, lengths=None, states=False, peepholes=False, columns=False, signed=True, seed=0):
     rng = np.random.default_rng(seed)
-    low, high, kind = (-127, 128, np.int8) if signed else (0, 256, np.uint8)
+    low, high, kind = (*WEIGHTS, np.int8) if signed else (0, 256, np.uint8)
 
     def normal(*shape):
         return rng.standard_normal(shape).astype(np.float32)
