@@ -145,10 +145,14 @@ def concat(op: ConcatOp, t: TileBuilder, stacks: bool = True) -> Sequence[SSAVal
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
         return [t.view(op.operands[0])]
-    if stacks and (stacked := stack(t, [t.view(part) for part in op.operands], shape, dim)) is not None:
-        return [stacked]
     last = all(has_channels_last(t.view(part)) for part in op.operands)
     order = channels_last(len(shape)) if last else list(range(len(shape)))
+    back = [order.index(d) for d in range(len(order))]
+    if stacks:  # with channels last too, in their order: their producers and the readers would else go across memory
+        turned = [t.dim_shuffle(t.view(part), order) if last else t.view(part) for part in op.operands]
+        stacked = stack(t, turned, [shape[d] for d in order], order.index(dim))
+        if stacked is not None:
+            return [t.dim_shuffle(stacked, back) if last else stacked]
     home = t.first([shape[d] for d in order], element, t.linear([shape[d] for d in order], element))
     begin = 0
     for part in op.operands:
@@ -159,7 +163,7 @@ def concat(op: ConcatOp, t: TileBuilder, stacks: bool = True) -> Sequence[SSAVal
         begin += x.type.shape[order.index(dim)]
         if not t.move(x, home, begins):
             t.copy(x, t.slice(home, begins, ends, [1] * len(shape)))
-    return [t.dim_shuffle(home, [order.index(d) for d in range(len(shape))])]
+    return [t.dim_shuffle(home, back)]
 
 
 def stack(t: TileBuilder, parts: Sequence[SSAValue], shape: Sequence[int], dim: int) -> SSAValue | None:

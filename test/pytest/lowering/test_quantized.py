@@ -10,6 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 import populus
 from helpers.quantized_models import on_engines, unoptimised
 from populus.dialects import popart
+from populus.dialects.poplar.compute import FamilyOp
+from populus.dialects.poplar.memory import view_of
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.program import NativeProgram
@@ -164,6 +166,25 @@ def test_a_dynamic_convolution_its_window_and_the_next_have_their_channels_last(
     expected = unoptimised(model, inputs(model))
     for engine, found in on_engines(model, inputs(model)).items():
         np.testing.assert_array_equal(found, expected, err_msg=engine)
+
+
+def test_a_concatenation_of_equal_parts_has_their_channels_last():
+    g = Net(0.5, [1, 8, 6, 6])
+    x = g.quantized("x")
+    parts = []
+    for side in (1, 3):
+        w, scales = g.weights(16, 8, side, side)
+        parts.append(g.quantized(g.op("Conv", x, w, g.bias(scales, g.scale), pads=[side // 2] * 4), scale=16 * g.scale))
+    w, scales = g.weights(8, 32, 1, 1)
+    both = g.quantized(g.op("Concat", *parts, axis=1), scale=16 * g.scale)
+    model = g.model(g.quantized(g.op("Conv", both, w, g.bias(scales, 16 * g.scale)), scale=256 * g.scale))
+    module = populus.compile(model, target="host", tiles=4).module("poplar")
+    x = [op.views[0] for op in module.walk() if isinstance(op, FamilyOp) and op.codelet.data == "conv"][-1]
+    assert view_of(x).strides[1] == 1, view_of(x)
+    pytest.importorskip("onnxruntime")
+    expected = unoptimised(model, inputs(model))
+    for engine, found in on_engines(model, inputs(model)).items():
+        np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=engine)
 
 
 def test_scales_are_operands_of_one_kernel():

@@ -15,13 +15,14 @@ from helpers.quantized_models import convolution, on_engines, product, unoptimis
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.engine.native.codegen import byte_dots
-from populus.runtime.engine.native.codegen.cpu import CPUS, Machine, machine
+from populus.runtime.engine.native.codegen.cpu import CPUS, VARIABLE, Machine, machine
 from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.kernels import byte_contraction, byte_tile_blocks
+from populus.runtime.engine.native.kernels import byte_contraction, byte_tile_blocks, byte_winograd
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.session import Session
 
 ZEROS = [("us", (0, 0)), ("us", (113, 0)), ("uu", (113, 128)), ("uu", (3, 77)), ("ss", (-5, 0)), ("ss", (9, 3))]
 
@@ -60,6 +61,43 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize("settings", CONVOLUTIONS)
 def test_convolutions_of_other_shapes_are_onnxruntimes(settings):
     same(*convolution("us", (7, 0), **settings))
+
+
+WINOGRAD = [
+    ("us", {"size": (2, 32, 48, 9), "channels": True}),
+    ("ss", {"size": (1, 16, 32, 13), "channels": True}),
+    ("us", {"size": (1, 16, 32, 6), "largest": True}),
+]
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
+def test_winograds_algorithm_is_exact_in_integers(cpu, monkeypatch):
+    """Odd and even planes, several images and chunks, both signs, the largest integers; numpy's engine sums directly."""
+    known = CPUS.get(machine().triple.partition("-")[0], {})
+    if not {f[1:] for f in known.get(cpu, "+none").split(",") if f} <= machine().enabled:
+        pytest.skip("this CPU is another")
+    monkeypatch.setenv(VARIABLE, cpu)
+    for kinds, settings in WINOGRAD:
+        model, given = convolution(kinds, (7 if kinds == "us" else -5, 0), **settings)
+        program = populus.compile(model, target="host", tiles=4)
+        expected = Session(program.module("poplar"), "numpy").run(given)["y"]
+        for threads in (1, 2):
+            session = Session(program.module("poplar"), "native", threads=threads)
+            np.testing.assert_array_equal(session.run(given)["y"], expected, err_msg=f"{kinds} {settings} {threads}")
+        native = NativeProgram(next(op for op in program.module("poplar").walk() if isinstance(op, GraphOp)))
+        keys = [run.kernel.key for run, _ in native.body.calls() if isinstance(run, Launch)]
+        assert any(key.startswith("byte winograd") for key in keys), keys
+
+
+def test_integers_that_winograds_transforms_make_fit_their_types():
+    plane = byte_winograd.Plane(byte_winograd.MOST_CHANNELS, 32, 4, 4, 8)
+    largest = np.full((plane.oc, 2, 3, 3), -128, np.int8)
+    small = byte_winograd.Plane(16, 32, 4, 4, 8)
+    u = byte_winograd.packed(np.repeat(largest, 8, 1), small)
+    assert int(np.abs(u).max()) == 9 * 128
+    sides = np.abs(byte_winograd.SIDES).sum(1).max() ** 2 * 128, 4 * 255
+    assert max(sides) < 1 << 15
+    assert 4 * 9 * byte_winograd.MOST_CHANNELS * 255 * 128 < 1 << 31
 
 
 def test_sums_over_slices_on_many_tiles_are_the_same():

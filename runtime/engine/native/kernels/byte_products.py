@@ -11,8 +11,9 @@ import numpy as np
 
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.jit import Library
-from populus.runtime.engine.native.kernels import byte_depthwise
+from populus.runtime.engine.native.kernels import byte_depthwise, byte_winograd
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.elementwise import formula_kernel, has_code
@@ -117,6 +118,12 @@ class _Binding:
         self.launches.append(launch(b, right))
         return right
 
+    def transformed(self, w: Array, plane: byte_winograd.Plane) -> Array:
+        """Gives the constant w [oc, ic, 3, 3] as Winograd's algorithm multiplies by it."""
+        if self.task.constants is None:
+            return byte_winograd.packed(w, plane)
+        return self.task.constants.form(w.ctypes.data, ("points", plane, w.strides), lambda: byte_winograd.packed(w, plane))
+
     def multiply(
         self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Array, formula: Formula | None
     ) -> bool:
@@ -208,6 +215,11 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
         rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(x.strides[3:], strides))))
         depth = offsets(kernel, tuple(s * n for s, n in zip(x.strides[3:], dilations)))
         return _depthwise(to, field_w.constant, x, rows, depth, w, last[..., 0], turned and turned.at(..., 0))
+    plane = byte_winograd.Plane(channels, oc, *out, byte_dots.lanes_of(library.host)) if kernel == (3, 3) and groups == 1 else None
+    if plane is not None and {*strides, *dilations} == {1} and channels == w.shape[2] and field_w.constant and turned is not None:
+        last_formula = epilogue(turned.at(slice(None), 0))
+        if last_formula is not None and byte_winograd.suits(library.host, plane):
+            return [*to.launches, byte_winograd.launch(library, task, plane, x[:, 0], to.transformed(w[0], plane), last_formula)]
     product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8, area[0])
     steps = x.strides[3:]
     rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(steps, strides))))
