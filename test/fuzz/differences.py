@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from onnx import ModelProto, NodeProto, helper, numpy_helper, shape_inference
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from fuzz.drawing import Array
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node with what its conditions ask for: attributes, shapes, constants."""
+    """A node with what its conditions ask for: attributes, shapes, constants, element types."""
 
     node: NodeProto
     shapes: dict[str, tuple[int, ...]]
     constants: dict[str, Array]
+    types: dict[str, int]
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute; of bytes the text."""
@@ -59,6 +61,13 @@ def _between_sizes(n: Node) -> bool:
     return any(float(s * size) % 1 for s, size in zip(scales, shape))
 
 
+def _may_overflow(n: Node) -> bool:
+    shape, result = n.shape(0), n.shapes.get(n.node.output[0])
+    if n.types.get(n.node.input[0]) != TensorProto.INT32 or shape is None or result is None:
+        return False
+    return prod(shape) > 9 * prod(result)  # 9 elements of up to 8 are less than 2^31
+
+
 DIFFERENCES = [
     Difference(
         "Dropout",
@@ -83,6 +92,11 @@ DIFFERENCES = [
         _crops,
     ),
     Difference(
+        "ReduceProd",
+        "a product beyond int32: onnxruntime gives the nearest integer there is, ours wraps around, as sums and products of elements do",
+        _may_overflow,
+    ),
+    Difference(
         "Resize",
         "aligned corners of scale * size that is no integer: ONNX counts with the fraction, onnxruntime with the size itself",
         _between_sizes,
@@ -97,6 +111,7 @@ def known(model: ModelProto) -> str | None:
     rows = [row for row in DIFFERENCES if row.since <= opset <= row.until]
     found = shape_inference.infer_shapes(model).graph
     infos = [*found.input, *found.value_info, *found.output]
+    types = {v.name: v.type.tensor_type.elem_type for v in infos}
     shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in infos}
     constants = {t.name: numpy_helper.to_array(t) for t in found.initializer}
     nodes = list(_nodes(list(found.node)))
@@ -104,7 +119,7 @@ def known(model: ModelProto) -> str | None:
     shapes |= {name: a.shape for name, a in constants.items()}
     for node in nodes:
         for row in rows:
-            if row.op == node.op_type and row.when(Node(node, shapes, constants)):
+            if row.op == node.op_type and row.when(Node(node, shapes, constants, types)):
                 return f"{row.op}: {row.reason}"
     return None
 

@@ -200,6 +200,18 @@ def test_a_formula_waits_for_what_a_step_after_the_product_makes():
     np.testing.assert_allclose(y, inputs["x"].astype(np.float64) @ draw(37, 53) + e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kind", "x", "w"), [("MatMul", (6, 7), (7, 5)), ("Conv", (1, 3, 6, 6), (5, 3, 3, 3)), ("Conv", (1, 3, 6), (5, 3, 1))])
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_formula_of_another_element_type_follows_the_sums(kind: str, x: tuple[int, ...], w: tuple[int, ...], constant: bool):
+    inputs = {"x": draw(*x)} if constant else {"x": draw(*x), "w": draw(*w)}
+    nodes: list[Node] = [(kind, ["x", "w"], "p", {}), ("Greater", ["p", "low"], "q", {}), ("Cast", ["q"], "y", {"to": 1})]
+    constants = {"low": np.array(0, F)} | ({"w": draw(*w)} if constant else {})
+    sums, _ = run(graph_of(model(nodes[:1], inputs, constants)), inputs)
+    for last, dtype in ((2, np.bool_), (3, F)):
+        y, _ = run(graph_of(model(nodes[:last], inputs, constants)), inputs)
+        assert y.dtype == dtype and np.array_equal(y > 0, sums > 0)
+
+
 @pytest.mark.parametrize("stage", [1, 4096])
 @pytest.mark.parametrize("name", ["product", "windows in slices, two images", "positions", "winograd"])
 def test_stages_of_k_change_no_bit(name: str, stage: int, monkeypatch: pytest.MonkeyPatch):
