@@ -121,3 +121,13 @@ def test_code_that_another_thread_drops_is_freed_later(tmp_path, monkeypatch):
         assert len(jit._DROPPED) == waiting + 1
     library.load([kernel(4)])
     assert not jit._DROPPED
+
+
+def test_each_manager_of_passes_is_freed_once(monkeypatch):
+    from llvmlite.binding import newpassmanagers
+
+    free, freed = newpassmanagers.NewPassManager._dispose, list[object]()
+    monkeypatch.setattr(newpassmanagers.NewPassManager, "_dispose", lambda passes: (freed.append(passes), free(passes)))
+    for i in range(3):
+        jit.object_code(f"define i64 @f() {{ ret i64 {i} }}", machine())
+        assert len(freed) == i + 1

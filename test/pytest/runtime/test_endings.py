@@ -200,7 +200,10 @@ def test_a_formula_waits_for_what_a_step_after_the_product_makes():
     np.testing.assert_allclose(y, inputs["x"].astype(np.float64) @ draw(37, 53) + e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "x", "w"), [("MatMul", (6, 7), (7, 5)), ("Conv", (1, 3, 6, 6), (5, 3, 3, 3)), ("Conv", (1, 3, 6), (5, 3, 1))])
+COMPARED = ("MatMul", (6, 7), (7, 5)), ("Conv", (1, 3, 6, 6), (5, 3, 3, 3)), ("Conv", (1, 3, 6), (5, 3, 1))
+
+
+@pytest.mark.parametrize(("kind", "x", "w"), COMPARED)
 @pytest.mark.parametrize("constant", [True, False])
 def test_a_formula_of_another_element_type_follows_the_sums(kind: str, x: tuple[int, ...], w: tuple[int, ...], constant: bool):
     inputs = {"x": draw(*x)} if constant else {"x": draw(*x), "w": draw(*w)}

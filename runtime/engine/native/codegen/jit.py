@@ -7,7 +7,8 @@ import hashlib
 import mmap
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,9 +76,23 @@ def optimised(text: str, host: Machine, file: bool = False) -> tuple[Any, Any]:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization, options.loop_interleaving, options.slp_vectorization = True, False, False
     options.loop_unrolling = False  # an unrolled block of sums does not fit the registers
-    with options, llvm.create_pass_builder(target, options) as builder, builder.getModulePassManager() as passes:
+    with options, llvm.create_pass_builder(target, options) as builder, _freed(builder.getModulePassManager()) as passes:
         passes.run(module, builder)
     return module, target
+
+
+@contextmanager
+def _freed(passes: Any) -> Generator[Any, None, None]:
+    """Frees a manager of passes at the end: in llvmlite 0.50 it inherits a `_dispose` that does nothing before the one that frees."""
+    from llvmlite.binding.ffi import ObjectRef
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    with passes:
+        try:
+            yield passes
+        finally:
+            if type(passes)._dispose is ObjectRef._dispose:  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+                NewPassManager._dispose(passes)  # pyright: ignore[reportPrivateUsage]
 
 
 ROOM = 64 << 20  # bytes of address space that LLVM has surely enough with, for a kernel or for the code of some
