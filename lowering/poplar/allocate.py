@@ -28,7 +28,7 @@ class PoplarAllocatePass(ModulePass):
     Tenants that share a tile do not overlap if their live ranges do, nor do they overlap data that a step
     receives. Constants are placed first, then the largest; if that fails, the order of first use is tried. `fit`:
     `first`, the lowest gap that is large enough, or `best`, the smallest. If memory is short, constants
-    replicated on several tiles are spread, the largest first.
+    replicated on several tiles are spread, as few bytes as suffice.
 
     The highest address in use, including a step's temporaries, is the graph's attribute `peak_tile_bytes`. Raises
     PopulusError for a variable without layout, and for a model that does not fit. Bit for bit.
@@ -94,13 +94,14 @@ def highest(all_tenants: Sequence[Tenant], target: Target) -> int:
 
 
 def without_copies(all_tenants: Sequence[Tenant], target: Target, bytes: int) -> bool:
-    """Spreads replicated constants and parameters, the largest first, until `bytes` of a tile are free. Returns False if
-    there are none.
+    """Spreads replicated constants and parameters until `bytes` of a tile are free. Returns False if there are none.
+
+    The next is the smallest that suffices, or else the largest: what is freed must be sent to its readers in each run.
     """
     several = [t for t in all_tenants if isinstance(t.op, ConstOp | ParamOp) and layout(t.op).copies > 1]
-    for tenant in sorted(several, key=lambda t: -t.largest):
-        if bytes <= 0:
-            break
+    left = sorted(several, key=lambda t: t.largest)
+    while left and bytes > 0:
+        tenant = left.pop(next((i for i, t in enumerate(left) if t.largest >= bytes), -1))
         assert isinstance(tenant.op, ConstOp | ParamOp), tenant
         tenant.op.grid = GridAttr(spread(tenant.op, target))
         bytes -= tenant.largest

@@ -240,7 +240,7 @@ class PoplinToPoplarPass(ToPoplarPass):
     """
 
     name = "poplin-to-poplar"
-    resident: float = 0.6
+    resident: float = 0.95
     agree: bool = True
     traffic: float = 0.5
     serial: bool = True

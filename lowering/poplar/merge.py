@@ -20,6 +20,7 @@ from populus.dialects.support.diagnostics import fused
 from populus.runtime.memory import temporary_bytes
 
 SHARE = 0.1  # share of a tile for the data that a merged step receives from other tiles
+SMALL = 1 / 640  # share of a tile: a step that receives no more joins a step that receives any amount
 REACH = 16  # steps to look back: a merged result is live from the earlier step on
 
 
@@ -29,7 +30,8 @@ class PoplarMergePass(ModulePass):
 
     `epilogues`: into the producer's execute, if each vertex reads only data of its own tile, such as an
     element-wise step after a product or a sum. `independent`: into the earliest of the preceding steps without a
-    dependence. The data that both receive from other tiles must be less than a tenth of a tile.
+    dependence. The data that both receive from other tiles must be less than a tenth of a tile, unless that of one is
+    negligible, such as a bias.
 
     The pass runs after `poplar-map`, since it needs every layout. Bit for bit.
     """
@@ -109,7 +111,8 @@ class _Merging:
 
     def fits(self, earlier: MergeCandidate, step: MergeCandidate) -> bool:
         """Tells whether both steps' received data fits a tile's share."""
-        return not step.bytes or not earlier.bytes or earlier.bytes + step.bytes <= SHARE * self.target.tile_bytes
+        least, sum = min(earlier.bytes, step.bytes), earlier.bytes + step.bytes
+        return least <= SMALL * self.target.tile_bytes or sum <= SHARE * self.target.tile_bytes
 
     def join(self, op: ExecuteOp, step: MergeCandidate) -> None:
         """Moves the families of `op` to the end of an earlier execute, and the variables and views they need before

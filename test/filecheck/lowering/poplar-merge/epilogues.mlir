@@ -77,3 +77,26 @@ poplar.graph @read_between target <gc200, tiles = 8> {
       inout x1 = %y[i] : !poplar.tensor<64xf32>
   }
 }
+
+// However much the first step receives, a step that needs no more than a bias of others joins it.
+
+// CHECK-LABEL: poplar.graph @much_and_little
+poplar.graph @much_and_little target <gc200, tiles = 8> {
+  %x = poplar.var "x" on [262144 in 8] order [0] start 1 : !poplar.tensor<262144xf32>
+  %y = poplar.var "y" on [262144 in 8] order [0] : !poplar.tensor<262144xf32>
+  %scale = poplar.var "scale" on [1] : !poplar.tensor<1xf32>
+  // CHECK: poplar.execute "far + scaled"
+  // CHECK-NOT: poplar.execute
+  // OFF: poplar.execute "far"
+  // OFF: poplar.execute "scaled"
+  poplar.execute "far" {
+    poplar.family @map {expr = #expr.fn<exp(_1)>} for (i = 262144 in 8) on (i)
+      in x1 = %x[i] : !poplar.tensor<262144xf32>
+      out y = %y[i] : !poplar.tensor<262144xf32>
+  }
+  poplar.execute "scaled" {
+    poplar.family @map {expr = #expr.fn<mul(_1, _2)>} for (i = 262144 in 8) on (i)
+      inout x1 = %y[i] : !poplar.tensor<262144xf32>
+      in x2 = %scale[0] : !poplar.tensor<1xf32>
+  }
+}
