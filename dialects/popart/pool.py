@@ -70,27 +70,28 @@ class MaxPoolOp(_WindowOp):
         return self._pool(b, "max")
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        # Position by position of the kernel: where x there is y, and no position before was, g goes back to it.
-        x, y, g = self.x, self.y, grads[0]
+        # Position by position of the kernel: where x there is y, what is left of g goes back to it, and nothing is left.
+        x, y, left = self.x, self.y, grads[0]
         reaches = self._reaches()
         size, windows = calls.shape(x)[2:], calls.shape(y)[2:]
         low = fill = None
         if any(before > 0 or behind > 0 for _, _, before, behind in reaches):
             low = calls.fill(b, -math.inf, calls.element(x))
         outside = calls.pad(b, x, (0, 0, *(r[2] for r in reaches)), (0, 0, *(max(r[3], 0) for r in reaches)), value=low)
-        free: SSAValue | None = None
+        parts: list[SSAValue] = []
+        # Windows side by side: each element is in one.
+        apart = all((r[0] == 1 or k == 1) and (r[1:] == (k, 0, 0)) for k, r in zip(ints(self.kernel), reaches))
         dx: SSAValue | None = None
         for position in itertools.product(*map(range, ints(self.kernel))):
             first = [k * dilation for k, (dilation, *_) in zip(position, reaches)]
             last = [f + shapes.reach(w, r[1], 1, 1) for f, w, r in zip(first, windows, reaches)]
             here = calls.slice(b, outside, (0, 0, *first), (*calls.shape(x)[:2], *last), (1, 1, *(r[1] for r in reaches)))
             chosen = equal(Arg(1), Arg(2))
-            if free is None:
-                part = calls.map(b, select(Arg(3), 0.0, chosen), here, y, g)
-                free = calls.map(b, ~chosen, here, y)
-            else:
-                part = calls.map(b, select(Arg(3), 0.0, chosen & Arg(4)), here, y, g, free)
-                free = calls.map(b, ~chosen & Arg(3), here, y, free)
+            part = calls.map(b, select(Arg(3), 0.0, chosen), here, y, left)
+            left = calls.map(b, select(0.0, Arg(3), chosen), here, y, left)
+            if apart:
+                parts.append(part)
+                continue
             fill = fill or calls.fill(b, 0, calls.element(x))
             back = calls.pad(
                 b,
@@ -101,7 +102,17 @@ class MaxPoolOp(_WindowOp):
                 fill,
             )
             dx = back if dx is None else calls.map(b, Arg(1) + Arg(2), dx, back)
-        return [dx]
+        return [calls.reshape(b, self._interleaved(b, parts), calls.shape(x)) if apart else dx]
+
+    def _interleaved(self, b: Builder, parts: Sequence[SSAValue]) -> SSAValue:
+        """Puts the parts of all positions of the kernel side by side: [batch, channels, windows, kernel, windows, kernel, ..]."""
+        kernel, found = ints(self.kernel), list(parts)
+        shape = [*calls.shape(self.y)[:2], *(n for windows in calls.shape(self.y)[2:] for n in (windows, 1))]
+        found = [calls.reshape(b, part, shape) for part in found]
+        for d in reversed(range(len(kernel))):
+            rows = range(0, len(found), kernel[d])
+            found = [calls.concat(b, found[i : i + kernel[d]], 3 + 2 * d) for i in rows]
+        return found[0]
 
 
 @irdl_op_definition

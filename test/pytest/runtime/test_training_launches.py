@@ -95,3 +95,40 @@ def test_a_step_runs_nothing_on_numpy_and_moves_no_weight(optimizer: str):
     calls = [run for run, _ in native.body.calls()]
     stops = sum(not isinstance(run, Launch) for run in calls)
     assert stops == len(native.inputs) + len(native.outputs) - 2 * len(pairs)
+
+
+POOLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "one dimension": ((2, 3, 12), {"kernel_shape": [3], "strides": [3]}),
+    "two": ((2, 3, 8, 9), {"kernel_shape": [2, 3], "strides": [2, 3]}),
+    "three": ((1, 2, 4, 2, 6), {"kernel_shape": [2, 1, 3], "strides": [2, 1, 3]}),
+    "a rest": ((1, 2, 7, 9), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "overlapping": ((1, 2, 8, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "gaps": ((1, 2, 8, 8), {"kernel_shape": [2, 2], "strides": [4, 4]}),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_the_gradient_of_a_maximum_goes_to_the_first_of_equals_and_is_native(name: str):
+    shape, how = POOLS[name]
+    rng = np.random.default_rng(0)
+    x = np.maximum(rng.integers(-2, 3, shape), 0).astype("f4")  # many equals, as a relu leaves
+    infos = [helper.make_tensor_value_info("x", 1, shape)], [helper.make_tensor_value_info("y", 1, None)]
+    model = helper.make_model(
+        helper.make_graph([helper.make_node("MaxPool", ["x"], ["y"], **how)], "pool", *infos),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    kernel, strides = how["kernel_shape"], how["strides"]
+    pads = how.get("pads", [0] * 2 * len(kernel))[: len(kernel)]
+    windows = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(shape[2:], pads, kernel, strides)]
+    dy = rng.standard_normal((*shape[:2], *windows)).astype("f4")
+    expected = np.zeros(shape, "f8")
+    for at in np.ndindex(*dy.shape):
+        places = [tuple(o * s - p + k for o, s, p, k in zip(at[2:], strides, pads, tap)) for tap in np.ndindex(*kernel)]
+        inside = [place for place in places if all(0 <= i < n for i, n in zip(place, shape[2:]))]
+        first = max(inside, key=lambda place: x[at[:2] + place])  # `max` gives the first of equals
+        expected[at[:2] + first] += dy[at]
+    vjp = populus.vjp(model, ["x"], engine="native", target="host")
+    _, found = vjp.run({"x": x}, {"y": dy})
+    np.testing.assert_allclose(found["x"], expected, rtol=1e-6, atol=1e-6)
+    assert not vjp.program.session.fallbacks

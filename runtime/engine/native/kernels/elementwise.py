@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
 from populus.runtime.engine.native.kernels.native_support import ROUNDED, has_form
 from populus.runtime.expr import coalesced
 from populus.runtime.tape import Tape, tape_of
+
+OVERLAPS = 1000  # candidates after which interleaved views count as overlapping
 
 
 def _text(pattern: Pattern, name: str, machine: Machine) -> str:
@@ -75,7 +78,8 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
         return None
     inputs = [np.broadcast_to(a, out.shape) for a in inputs]
     same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
-    if any(i not in same and np.may_share_memory(a, out) for i, a in enumerate(inputs)):
+    bound: Any = OVERLAPS  # NumPy's stubs know no number
+    if any(i not in same and np.may_share_memory(a, out, bound) for i, a in enumerate(inputs)):
         return None
     shape, strides = coalesced(in_memory_order([*inputs, out]))
     if any(s % a.itemsize for a, steps in zip((*inputs, out), strides) for s in steps):
