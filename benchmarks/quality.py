@@ -2,12 +2,14 @@
 
 python -m benchmarks.quality                  both tables of docs/quality.md
 python -m benchmarks.quality bert_12 --no-wall
+python -m benchmarks.quality --bounds         lower bounds of the exchanged bytes
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import time
@@ -19,6 +21,12 @@ import onnx
 
 import populus
 from benchmarks.models import LIGHT, MODELS, NETS, Graph, half, randomised, transformer  # pyright: ignore[reportMissingTypeStubs]
+from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.dialects.support.element_types import shape_of
+from populus.dialects.table import context
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.onnx.importer import import_onnx
+from populus.lowering.poplar.plan.contraction import shape_of_contraction
 from populus.runtime.profile import Profile
 from populus.training import TrainingSession
 
@@ -101,6 +109,33 @@ LIMITS: dict[str, tuple[Callable[[], Profile], str]] = {
 }
 
 
+# -- lower bounds ----------------------------------------------------------------------------------------------------
+
+TILES, FLOATS = 1472, 620 * 1024 // 4  # of a bow; floats that a tile holds
+UNTIL_CALLS = "onnx-infer-shapes,onnx-fold-constants,onnx-to-popart,popart-fuse,popart-to-popops"
+
+
+def bounds(name: str) -> tuple[float, float]:
+    """Computes the least MB that products exchange if all tiles share them evenly: with weights on one tile each, and with copies that
+    fill all memory.
+
+    A tile with x, w and y elements does at most sqrt(t x w y) multiply-adds of a kernel of t taps (Loomis and Whitney, 1949), and the
+    elements that it owns need not move.
+    """
+    module = import_onnx(MODELS[name]())
+    Pipeline.from_text(UNTIL_CALLS).run(context(), module)
+    work: list[tuple[float, int, int]] = []  # multiply-adds of a tile over sqrt(t); elements of x and y; of w
+    for op in module.walk():
+        if isinstance(op, ConvolutionOp | MatMulOp):
+            shape = shape_of_contraction(op)
+            x, w, y = (math.prod(shape_of(v.type)) for v in (*op.operands, *op.results))
+            work.append((shape.macs / TILES / math.sqrt(math.prod(shape.kernel)), x + y, w))
+    once = sum(max(0.0, TILES * 3 * v ** (2 / 3) - xy - w) for v, xy, w in work)
+    total = sum(v ** (2 / 3) for v, _, _ in work)  # the copies of a product's weights take this share of it
+    copies = sum(max(0.0, TILES * 2 * v / math.sqrt(FLOATS * v ** (2 / 3) / total) - xy) for v, xy, _ in work)
+    return 4e-6 * once, 4e-6 * copies
+
+
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -137,11 +172,16 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of models; all without any")
     parser.add_argument("--no-wall", action="store_true", help="nothing is run")
     parser.add_argument("--measure", nargs=2, metavar=("MODEL", "PIPELINE"), help=argparse.SUPPRESS)
+    parser.add_argument("--bounds", action="store_true", help="lower bounds of the exchanged MB")
     args = parser.parse_args()
     if args.measure:
         print(json.dumps(measure(*args.measure, wall=not args.no_wall), default=float))
         return
     names = args.names or [*NETS, "bert_layer", "bert_12", "gpt_12"]
+    if args.bounds:
+        for name in names:
+            print(f"| {name} | {' | '.join(f'{mb:,.0f}' for mb in bounds(name))} |", flush=True)
+        return
     print(f"| model | {' | '.join(title for title, _, _ in TABLE)} |\n" + "|---" * (len(TABLE) + 1) + "|")
     for name in names:
         print(row_of(name, not args.no_wall), flush=True)
