@@ -50,7 +50,7 @@ def draw(seed: Words, distribution: str, a: float, b: float, stream: int, first:
     `seed`: [2], the key. `stream`: 64 bits that tell random ops apart.
 
     `uniform`: a + (b - a) u. `normal`: a + b sqrt(-2 log(1 - u)) cos(2 pi v), from two words (Box and Muller).
-    `bernoulli`: 1 where u < a.
+    `bernoulli`: 1 where u < a. log and cos are computed in f64 and rounded once, so that their bits depend on no engine.
     """
     index = np.arange(first, first + count, dtype=np.uint64)
     low, high = index.astype(np.uint32), (index >> np.uint64(32)).astype(np.uint32)
@@ -67,7 +67,8 @@ def draw(seed: Words, distribution: str, a: float, b: float, stream: int, first:
                 else np.full_like(u, a)
             )
         case "normal":
-            return f(a) + f(b) * (np.sqrt(f(-2) * np.log(f(1) - u)) * np.cos(f(2 * np.pi) * v))
+            log, cos = np.log((f(1) - u).astype(np.float64)).astype(f), np.cos((f(2 * np.pi) * v).astype(np.float64)).astype(f)
+            return f(a) + f(b) * (np.sqrt(f(-2) * log) * cos)
         case "bernoulli":
             return (u < f(a)).astype(np.float32)
         case _:

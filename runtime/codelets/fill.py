@@ -48,7 +48,7 @@ def random(task: Task) -> Run:
     if y.size == 0:
         return nothing
     distribution, a, b, stream = task.text("distribution"), float(task.number("a")), float(task.number("b")), int(task.number("stream"))
-    starts, counts = _runs(task, sizes)
+    starts, counts = runs_of(task, sizes)
 
     def run() -> None:
         words = seed.reshape(-1)
@@ -58,7 +58,7 @@ def random(task: Task) -> Run:
     return run
 
 
-def _runs(task: Task, sizes: tuple[int, ...]) -> tuple[list[int], int]:
+def runs_of(task: Task, sizes: tuple[int, ...]) -> tuple[list[int], int]:
     """Lists the starts of the box's runs of adjacent elements in the whole variable, and the length of a run."""
     bounds = [task.box[f"d{d}"][:2] for d in range(len(sizes))]
     inner, length = len(sizes), 1
@@ -93,5 +93,5 @@ def _random_cycles(v: Vertex, sizes: Sizes) -> Any:
 IMPLEMENTATIONS = {
     "fill": Implementation(fill, _fill_cycles, native="tables.fill"),
     "iota": Implementation(iota, _iota_cycles, native="tables.iota"),
-    "random": Implementation(random, _random_cycles),
+    "random": Implementation(random, _random_cycles, native="draws.random"),
 }

@@ -116,5 +116,5 @@ def _top_k(v: Vertex, sizes: Sizes) -> Any:
 
 IMPLEMENTATIONS = {
     "multi_update": Implementation(multi_update, _multi_update, native="tables.multi_update"),
-    "top_k": Implementation(top_k, _top_k),
+    "top_k": Implementation(top_k, _top_k, native="orders.top_k"),
 }

@@ -45,7 +45,7 @@ def reduce(task: Task) -> Run:
         y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
     reduced = [d for d in range(piece.array.ndim) if d not in order]
     if any(piece.array.shape[d] == 0 for d in reduced):
-        identity = _identity(op, y.dtype)
+        identity = identity_of(op, y.dtype)
         return lambda: np.copyto(y, identity)
     ufunc = _UFUNCS[op]
     if op in ("and", "max", "min", "or"):  # the order does not matter
@@ -59,7 +59,8 @@ def reduce(task: Task) -> Run:
     return _Sum(task, ufunc, op == "square_add", x, len(front), trailing, y).bind()
 
 
-def _identity(op: str, dtype: np.dtype[Any]) -> Array:
+def identity_of(op: str, dtype: np.dtype[Any]) -> Array:
+    """Gives the reduction of no elements."""
     match op:
         case "add" | "square_add" | "or":
             value: Any = 0

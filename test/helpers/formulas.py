@@ -1,8 +1,9 @@
-"""Expressions of vectors, run as tile programs; and numbers that are special to them."""
+"""Expressions of vectors, single families and models of one op as programs, their comparison, and special numbers."""
 
 from __future__ import annotations
 
 import numpy as np
+from onnx import helper, numpy_helper
 
 from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.support.element_types import element_of
@@ -39,6 +40,24 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40
 PAIRS = [a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL)]
 
 
+def program_of(family, inputs, out):
+    """A program of one family; `X` and `Y` in its text stand for the types of the input and of the output `out`: sizes, then an element."""
+    lines: list[str] = []
+    text = family
+    shapes = {name: (*a.shape, str(element_of(a.dtype))) for name, a in inputs.items()} | {"y": out}
+    for name, shape in shapes.items():
+        type = f"!poplar.tensor<{'x'.join(map(str, shape))}>"
+        lines.append(f'%{name} = poplar.var "{name}" : {type}')
+        if name in inputs:
+            lines.append(f'poplar.stream_in "{name}" to %{name} : {type}')
+        text = text.replace(f": {name.upper()}", f": {type}")
+    lines += [f'poplar.execute "step" {{ poplar.family {text} }}', f'poplar.stream_out %y to "y" : {type}']
+    body = "\n".join(lines)
+    parsed = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 4> {{\n{body}\n}}", "family.mlir").parse_module()
+    verify(parsed)
+    return parsed
+
+
 def same_bits(expression, *arrays, out):
     """Asserts that the native engine gives the bits of the numpy engine. The bits of a NaN do not count, but for types of a byte."""
     found, expected = mapped(expression, *arrays, out=out), mapped(expression, *arrays, out=out, engine="numpy")
@@ -49,3 +68,24 @@ def same_bits(expression, *arrays, out):
             apart &= ~(np.isnan(found.astype("f8")) & np.isnan(expected.astype("f8")))
     at = np.flatnonzero(apart)[:4]
     assert not at.size, (expression, [a[at] for a in arrays], found[at], expected[at])
+
+
+def one_op(kind, arrays, constants=(), **attributes):
+    """A model of one op on inputs x0, x1, ..; then come constants."""
+    inputs = [helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for i, a in enumerate(arrays)]
+    names = [i.name for i in inputs] + [f"c{i}" for i in range(len(constants))]
+    node = helper.make_node(kind, names, ["y"], **attributes)
+    initializers = [numpy_helper.from_array(a, f"c{i}") for i, a in enumerate(constants)]
+    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def agrees(found, expected, tolerance=1e-5):
+    assert found.keys() == expected.keys()
+    for name, e in expected.items():
+        assert (found[name].dtype, found[name].shape) == (e.dtype, e.shape), name
+        if e.dtype.kind == "f":
+            largest = float(np.abs(e[np.isfinite(e)]).max(initial=0))
+            np.testing.assert_allclose(found[name], e, rtol=tolerance, atol=tolerance * largest, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found[name], e)

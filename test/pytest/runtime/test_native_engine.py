@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
@@ -18,8 +19,9 @@ from onnx import helper, numpy_helper
 from xdsl.dialects.builtin import bf16
 
 import populus
+from benchmarks import models
 from helpers.command import Command
-from helpers.formulas import PAIRS, SPECIAL, mapped
+from helpers.formulas import PAIRS, SPECIAL, agrees, mapped, one_op
 from helpers.op_cases import Case as OpCase
 from helpers.op_cases import cases as op_cases
 from helpers.wheel_models import LEFT_OUT, Case, cases
@@ -36,6 +38,7 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_loop import WORKER
+from populus.runtime.engine.program import LoadedProgram
 from populus.runtime.session import Session
 
 OPS = list(op_cases())
@@ -43,22 +46,12 @@ TOLERANCES = {1: 0.13, 2: 1e-2, 4: 1e-5, 8: 1e-12}  # by bytes of an element: su
 RUN = [case for case in cases() if case.name not in LEFT_OUT]
 
 
-def agrees(found, expected, tolerance=1e-5):
-    assert found.keys() == expected.keys()
-    for name, e in expected.items():
-        assert (found[name].dtype, found[name].shape) == (e.dtype, e.shape), name
-        if e.dtype.kind == "f":
-            largest = float(np.abs(e[np.isfinite(e)]).max(initial=0))
-            np.testing.assert_allclose(found[name], e, rtol=tolerance, atol=tolerance * largest, err_msg=name)
-        else:
-            np.testing.assert_array_equal(found[name], e)
-
-
 @pytest.mark.parametrize("case", RUN, ids=lambda case: case.name)
 def test_a_model_gives_what_the_numpy_engine_gives(case: Case):
     module = populus.compile(case.path, target="host", tiles=16, dims=case.dims())
     expected = module.run(case.inputs())
     program = populus.compile(case.path, target="host", tiles=16, dims=case.dims(), engine="native")
+    assert not program.session.fallbacks
     found = program.run(case.inputs())
     agrees(found, expected)
     again = program.run(case.inputs())
@@ -70,6 +63,31 @@ def test_a_session_says_what_it_leaves_to_numpy():
     program = populus.compile(one_op("Sin", [draw(40, dtype="f8")]), target="host", tiles=16, engine="native")
     assert program.session.fallbacks == {"map": 1}
     assert Session(program.module("poplar"), "numpy").fallbacks == {}
+
+
+class Planned(NativeProgram):
+    """A program that is bound, and not compiled: it knows what it leaves to NumPy."""
+
+    def load(self):
+        LoadedProgram.load(self)
+
+
+NETS = {
+    "lstm": partial(models.lstm, 4, 8, 8),
+    "mlp": models.mlp,
+    "conv_net": models.conv_net,
+    "mixed": partial(models.mixed, 60),
+    "transformer": partial(models.transformer, sequence=8, hidden=32, heads=2, feed_forward=64),
+    "transformer in f16": lambda: models.half(models.transformer(sequence=8, hidden=32, heads=2, feed_forward=64)),
+    "conv_net in f16": lambda: models.half(models.conv_net()),
+}
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("target", ["host", "gc200"])
+def test_no_net_of_the_benchmarks_leaves_anything_to_numpy(net, target):
+    [graph] = populus.compile(NETS[net](), target=target, tiles=64, engine="numpy").module("poplar").body.block.ops
+    assert not Planned(graph, threads=1).fallbacks
 
 
 def test_populus_run_says_what_runs_on_numpy(populus: Command, tmp_path: Path):
@@ -233,6 +251,18 @@ def test_a_function_of_f32_is_the_nearest_number(function):
     np.testing.assert_array_equal(found[special], rounded[special])
     np.testing.assert_array_equal(np.signbit(found)[~np.isnan(found)], np.signbit(rounded)[~np.isnan(rounded)])
     assert (np.abs(found[~special] - exact[~special]) / np.spacing(np.abs(rounded[~special]))).max() <= 0.501
+
+
+def test_the_angle_of_a_point_is_the_nearest_number():
+    g = np.random.default_rng(0)
+    y, x = (np.concatenate([g.normal(size=20_000) * 10.0 ** g.integers(-30, 30, 20_000), p]).astype("f4") for p in PAIRS)
+    found = mapped("atan2(_1, _2)", y, x)
+    exact = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
+    rounded = exact.astype("f4")
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(rounded))
+    known = ~np.isnan(rounded)
+    np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(rounded)[known])
+    assert (np.abs(found[known] - exact[known]) / np.spacing(np.abs(rounded[known]))).max() <= 0.501
 
 
 def test_two_over_pi_has_the_bits_that_the_reduction_needs():
@@ -475,16 +505,6 @@ def test_outputs_are_views_on_request_and_nothing_overwrites_them_in_a_run(engin
 # -- element types and volumes -------------------------------------------------------------------------------------------
 
 
-def one_op(kind, arrays, constants=(), **attributes):
-    """A model of one op on inputs x0, x1, ..; then come constants."""
-    inputs = [helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for i, a in enumerate(arrays)]
-    names = [i.name for i in inputs] + [f"c{i}" for i in range(len(constants))]
-    node = helper.make_node(kind, names, ["y"], **attributes)
-    initializers = [numpy_helper.from_array(a, f"c{i}") for i, a in enumerate(constants)]
-    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")], initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-
-
 def draw(*shape, dtype="f4"):
     rng = np.random.default_rng(len(shape))
     if np.dtype(dtype).kind in "iu":
@@ -571,7 +591,9 @@ def test_an_op_gives_what_numpy_gives(case: OpCase):
     program = populus.compile(case.module(), tiles=4, engine="numpy")
     inputs = program.signature.checked(case.inputs)
     expected = program.session.run(inputs)
-    found = Session(program.module("poplar"), "native").run(inputs)
+    native = Session(program.module("poplar"), "native")
+    assert not native.fallbacks
+    found = native.run(inputs)
     for name, e in expected.items():
         if e.dtype.kind in "biuO":
             np.testing.assert_array_equal(found[name], e)

@@ -135,6 +135,21 @@ def atan(f: Formula, x: SSAValue) -> SSAValue:
     return f.select(f.compare(x, f.constant(0.0, f32), "oeq"), x, y)
 
 
+def atan2(f: Formula, y: SSAValue, x: SSAValue) -> SSAValue:
+    """Computes the angle of the point (x, y), with the results of C's `atan2` for zeros and infinities."""
+    zero, one, infinite = (f.constant(n, f64) for n in (0.0, 1.0, pymath.inf))
+    wide_y, wide_x = f.op(arith.ExtFOp(y, f64)), f.op(arith.ExtFOp(x, f64))
+    a, b = f.op(math.AbsFOp(wide_y)), f.op(math.AbsFOp(wide_x))
+    both = f.op(arith.AndIOp(f.compare(a, infinite, "oeq"), f.compare(b, infinite, "oeq")))
+    none = f.op(arith.AndIOp(f.compare(a, zero, "oeq"), f.compare(b, zero, "oeq")))
+    # Two infinities count as equal numbers, and two zeros as a point on the axis.
+    ratio = f.op(arith.DivfOp(f.select(both, one, a), f.select(both, one, f.select(none, one, b))))
+    angle = _atan(f, ratio)
+    left = f.compare(f.op(math.CopySignOp(one, wide_x)), zero, "olt")  # also for -0
+    angle = f.select(left, f.sub(f.constant(pymath.pi, f64), angle), angle)
+    return f.op(math.CopySignOp(f.op(arith.TruncFOp(angle, f32)), y))
+
+
 def _asin(f: Formula, x: SSAValue) -> SSAValue:
     """Computes the angle of a sine in f64, from its tangent; NaN beyond 1."""
     wide = f.op(arith.ExtFOp(x, f64))

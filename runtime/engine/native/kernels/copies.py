@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from populus.runtime.codelets.task import Array
+from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -18,26 +18,26 @@ RANK = 4
 SQUARE = 16  # elements per side of a transposed block
 
 
-def _copy(item: int, pattern: str, name: str, machine: Machine) -> str:
-    """Emits four loops, the first of which is cut into units.
+def _copy(item: int, pattern: str, rank: int, name: str, machine: Machine) -> str:
+    """Emits `rank` loops, the first of which is cut into units.
 
     `pattern`: the innermost strides that are one element: both, target, source, none.
     """
     type = f"i{8 * item}"
     f = Function(name)
     source, target = f.args("pp")
-    sizes, steps, leaps = ([f.arg(2 + RANK * g + d) for d in range(RANK)] for g in range(3))
+    sizes, steps, leaps = ([f.arg(2 + rank * g + d) for d in range(rank)] for g in range(3))
 
     def level(d: int, x: str, y: str, first: str, end: str) -> None:
         def body(i: str) -> None:
-            if d < RANK - 1:
+            if d < rank - 1:
                 level(d + 1, f.beyond(x, f.mul(i, steps[d])), f.beyond(y, f.mul(i, leaps[d])), "0", sizes[d + 1])
                 return
             here = f.at(x, i, type) if pattern in ("both", "source") else f.beyond(x, f.mul(i, steps[d]))
             there = f.at(y, i, type) if pattern in ("both", "target") else f.beyond(y, f.mul(i, leaps[d]))
             f.store(type, f.load(type, here), there)
 
-        if d == RANK - 1 and pattern == "both":
+        if d == rank - 1 and pattern == "both":
             f.each(first, end, body)
         else:
             f.loop(first, end, body)
@@ -52,11 +52,9 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
         return []
     source = np.broadcast_to(source, target.shape)
     item = target.itemsize
-    if source.dtype != target.dtype or item not in (1, 2, 4, 8) or np.may_share_memory(source, target):
+    if source.dtype != target.dtype or item not in (1, 2, 4, 8) or share_elements(source, target):
         return None
     shape, (steps, leaps) = coalesced(in_memory_order([source, target]))
-    if len(shape) > RANK:
-        return None
     side = next((d for d in range(len(shape) - 1) if steps[d] == item), -1)
     if len(shape) < RANK and leaps[-1] == item and steps[-1] != item and side >= 0 and shape[-1] % SQUARE == 0:
         # Source elements are adjacent along `side`, target elements along the last dimension. Blocks of SQUARE by SQUARE
@@ -68,7 +66,8 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     if len(shape) > 1 and leaps[-1] != item and leaps[-2] == item and steps[-1] != item:
         for s in (shape, steps, leaps):
             s[-1], s[-2] = s[-2], s[-1]
-    lead = RANK - len(shape)
+    rank = max(RANK, len(shape))
+    lead = rank - len(shape)
     if lead and len(shape) > 1:  # units divide the first dimension
         args = [*shape[:1], *[1] * lead, *shape[1:], *steps[:1], *[0] * lead, *steps[1:], *leaps[:1], *[0] * lead, *leaps[1:]]
     else:
@@ -76,8 +75,25 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     pattern = {(True, True): "both", (True, False): "source", (False, True): "target", (False, False): "none"}[
         steps[-1] == item, leaps[-1] == item
     ]
-    kernel = Kernel(f"copy {item} {pattern}", partial(_copy, item, pattern))
+    kernel = Kernel(f"copy {item} {pattern} {rank}", partial(_copy, item, pattern, rank))
     return [Launch(library, kernel, [source, target, *args], args[0], target.nbytes // (10 if pattern == "both" else 4))]
+
+
+def share_elements(a: Array, b: Array) -> bool:
+    """Tells whether an element of a is one of b, or whether that takes long to find out."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=1000)  # pyright: ignore[reportArgumentType]  # NumPy takes any limit
+    except np.exceptions.TooHardError:
+        return True
+
+
+def dense(library: Library, task: Task, array: Array) -> tuple[Array, list[Launch]] | None:
+    """Gives scratch memory of the array's shape whose elements are adjacent, and launches that copy the array to it."""
+    room = task.scratch(array.shape, array.dtype)
+    launches = copy(library, array, room)
+    return None if launches is None else (room, launches)
 
 
 def in_memory_order(arrays: list[Array]) -> list[Array]:

@@ -20,7 +20,9 @@ BYTES = SATURATING | PACKED | {"float8_e8m0fnu"}
 COMPARES = frozenset(("equal", "gt", "gte", "lt", "lte"))
 FLOATS = frozenset(("abs", "add", "ceil", "divide", "floor", "mul", "nearbyint", "neg", "rem", "sqrt", "sub", "trunc"))
 TESTS = frozenset(("isfinite", "isinf", "isnan"))
-F64_INSIDE = frozenset(("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "pow", "sin", "sinh", "tan"))
+F64_INSIDE = frozenset(
+    ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "expm1", "log1p", "pow", "sin", "sinh", "tan")
+)
 ROUNDED = {"float32": F64_INSIDE | {"exp", "log", "tanh"}, "float64": frozenset(("exp", "log", "tanh"))}
 INTEGERS = frozenset(("add", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "sub"))
 # Of integers.

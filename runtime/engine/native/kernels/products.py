@@ -37,6 +37,8 @@ def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formul
         return byte_products.matmul(library, task, formula)
     left, right, c = task.fields["a"], task.fields["b"], task.fields["c"].without_parts()
     a, b = left.array, right.array
+    if formula is not None and formula.out.dtype != c.dtype:
+        return None  # panels are as wide as the elements that are stored
     if "partials" in task.params or c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
         return None
     if formula is not None and formula.out.dtype != c.dtype:
@@ -155,6 +157,8 @@ def _conv(library: Library, task: Task, slices: Slices | None, formula: Formula 
         return byte_products.conv(library, task, formula)
     field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
     x, w = field_x.array, field_w.array
+    if formula is not None and formula.out.dtype != y.dtype:
+        return None
     if "partials" in task.params or y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
         return None
     if formula is not None and formula.out.dtype != y.dtype:

@@ -1,4 +1,4 @@
-"""Kernel of `reduce` in f32 and f64.
+"""Kernel of `reduce` in floats, integers and booleans.
 
 Rows of adjacent elements are folded as those of a softmax. Elements further apart are folded one after the other.
 """
@@ -6,18 +6,24 @@ Rows of adjacent elements are folded as those of a softmax. Elements further apa
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import numpy as np
+
+from populus.runtime.codelets.reduce import identity_of
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.kernels.rows import combine, folded, identity
 
-OPS = {"add": "add", "max": "max", "min": "min", "mul": "mul", "square_add": "add"}
+OPS = {"add": "add", "and": "and", "max": "max", "min": "min", "mul": "mul", "or": "or", "square_add": "add"}
+OF_BOOLEANS = {"and": "and", "max": "or", "min": "and", "or": "or"}
 BLOCK = 2048  # elements of y per unit, so that they stay in cache while slices are added
 
 
@@ -45,7 +51,7 @@ def _across(op: str, square: bool, type: str, name: str, machine: Machine) -> st
             def one(i: str, first: bool) -> None:
                 value = f.load(type, f.at(line, i, type))
                 if square:
-                    value = f.let(f"fmul {type} {value}, {value}")
+                    value = combine(f, "mul", type, value, value)
                 place = f.at(target, i, type)
                 f.store(type, value if first else combine(f, op, type, f.load(type, place), value), place)
 
@@ -66,7 +72,7 @@ def _along(op: str, square: bool, type: str, name: str, machine: Machine) -> str
     x, y, xs, ys, slices, count, n = f.args("pppppii")
 
     def squared(value: str, of: str) -> str:
-        return f.let(f"fmul {of} {value}, {value}")
+        return combine(f, "mul", of, value, value)
 
     def element(r: str) -> None:
         source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
@@ -87,30 +93,45 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y = op of x along the axes that y does not have`."""
     op, y, piece = task.text("op"), task.fields["y"].without_parts(), task.fields["x"]
     x = piece.array
-    if op not in OPS or x.dtype != y.dtype or y.dtype.name not in TYPES or 0 in (x.size, y.size):
+    kind = _kind(op, y.dtype)
+    if kind is None or x.dtype != y.dtype:
         return None
+    if y.size == 0:
+        return []
     own = [a for a in task.fields["y"].access if not a.part]
     order = [piece.dimension(a.terms[0][0]) for a in own if a.terms]
     if len(order) < y.ndim:  # dimensions of one element, accessed by a constant
         y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
     reduced = [d for d in range(x.ndim) if d not in order]
+    if x.size == 0:
+        return copy(library, identity_of(op, y.dtype), y)
     turned = x.transpose([*reduced, *order])
     folded_part, result_part = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
-    type = TYPES[y.dtype.name]
+    fold, type = kind
     n = run_of(folded_part)
     along = n > 1
     if not along:
         n = run_of(result_part, y)
-        if n < 8 and y.size > 64:
-            return None
     name = "along" if along else "across"
-    kernel = Kernel(f"reduce {name} {op} {type}", partial(_along if along else _across, OPS[op], op == "square_add", type))
+    kernel = Kernel(f"reduce {name} {op} {fold} {type}", partial(_along if along else _across, fold, op == "square_add", type))
     lead = firsts(folded_part, n) if along else folded_part
     first_x, first_y = (result_part, y) if along else (firsts(result_part, n), firsts(y, n))
     xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     slices = offsets(lead.shape, lead.strides)
     units = len(xs) if along else len(xs) * -(-n // BLOCK)
     return [Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], units, x.nbytes // 12)]
+
+
+def _kind(op: str, dtype: np.dtype[Any]) -> tuple[str, str] | None:
+    """Returns the fold of an op and LLVM's type of its elements; None if there is no code for them."""
+    if dtype.kind == "b":
+        return (OF_BOOLEANS[op], "i8") if op in OF_BOOLEANS else None
+    if op in ("and", "or"):
+        return None
+    if dtype.kind in "iu" and dtype.isbuiltin == 1:
+        sign = "s" if dtype.kind == "i" else "u"
+        return sign + op if op in ("max", "min") else OPS[op], f"i{8 * dtype.itemsize}"
+    return (OPS[op], TYPES[dtype.name]) if dtype.name in TYPES else None
 
 
 def run_of(*arrays: Array) -> int:

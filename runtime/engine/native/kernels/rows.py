@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import SUFFIX, TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -24,13 +26,21 @@ LANES = 16
 CHAINS = 4  # independent maxima of a row: each waits for the one before
 
 
+INTEGER_EXTREMES = {"smax": "sgt", "smin": "slt", "umax": "ugt", "umin": "ult"}
+
+
 def size(type: str) -> int:
-    """Returns the bytes of an LLVM float type."""
-    return 4 if type == "float" else 8
+    """Returns the bytes of an LLVM type of numbers."""
+    return int(type[1:]) // 8 if type.startswith("i") else 4 if type == "float" else 8
 
 
 def combine(f: Function, op: str, type: str, a: str, b: str) -> str:
-    """Emits `add`, `mul`, or a `max` or `min` that propagates NaN."""
+    """Emits `add`, `mul`, or a `max` or `min` that propagates NaN. Of integers also `and` and `or`; extremes have a sign: `smax`."""
+    if type.rsplit(maxsplit=1)[-1].startswith("i"):
+        if op not in INTEGER_EXTREMES:
+            return f.let(f"{op} {type} {a}, {b}")
+        mask = f"{type.split(maxsplit=1)[0]} x i1>" if type.startswith("<") else "i1"
+        return f.let(f"select {mask} {f.let(f'icmp {INTEGER_EXTREMES[op]} {type} {b}, {a}')}, {type} {b}, {type} {a}")
     if op in ("add", "mul"):
         return f.let(f"f{op} {type} {a}, {b}")
     mask = f"{type.split(maxsplit=1)[0]} x i1>" if type.startswith("<") else "i1"
@@ -42,6 +52,10 @@ def combine(f: Function, op: str, type: str, a: str, b: str) -> str:
 
 def identity(op: str, type: str) -> str:
     """Returns the neutral element of a fold."""
+    if type.startswith("i"):
+        half = 1 << (8 * size(type) - 1)
+        neutral = {"add": 0, "and": -1, "mul": 1, "or": 0, "smax": -half, "smin": half - 1, "umax": 0, "umin": -1}
+        return str(neutral[op])
     return {"add": "0.0", "mul": "1.0", "max": number(-np.inf, type), "min": number(np.inf, type)}[op]
 
 
@@ -80,66 +94,75 @@ def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[
     return combine(f, op, type, parts[0], rest)
 
 
-def scalar_function(name: str, function: str) -> str:
-    """Emits LLVM text of `float name(float)`, which LLVM inlines into its callers."""
+def scalar_function(name: str, function: str | Callable[..., Any], type: str = "float") -> str:
+    """Emits LLVM text of `float name(float)` or of a `double`, which LLVM inlines into its callers.
+
+    `function`: the name of a method of `Formula`, or a function of a `Formula` and an operand.
+    """
     from xdsl.backend.llvm.convert import convert_module
     from xdsl.context import Context
     from xdsl.dialects import func
-    from xdsl.dialects.builtin import ModuleOp, f32
+    from xdsl.dialects.builtin import ModuleOp, f32, f64
     from xdsl.ir import Block, Region
 
     from populus.runtime.engine.native.codegen.to_llvm import lower
     from populus.runtime.engine.native.kernels.formulas import Formula
 
-    entry = Block(arg_types=[f32])
-    made = getattr(Formula(entry.add_op), function)(entry.args[0])
+    element = f32 if type == "float" else f64
+    entry = Block(arg_types=[element])
+    formula = Formula(entry.add_op)
+    made = getattr(formula, function)(entry.args[0]) if isinstance(function, str) else function(formula, entry.args[0])
     entry.add_op(func.ReturnOp(made))
-    module = ModuleOp([func.FuncOp(name, ([f32], [f32]), Region(entry))])
+    module = ModuleOp([func.FuncOp(name, ([element], [element]), Region(entry))])
     lower(Context(), module)
     text = str(convert_module(module, fallback_target_triple=""))
     lines = [line for line in text.splitlines() if not line.startswith(("target", "source_filename", ";"))]
-    return "\n".join(lines).replace(f'define float @"{name}"', f'define internal float @"{name}"') + "\n"
+    return "\n".join(lines).replace(f'define {type} @"{name}"', f'define internal {type} @"{name}"') + "\n"
 
 
-def _softmax(log: bool, half: str, name: str, machine: Machine) -> str:
-    """Emits softmax in f32. `half`: the 16-bit type to which each step rounds, or none; sums are wider."""
+def _softmax(log: bool, half: str, type: str, name: str, machine: Machine) -> str:
+    """Emits softmax in f32 or f64. `half`: the 16-bit type to which each step rounds, or none; sums are wider."""
     f = Function(name)
     x, y, xs, ys, n = f.args("ppppi")
     exp, ln, nearest = f"{name}_exp", f"{name}_log", f"{name}_nearest"
 
     def rounded(value: str) -> str:
-        return f.let(f"call float @{nearest}(float {value})") if half and not log else value
+        return f.let(f"call {type} @{nearest}({type} {value})") if half and not log else value
 
     def row(r: str) -> None:
         source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
         target = f.beyond(y, f.load("i64", f.at(ys, r, "i64")))
-        largest = folded(f, "max", "float", source, n)
+        largest = folded(f, "max", type, source, n)
 
         def one(i: str) -> None:
-            shifted = f.let(f"fsub float {f.load('float', f.at(source, i, 'float'))}, {largest}")
-            f.store("float", rounded(f.let(f"call float @{exp}(float {rounded(shifted)})")), f.at(target, i, "float"))
+            shifted = f.let(f"fsub {type} {f.load(type, f.at(source, i, type))}, {largest}")
+            f.store(type, rounded(f.let(f"call {type} @{exp}({type} {rounded(shifted)})")), f.at(target, i, type))
 
         f.each(0, n, one)
-        total = rounded(folded(f, "add", "float", target, n))
-        inverse = f.let(f"fdiv float 1.0, {total}")  # dividing each element would take a third of the time
+        total = rounded(folded(f, "add", type, target, n))
+        inverse = f.let(f"fdiv {type} 1.0, {total}")  # dividing each element would take a third of the time
         if log:
-            total = f.let(f"call float @{ln}(float {total})")
+            total = f.let(f"call {type} @{ln}({type} {total})")
 
         def last(i: str) -> None:
-            place = f.at(target, i, "float")
+            place = f.at(target, i, type)
             if log:
-                shifted = f.let(f"fsub float {f.load('float', f.at(source, i, 'float'))}, {largest}")
-                f.store("float", f.let(f"fsub float {shifted}, {total}"), place)
+                shifted = f.let(f"fsub {type} {f.load(type, f.at(source, i, type))}, {largest}")
+                f.store(type, f.let(f"fsub {type} {shifted}, {total}"), place)
             elif half:
-                f.store("float", f.let(f"fdiv float {f.load('float', place)}, {total}"), place)
+                f.store(type, f.let(f"fdiv {type} {f.load(type, place)}, {total}"), place)
             else:
-                f.store("float", f.let(f"fmul float {f.load('float', place)}, {inverse}"), place)
+                f.store(type, f.let(f"fmul {type} {f.load(type, place)}, {inverse}"), place)
 
         f.each(0, n, last)
 
     f.loop("%first", "%end", row)
-    used = {exp: "exp", **({ln: "log"} if log else {nearest: half} if half else {})}
-    return "".join(scalar_function(name, function) for name, function in used.items()) + f.done()
+    used: dict[str, Any] = {exp: "exp", **({ln: "log"} if log else {nearest: half} if half else {})}
+    if type == "double":
+        from populus.runtime.engine.native.kernels import wide_formulas
+
+        used = {name: getattr(wide_formulas, function) for name, function in used.items()}
+    return "".join(scalar_function(name, function, type) for name, function in used.items()) + f.done()
 
 
 def _whiten(type: str, name: str, machine: Machine) -> str:
@@ -171,19 +194,26 @@ def _whiten(type: str, name: str, machine: Machine) -> str:
     return f.done()
 
 
-def _rows(task: Task) -> tuple[Array, Array] | None:
-    """Returns x and y as [.., r], with adjacent elements of f32 or f64 in rows; None if they are not so."""
+def _launch(library: Library, task: Task, kernel: Callable[[str], Kernel], *more: Array) -> list[Launch] | None:
+    """Builds the launches of a kernel of f32 or f64 on x and y as [.., r]; None for other types.
+
+    If the elements of a row are not adjacent, they are copied together first, and the results back: LLVM has no fast code for them.
+    """
     x, y = (np.moveaxis(piece.array, piece.dimension("r"), -1) for piece in (task.fields["x"], task.fields["y"]))
     if x.dtype != y.dtype or y.dtype.name not in TYPES or y.size == 0:
         return None
+    before: list[Launch] = []
+    after: list[Launch] = []
     if y.shape[-1] > 1 and not x.strides[-1] == y.strides[-1] == y.itemsize:
-        return None
-    return x, y
-
-
-def _launch(library: Library, kernel: Kernel, x: Array, y: Array, *more: Array) -> list[Launch]:
+        near = dense(library, task, x)
+        out = task.scratch(y.shape, y.dtype)
+        back = copy(library, out, y)
+        if near is None or back is None:
+            return None
+        (x, before), y, after = near, out, back
     tables = [offsets(a.shape[:-1], a.strides[:-1]) for a in (x, y)]
-    return [Launch(library, kernel, [x, y, *tables, y.shape[-1], *more], len(tables[0]), y.size // 2)]
+    args = [x, y, *tables, y.shape[-1], *(m.astype(y.dtype) for m in more)]
+    return [*before, Launch(library, kernel(TYPES[y.dtype.name]), args, len(tables[0]), y.size // 2), *after]
 
 
 def softmax(library: Library, task: Task) -> list[Launch] | None:
@@ -194,19 +224,12 @@ def softmax(library: Library, task: Task) -> list[Launch] | None:
 
 @through_f32
 def _softmax_in_f32(library: Library, task: Task, half: str) -> list[Launch] | None:
-    rows = _rows(task)
-    if rows is None or rows[1].dtype != np.float32:
-        return None
     log = bool(task.number("log"))
-    return _launch(library, Kernel(f"softmax {log} {half}", partial(_softmax, log, half)), *rows)
+    return _launch(library, task, lambda type: Kernel(f"softmax {log} {half} {type}", partial(_softmax, log, half, type)))
 
 
 @through_f32
 def whiten(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y = (x - mean) / sqrt(variance + epsilon)` along r, in f32 and f64."""
-    rows = _rows(task)
-    if rows is None:
-        return None
-    x, y = rows
-    type = TYPES[y.dtype.name]
-    return _launch(library, Kernel(f"whiten {type}", partial(_whiten, type)), x, y, np.array([task.number("epsilon")], y.dtype))
+    epsilon = np.array([task.number("epsilon")], np.float64)
+    return _launch(library, task, lambda type: Kernel(f"whiten {type}", partial(_whiten, type)), epsilon)

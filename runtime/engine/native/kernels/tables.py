@@ -9,11 +9,11 @@ import numpy as np
 
 from populus.runtime.codelets import fill as constants
 from populus.runtime.codelets import indexed, slices
-from populus.runtime.codelets.task import Piece, Run, Task, seen_as
+from populus.runtime.codelets.task import Array, Piece, Run, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
@@ -61,28 +61,50 @@ def _take(width: int, name: str, machine: Machine) -> str:
 def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`. The launch refuses an index outside the table."""
     table, indices, y, dim = task["table"], task["indices"], task["y"], slices.selected(task)
-    inner = table[(0,) * (dim + 1)] if table.size else table
-    count = indices.ndim
-    if (
-        0 in (table.size, y.size)
-        or table.dtype != y.dtype
-        or not indices.flags.c_contiguous
-        or indices.dtype.name not in ("int32", "int64")
-    ):
+    if y.size == 0:
+        return []
+    if table.size == 0 or table.dtype != y.dtype or indices.dtype.name not in ("int32", "int64"):
         return None
-    tail = y[(0,) * (dim + count)]
-    middle = y[(0,) * dim][(..., *(0,) * tail.ndim)]
-    if not inner.flags.c_contiguous or not tail.flags.c_contiguous or inner.shape != tail.shape:
+    before: list[Launch] = []
+    after: list[Launch] = []
+
+    def near(array: Array) -> Array | None:
+        made = dense(library, task, array)
+        before.extend(made[1] if made else [])
+        return made and made[0]
+
+    close = indices if indices.flags.c_contiguous else near(indices)
+    inner = table[(0,) * (dim + 1)]
+    if not inner.flags.c_contiguous:
+        inner = near(np.moveaxis(table, dim, 0))
+        table = None if inner is None else np.moveaxis(inner, 0, dim)
+    leap = _leap(y, dim, indices.ndim)
+    if leap is None:  # rows of y lie apart: they are computed together, and copied
+        room = task.scratch(y.shape, y.dtype)
+        copied = copy(library, room, y)
+        if copied is None:
+            return None
+        y, after, leap = room, copied, _leap(room, dim, indices.ndim)
+    if table is None or close is None or leap is None:
         return None
-    steps = offsets(middle.shape, middle.strides)
-    leap = int(steps[1]) if len(steps) > 1 else 0
-    if (np.diff(steps) != leap).any():
+    inner = table[(0,) * (dim + 1)]
+    if inner.shape != y[(0,) * (dim + indices.ndim)].shape or not inner.flags.c_contiguous:
         return None
     outer_x, outer_y = offsets(table.shape[:dim], table.strides[:dim]), offsets(y.shape[:dim], y.strides[:dim])
     width = indices.itemsize
     refused = slices.multi_slice(task)
-    args = [table, indices, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
-    return [Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, y.nbytes // 8, refused)]
+    args = [table, close, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
+    take = Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, y.nbytes // 8, refused)
+    return [*before, take, *after]
+
+
+def _leap(y: Array, dim: int, count: int) -> int | None:
+    """Finds the bytes from one selected row of y to the next; None if they vary, or if a row's elements are not adjacent."""
+    tail = y[(0,) * (dim + count)]
+    middle = y[(0,) * dim][(..., *(0,) * tail.ndim)]
+    steps = offsets(middle.shape, middle.strides)
+    leap = int(steps[1]) if len(steps) > 1 else 0
+    return leap if tail.flags.c_contiguous and not (np.diff(steps) != leap).any() else None
 
 
 def _put(width: int, name: str, machine: Machine) -> str:
@@ -164,20 +186,34 @@ def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
 
 
 def _combined(f: Function, op: str, type: str, a: str, b: str) -> str:
-    if type.startswith("i"):
-        return f.let(f"{op} {type} {a}, {b}")
     return combine(f, op, type, a, b)
 
 
 def multi_update(library: Library, task: Task) -> list[Launch] | None:
     """Copies `table` to y and combines its rows at `indices` with `updates`, in order.
 
-    Sums, products and extremes of f32 and f64, sums and products of integers, and `set` of any type have kernels.
+    Sums, products and extremes of f32, f64 and integers, and `set` of any type have kernels.
     """
     table, indices, updates, y, op = task["table"], task["indices"], task["updates"], task["y"], task.text("op")
     if y.size == 0:
         return []
-    type = TYPES.get(y.dtype.name) or (f"i{8 * y.itemsize}" if op == "set" or (y.dtype.kind in "iu" and op in ("add", "mul")) else None)
+    integer = y.dtype.kind in "iu" and y.dtype.isbuiltin == 1
+    type = TYPES.get(y.dtype.name) or (f"i{8 * y.itemsize}" if op == "set" or integer else None)
+    if integer and op in ("max", "min"):
+        op = ("s" if y.dtype.kind == "i" else "u") + op
+    before: list[Launch] = []
+    after: list[Launch] = []
+    out = y
+    if not y[0].flags.c_contiguous:
+        y = task.scratch(y.shape, y.dtype)
+        after = copy(library, y, out) or []
+        if not after:
+            return None
+    if not updates[(0,) * indices.ndim].flags.c_contiguous or not updates.flags.c_contiguous:
+        near = dense(library, task, updates)
+        if near is None:
+            return None
+        updates, before = near
     elements = int(np.prod(y.shape[1:], dtype=np.int64))
     rows = seen_as(updates, (indices.size, elements))
     if (
@@ -186,7 +222,6 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
         or not table.dtype == updates.dtype == y.dtype
         or indices.dtype.name not in ("int32", "int64")
         or not indices.flags.c_contiguous
-        or not y[0].flags.c_contiguous
         or rows is None
         or (elements > 1 and rows.size and rows.strides[1] != y.itemsize)
         or any(np.may_share_memory(y, a) for a in (table, indices, updates))
@@ -198,7 +233,7 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
     first, end, _ = task.box["d0"]
     args = [y, indices, updates, indices.size, task.fields["table"].whole[0], first, end, y.strides[0], rows.strides[0], elements]
     kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize))
-    return [*launches, Launch(library, kernel, args, 1, updates.nbytes // 8, indexed.multi_update(task))]
+    return [*before, *launches, Launch(library, kernel, args, 1, updates.nbytes // 8, indexed.multi_update(task)), *after]
 
 
 def _constant(library: Library, task: Task, bind: Callable[[Task], Run], uniform: bool) -> list[Launch] | None:
