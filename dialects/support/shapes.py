@@ -39,6 +39,13 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
     return tuple(result)
 
 
+def natural(shape: Shape) -> Shape:
+    """Returns a shape. Raises ShapeError if a size is negative."""
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"a size of {text(shape)} is negative")
+    return shape
+
+
 def text(shape: Sequence[int]) -> str:
     """Formats a shape: `2x3x4`, or `scalar`."""
     return "x".join(map(str, shape)) or "scalar"

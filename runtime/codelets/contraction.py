@@ -243,7 +243,7 @@ class _Conv:
         def pad() -> None:
             for border in borders:
                 border.fill(0)
-            np.copyto(middle, x, casting="unsafe")
+            np.copyto(middle, x[tuple(map(slice, middle.shape))], casting="unsafe")
 
         steps.append(pad)
         return padded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fuzz import binary_files, codelets, faults, gradients, judging, levels, texts, tile_programs
+from fuzz import binary_files, codelets, faults, gradients, judging, levels, patterns, texts, tile_programs
 from fuzz.children import Outcome
 from fuzz.graphs import graph
 
@@ -71,6 +71,7 @@ TABLE = {
         Fuzzer("gradients", "gradients of random graphs against differences", gradients.judge, _model, ".onnx"),
         Fuzzer("codelets", "random codelets in Python by every way that runs them", _codelets, _codelet, ".py"),
         Fuzzer("tiles", "mutated tile programs on every engine", tile_programs.judge, tile_programs.mutated, ".mlir"),
+        Fuzzer("patterns", "programs at the edges of rewrite patterns' conditions", patterns.judge, patterns.mutated, ".mlir"),
         Fuzzer("texts", "mutated texts of every level", texts.judge, texts.mutated, ".mlir"),
         Fuzzer("files", "mutated models, arrays, weights, checkpoints and cached programs", binary_files.judge, binary_files.mutated, ""),
         Fuzzer("faults", "writes, threads and memory that fail while commands write files", faults.judge, _nothing, ".txt", 0.5),

@@ -18,9 +18,12 @@ from populus.dialects.support.diagnostics import PopulusError
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guarded memory and limits are those of Linux")
 pytest.importorskip("onnxruntime")
 
-SAMPLES = [("texts", 0, 60), ("texts", 60, 60), ("files", 0, 80), ("files", 80, 80), ("gradients", 0, 6), ("gradients", 6, 6)]
+SAMPLES = [
+    *[("texts", 0, 60), ("texts", 60, 60), ("files", 0, 80), ("files", 80, 80), ("gradients", 0, 6), ("gradients", 6, 6)],
+    ("patterns", 0, 60),
+]
 """Fuzzers whose samples are run here, with the first seed and how many. The other fuzzers have tests of their own."""
-GOOD = {"texts": "runs", "files": "read", "gradients": "agrees"}
+GOOD = {"texts": "runs", "files": "read", "gradients": "agrees", "patterns": "declines"}
 
 
 @pytest.mark.parametrize(("name", "first", "count"), SAMPLES)

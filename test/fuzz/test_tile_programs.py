@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fuzz.children import FINDINGS, outcomes
-from fuzz.tile_programs import judge
+from fuzz.tile_programs import judge, judged
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
 from populus.runtime.codelets import IMPLEMENTATIONS
@@ -80,3 +80,27 @@ def test_a_touch_of_the_page_beside_a_variable_ends_the_process(side: str):
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGSEGV, signal.SIGBUS)
+
+
+PART_READ = """
+builtin.module {
+  poplar.graph @main target <host, tiles = 4> {
+    %x = poplar.var "x" on [1, 1, 3] at 0 : !poplar.tensor<1x1x3xf32>
+    poplar.stream_in "x" to %x : !poplar.tensor<1x1x3xf32>
+    %w = poplar.var "w" on [1, 1, 1] at 16 : !poplar.tensor<1x1x1xf32>
+    poplar.stream_in "w" to %w : !poplar.tensor<1x1x1xf32>
+    %y = poplar.var "y" on [1, 1, 3 in 3] order [2] at 32 : !poplar.tensor<1x1x3xf32>
+    poplar.execute "y" {
+      poplar.family @conv for (b = 1, oc = 1, ic = 1, o0 = 3 in 3, k0 = 5) on (o0)
+        in x = %x[b, ic, o0 + k0] : !poplar.tensor<1x1x3xf32>
+        in w = %w[oc, ic, k0] : !poplar.tensor<1x1x1xf32>
+        out y = %y[b, oc, o0] : !poplar.tensor<1x1x3xf32>
+    }
+    poplar.stream_out %y to "y" : !poplar.tensor<1x1x3xf32>
+  } {peak_tile_bytes = 44 : i64}
+}
+"""
+
+
+def test_a_vertex_whose_windows_end_inside_of_its_part_runs_on_all_engines():
+    assert judged(PART_READ, 0) == ("runs", "")

@@ -140,6 +140,8 @@ def test_an_op_without_a_row_is_evaluated_through_its_lowering():
         (lambda: popart.AddOp(value(2), value(2, element=f16)), "mixes element types f16, f32"),
         (lambda: popart.TanhOp(value(2, element=i32)), "tanh takes float elements, not i32"),
         (lambda: popart.ReshapeOp(value(2, 3), shape=(4,)), "2x3 has 6 elements, 4 4"),
+        (lambda: popart.ReshapeOp(value(4), shape=(-2, -2)), "a size of -2x-2 is negative"),
+        (lambda: popart.ExpandOp(value(1), shape=(-1,)), "a size of -1 is negative"),
         (lambda: popart.ConcatOp(value(2, 3), value(2, 4), axis=0), "2x3 and 2x4 differ beside dimension 0"),
         (lambda: popart.MatMulOp(value(2, 3), value(2, 3)), "2x3 times 2x3; the last dimension of a"),
         (lambda: popart.GemmOp(value(2, 3), value(3, 4), value(5, 2, 4)), "c is 5x2x4, which does not stretch to 2x4"),
