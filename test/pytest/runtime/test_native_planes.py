@@ -69,6 +69,30 @@ def test_pools_down_a_plane_have_the_bits_of_the_kernel_for_any_window(kind: str
     assert found.view(np.uint8).tobytes() == expected.view(np.uint8).tobytes()
 
 
+COLUMNS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "a whole plane": ((2, 7, 7, 7), {"kernel_shape": [7, 7]}),
+    "several rows": ((1, 3, 12, 7), {"kernel_shape": [3, 7], "strides": [2, 1]}),
+    "more padding than plane": ((1, 2, 2, 3), {"kernel_shape": [8, 6], "pads": [3, 3, 3, 0]}),
+    "every other element": ((1, 2, 13, 13), {"kernel_shape": [7, 7], "dilations": [2, 2]}),
+    "a volume": ((1, 2, 3, 4, 6), {"kernel_shape": [2, 2, 6]}),
+}
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_one_column_of_windows_has_the_bits_of_the_first_of_many(kind: str, name: str):
+    shape, attributes = COLUMNS[name]
+    x = planes(*shape)
+    x[0, 0] = -0.0
+    found, kernels = run(kind, x, **attributes)
+    code = f"windows {'max' if kind == 'MaxPool' else 'average'} float"
+    assert [k for k in kernels if k.startswith("windows")] == [f"{code} one"]
+    expected, kernels = run(kind, np.concatenate([x, x], -1), **attributes)
+    assert [k for k in kernels if k.startswith("windows")] == [f"{code} 1"]
+    assert found.shape[-1] == 1
+    assert found.tobytes() == np.ascontiguousarray(expected[..., :1]).tobytes()
+
+
 CONVS = {
     "3 by 3": ((2, 6, 21, 37), (3, 3), {"pads": [1, 1, 1, 1]}),
     "3 by 3 by two": ((1, 6, 20, 37), (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),

@@ -120,6 +120,52 @@ def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> 
     return f.done()
 
 
+def _ones(kind: str, type: str, name: str, machine: Machine) -> str:
+    """Emits the kernel of planes with one column of outputs, with the arguments of `_windows`. Units are planes.
+
+    An output is one number, to which the elements of its window are added in the order of `_windows`.
+    """
+    f = Function(name)
+    x, y, other, xs, ys, tall, wide, y_row, rows, _, high, broad, _, w_plane = f.args("pppppppiiiiiii")
+    op, item = "max" if kind == "max" else "add", 4 if type == "float" else 8
+
+    def plane(p: str) -> None:
+        source, target = f.beyond(x, f.load("i64", f.at(xs, p, "i64"))), f.beyond(y, f.load("i64", f.at(ys, p, "i64")))
+        weights = f.beyond(other, f.mul(p, w_plane))
+
+        def row(r: str) -> None:
+            def window_row(k: str, total: str) -> list[str]:
+                at = f.load("i64", f.at(tall, f.add(f.mul(r, high), k), "i64"))
+                line = f.beyond(source, at)
+                count = f.let(f"select i1 {f.let(f'icmp sge i64 {at}, 0')}, i64 {broad}, i64 0")
+
+                def window_column(q: str, total: str) -> list[str]:
+                    low, end, shift = (f.load("i64", f.at(wide, f.add(f.mul(q, 3), i), "i64")) for i in range(3))
+                    inside = f.let(f"icmp slt i64 {low}, {end}")
+
+                    def met() -> list[str]:
+                        value = f.load(type, f.beyond(line, shift), item)
+                        if kind == "square_sum":
+                            value = f.let(f"fmul {type} {value}, {value}")
+                        if kind == "weighted":
+                            value = f.let(f"fmul {type} {value}, {f.load(type, f.at(weights, f.add(f.mul(k, broad), q), type))}")
+                        return [combine(f, op, type, total, value)]
+
+                    return f.choose(inside, type, met, lambda: [total])
+
+                return f.loop(0, count, window_column, [(type, total)])
+
+            [total] = f.loop(0, high, window_row, [(type, identity(op, type))])
+            if kind == "average":
+                total = f.let(f"fdiv {type} {total}, {f.load(type, f.at(other, r, type))}")
+            f.store(type, total, f.beyond(target, f.mul(r, y_row)))
+
+        f.loop(0, rows, row)
+
+    f.loop("%first", "%end", plane)
+    return f.done()
+
+
 @dataclass(frozen=True)
 class _Axis(Side):
     """Windows along one dimension, as tables."""
@@ -159,7 +205,10 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall:
     type = TYPES[y.dtype.name]
     stride = wide.stride if wide.stride in (1, 2) and (x.strides[-1] == x.itemsize or x.shape[-1] == 1) else 0
     inner = x.itemsize if stride else x.strides[-1]
-    kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride))
+    if y.shape[-1] == 1:
+        kernel = Kernel(f"windows {kind} {type} one", partial(_ones, kind, type))
+    else:
+        kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride))
     lead = y.ndim - 2
     tables = [offsets(a.shape[:lead], a.strides[:lead]) for a in (x, y)]
     args = [
