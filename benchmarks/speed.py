@@ -2,6 +2,7 @@
 
     python -m benchmarks.speed                        the tables of docs/performance-native.md
     python -m benchmarks.speed resnet50 --target gc200 --rounds 30
+    python -m benchmarks.speed --target host --cpu    CPU times of one thread, for a machine with other work
     python -m benchmarks.speed --engine numpy         the first table of docs/performance.md
 
 Each model has its own process, and so its own peak memory. Our runs alternate with onnxruntime's, with pauses for threads to
@@ -43,8 +44,11 @@ REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # models for whi
 BLOCK, PAUSE = 5, 0.02  # consecutive runs, and seconds of the pause after them
 
 
-def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> dict[str, Any]:
-    """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference."""
+def measure(path: Path, target: str, tiles: int, rounds: int, engine: str, cpu: bool) -> dict[str, Any]:
+    """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference.
+
+    `cpu`: milliseconds are CPU times of one thread.
+    """
     g = Graph()
     product = g.op("Tanh", g.op("MatMul", "x", g.weight(64, 64)))
     # Exclude imported modules from the model's memory, and LLVM's code: without a cache it is in use.
@@ -71,13 +75,19 @@ def measure(path: Path, target: str, tiles: int, rounds: int, engine: str) -> di
         "bound_mib": (weights + live_bytes(graph)) / 2**20,
         "poplar_ops": sum(1 for _ in graph.walk()) - 1,
     }
-    for threads in THREADS if engine == "native" else (1,):
+    for threads in _threads(engine, cpu):
         session = Session(graph, engine, threads=threads)
         rival = _rival(path, threads)
         expected = rival(inputs)
         row["difference"] = max(float(np.abs(outputs[n] - e).max() / max(np.abs(e).max(), 1e-30)) for n, e in expected.items())
-        row[f"ours_{threads}"], row[f"theirs_{threads}"] = _best((partial(session.run, inputs), partial(rival, inputs)), rounds)
+        row[f"ours_{threads}"], row[f"theirs_{threads}"] = _best(
+            (partial(session.run, inputs), partial(rival, inputs)), rounds, time.process_time if cpu else time.perf_counter
+        )
     return row
+
+
+def _threads(engine: str, cpu: bool) -> tuple[int, ...]:
+    return THREADS if engine == "native" and not cpu else (1,)
 
 
 def _rival(path: Path, threads: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -91,16 +101,16 @@ def _rival(path: Path, threads: int) -> Callable[[dict[str, Any]], dict[str, Any
     return lambda inputs: dict(zip(names, session.run(None, inputs)))
 
 
-def _best(runs: tuple[Callable[[], object], ...], rounds: int) -> list[float]:
+def _best(runs: tuple[Callable[[], object], ...], rounds: int, clock: Callable[[], float] = time.perf_counter) -> list[float]:
     """Times the functions in turn; gives the best milliseconds of each."""
     best = [math.inf] * len(runs)
     for _ in range(-(-rounds // BLOCK)):
         for i, run in enumerate(runs):
             time.sleep(PAUSE)
             for _ in range(BLOCK):
-                began = time.perf_counter()
+                began = clock()
                 run()
-                best[i] = min(best[i], (time.perf_counter() - began) * 1e3)
+                best[i] = min(best[i], (clock() - began) * 1e3)
     return best
 
 
@@ -141,15 +151,16 @@ def _measured(folder: str, name: str, *arguments: str) -> dict[str, Any] | str:
     return done.stderr.strip().splitlines()[-1] if done.returncode else json.loads(done.stdout.splitlines()[-1])
 
 
-def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str) -> Iterator[str]:
+def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str, cpu: bool = False) -> Iterator[str]:
     """Yields the table of models compared with onnxruntime, in Markdown, and the geometric means of its ratios."""
-    threads = THREADS if engine == "native" else (1,)
+    threads = _threads(engine, cpu)
     timed = [f"{what} {n}t" for n in threads for what in ("ours ms", "onnxruntime ms", "**ratio**")]
     columns = ["model", "target", "ops", "compile s", "first run s", *timed, "peak MiB", "weights + live MiB", "largest difference"]
     yield f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
     ratios: dict[tuple[str, int], list[float]] = {}
     for name, target, tiles in rows:
-        r = _measured(folder, name, "--target", target, "--tiles", str(tiles), "--rounds", str(rounds), "--engine", engine)
+        how = ["--rounds", str(rounds), "--engine", engine, *["--cpu"] * cpu]
+        r = _measured(folder, name, "--target", target, "--tiles", str(tiles), *how)
         if isinstance(r, str):
             yield f"| {name} | {target} | {r} |"
             continue
@@ -190,6 +201,7 @@ def main() -> int:
     parser.add_argument("--tiles", type=int)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--engine", default="native", choices=("numpy", "native"))
+    parser.add_argument("--cpu", action="store_true", help="CPU times of one thread, the first table only")
     parser.add_argument("--reference", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--one", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -200,13 +212,13 @@ def main() -> int:
             build = f"import onnx; from benchmarks.models import MODELS; onnx.save(MODELS[{args.models[0]!r}](), {str(path)!r})"
             assert args.models[0] in MODELS, args.models
             subprocess.run([sys.executable, "-c", build], check=True)
-        found = measure_reference(path) if args.reference else measure(path, args.target, args.tiles, args.rounds, args.engine)
+        found = measure_reference(path) if args.reference else measure(path, args.target, args.tiles, args.rounds, args.engine, args.cpu)
         print(json.dumps(found))
         return 0
     rows = [r for r in ROWS if (not args.models or r[0] in args.models) and args.target in (None, r[1])]
     with tempfile.TemporaryDirectory() as folder:
-        tables: list[Iterator[str]] = [inference(rows, args.rounds, args.engine, folder)]
-        if not args.models and args.engine == "native":
+        tables: list[Iterator[str]] = [inference(rows, args.rounds, args.engine, folder, args.cpu)]
+        if not args.models and args.engine == "native" and not args.cpu:
             tables.append(reference(folder))
             tables.append(_elsewhere(f"from benchmarks.training import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
             tables.append(_elsewhere(f"from benchmarks.quantized import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))
