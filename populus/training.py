@@ -108,7 +108,8 @@ class TrainingSession:
         def held(arrays: Arrays) -> Shares | Kept:
             return Shares(self.place, arrays, parts, owners, options.stages) if kept is None else Kept(kept, arrays, self._settled)
 
-        self._weights, self._states = held(all), held(states)
+        self._weights: Shares | Kept = held(all)
+        self._states: Shares | Kept = held(states)
         self.inputs = {n: t for n, t in signature.inputs.items() if n in found.inputs}
         self.labels = None if options.loss == IDENTITY else signature.inputs[LABELS]
         self._output = options.output or next(iter(signature.outputs))

@@ -45,6 +45,7 @@ def program_of(family, inputs, out):
     lines: list[str] = []
     text = family
     shapes = {name: (*a.shape, str(element_of(a.dtype))) for name, a in inputs.items()} | {"y": out}
+    type = ""
     for name, shape in shapes.items():
         type = f"!poplar.tensor<{'x'.join(map(str, shape))}>"
         lines.append(f'%{name} = poplar.var "{name}" : {type}')

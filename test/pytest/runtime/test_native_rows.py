@@ -74,8 +74,10 @@ def test_no_number_that_is_drawn_is_near_a_tie_of_f32():
             assert np.array_equal((exact - apart).astype("f4"), (exact + apart).astype("f4"))
 
 
-REDUCED = [(op, d) for op in ("add", "mul", "max", "min", "square_add") for d in ("i4", "i8", "u1")]
-REDUCED += [(op, "?") for op in ("and", "or", "max", "min")]
+REDUCED = [
+    *((op, d) for op in ("add", "mul", "max", "min", "square_add") for d in ("i4", "i8", "u1")),
+    *((op, "?") for op in ("and", "or", "max", "min")),
+]
 
 
 @pytest.mark.parametrize(("op", "dtype"), REDUCED)
@@ -124,8 +126,10 @@ def test_copies_have_any_number_of_dimensions_and_parts_of_one_memory():
     source = np.arange(2 * 3 * 4 * 5 * 6 * 7, dtype="i4").reshape(2, 3, 4, 5, 6, 7).transpose(5, 1, 3, 0, 4, 2)
     target = np.zeros(source.shape, "i4")
     row = np.arange(40, dtype="f4").reshape(4, 10)
-    launches = [*copy(host, source, target), *copy(host, row[:, 4:7], row[:, 1:4])]
-    for launch in launches:
+    whole, part = copy(host, source, target), copy(host, row[:, 4:7], row[:, 1:4])
+    assert whole is not None
+    assert part is not None
+    for launch in (*whole, *part):
         launch()
     assert np.array_equal(target, source)
     assert row[1].tolist() == [10, 14, 15, 16, 14, 15, 16, 17, 18, 19]

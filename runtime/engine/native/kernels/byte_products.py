@@ -215,7 +215,9 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
         rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(x.strides[3:], strides))))
         depth = offsets(kernel, tuple(s * n for s, n in zip(x.strides[3:], dilations)))
         return _depthwise(to, field_w.constant, x, rows, depth, w, last[..., 0], turned and turned.at(..., 0))
-    plane = byte_winograd.Plane(channels, oc, *out, byte_dots.lanes_of(library.host)) if kernel == (3, 3) and groups == 1 else None
+    plane = None
+    if kernel == (3, 3) and groups == 1:
+        plane = byte_winograd.Plane(channels, oc, out[0], out[1], byte_dots.lanes_of(library.host))
     if plane is not None and {*strides, *dilations} == {1} and channels == w.shape[2] and field_w.constant and turned is not None:
         last_formula = epilogue(turned.at(slice(None), 0))
         if last_formula is not None and byte_winograd.suits(library.host, plane):
