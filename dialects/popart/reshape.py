@@ -44,7 +44,7 @@ class ReshapeOp(_ViewOp):
     shape = prop_def(DenseArrayBase.constr(i64))
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
-        return [tensor(shapes.reshape(shape_of(self.x.type), shapes.natural(ints(self.shape))), element_type_of(self.x.type))]
+        return [tensor(shapes.reshape(shape_of(self.x.type), ints(self.shape)), element_type_of(self.x.type))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.reshape(b, self.x, calls.shape(self.y))]

@@ -85,13 +85,14 @@ def permuted(shape: Sequence[int], permutation: Sequence[int]) -> Shape:
 
 
 def reshape(shape: Sequence[int], new: Sequence[int]) -> Shape:
-    """Computes the -1 of `new`. Raises ShapeError if the numbers of elements differ."""
+    """Computes the -1 of `new`. Raises ShapeError if another size is negative, or if the numbers of elements differ."""
     elements = math.prod(shape)
     if -1 in new:
         rest = -math.prod(new)
         if new.count(-1) > 1 or rest == 0 or elements % rest:
             raise ShapeError(f"{text(shape)} ({elements} elements) cannot become {text(new)}")
         new = [elements // rest if n == -1 else n for n in new]
+    natural(tuple(new))
     if math.prod(new) != elements:
         raise ShapeError(f"{text(shape)} has {elements} elements, {text(new)} {math.prod(new)}")
     return tuple(new)
