@@ -127,7 +127,7 @@ def test_a_convolution_and_its_rounding_are_one_kernel_without_sums_in_memory():
         module = populus.compile(convolution("us", (7, 0), (1, 64, 64, side))[0], tiles=4).module("poplar")
         program = NativeProgram(next(op for op in module.walk() if isinstance(op, GraphOp)))
         kernels = [run.kernel.key for run, _ in program.body.calls() if isinstance(run, Launch)]
-        assert sum(key.startswith(("byte blocks formula", "byte tiles True")) for key in kernels) == 1, kernels
+        assert sum(key.startswith(("byte blocks formula", "byte tiles True", "byte winograd")) for key in kernels) == 1, kernels
         assert not {"byte blocks", "byte tiles False False"} & set(kernels), kernels
         counts.append((len(kernels), sum(isinstance(op, FamilyOp) for op in module.walk())))
     assert counts[0] == counts[1]

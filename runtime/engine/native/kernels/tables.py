@@ -209,7 +209,7 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
         after = copy(library, y, out) or []
         if not after:
             return None
-    if not updates[(0,) * indices.ndim].flags.c_contiguous or not updates.flags.c_contiguous:
+    if updates.size and not (updates[(0,) * indices.ndim].flags.c_contiguous and updates.flags.c_contiguous):
         near = dense(library, task, updates)
         if near is None:
             return None
