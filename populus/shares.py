@@ -111,7 +111,9 @@ class Kept:
         self.set(arrays)
 
     def of(self, i: int) -> Arrays:
-        """Gives what a run takes: nothing, as the program has it."""
+        """Gives what a run takes: nothing, as the program has it. Takes over what was changed in the arrays that `whole` gave."""
+        if self._read is not None:
+            self.set(self._read)
         return {}
 
     def taken(self, results: Sequence[Arrays]) -> Kept:
@@ -129,7 +131,7 @@ class Kept:
                 self._session.set_state(name, arrays[name])
 
     def whole(self) -> Arrays:
-        """Gives copies of all tensors, which no later step changes."""
+        """Gives copies of all tensors, which no later step changes. The next step takes changes in them, as it does those of `Shares`."""
         with self._settled.lock:
             if self._read is None:
                 self._read = {name: self._session.memory_of(name).copy() for name in self.names}

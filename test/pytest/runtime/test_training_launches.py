@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,24 @@ def test_a_step_runs_nothing_on_numpy_and_moves_no_weight(optimizer: str):
     calls = [run for run, _ in native.body.calls()]
     stops = sum(not isinstance(run, Launch) for run in calls)
     assert stops == len(native.inputs) + len(native.outputs) - 2 * len(pairs)
+
+
+@pytest.mark.parametrize("level", ["popops", "poplar"])
+def test_weights_that_are_changed_where_they_are_read_are_those_of_the_next_step(level: str):
+    rng = np.random.default_rng(0)
+    x, labels = rng.standard_normal((6, 2, 8, 8)).astype("f4"), rng.integers(0, 5, 6, np.int32)
+    new = rng.standard_normal((64, 5)).astype("f4")
+
+    def second(change: Callable[[TrainingSession], object]) -> float:
+        session = TrainingSession(layers(), loss="cross_entropy", optimizer="sgd", hyper={"lr": 0.01}, level=level)
+        session.step({"x": x}, labels)
+        change(session)
+        return session.step({"x": x}, labels)
+
+    expected = second(lambda session: setattr(session, "weights", {**session.weights, "l": new}))
+    assert expected != second(lambda _: None)
+    assert second(lambda session: session.weights.update(l=new)) == expected
+    assert second(lambda session: np.copyto(session.weights["l"], new)) == expected
 
 
 POOLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
