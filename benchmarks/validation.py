@@ -9,13 +9,12 @@ A line for each: how many passes were compared on how many kinds of inputs, or t
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 
 import populus
+from benchmarks.judging import judged
 from benchmarks.models import LIGHT, NETS, conv_net, mlp, randomised, transformer
-from populus.dialects.support.diagnostics import PopulusError
 from populus.training import TrainingSession
 from populus.validation import validating
 
@@ -42,22 +41,18 @@ def _train(model: object) -> None:
     assert session is not None
 
 
+def judge(name: str) -> tuple[bool, str]:
+    """Compares the passes of a case. Raises PopulusError for an alarm."""
+    with validating() as passes, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        CASES[name]()
+    kinds = sorted({kinds for _, kinds in passes.compared})
+    return True, f"{len(passes.compared)} passes keep their results, on {kinds} kinds of inputs"
+
+
 def main(names: Sequence[str]) -> int:
     """Prints a line for each case. Gives 0 if there is no alarm."""
-    alarms = 0
-    for name in names or CASES:
-        begun = time.perf_counter()
-        with validating() as passes, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                CASES[name]()
-                kinds = sorted({kinds for _, kinds in passes.compared})
-                said = f"{len(passes.compared)} passes keep their results, on {kinds} kinds of inputs"
-            except PopulusError as error:
-                alarms += 1
-                said = f"alarm: {error}"
-        print(f"{name}: {said} ({time.perf_counter() - begun:.0f} s)", flush=True)
-    return int(alarms > 0)
+    return judged(names or CASES, judge)
 
 
 if __name__ == "__main__":
