@@ -14,7 +14,7 @@ from populus.buckets import bucket
 from populus.dialects.onnx.dimensions import parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, is_open
 from populus.dialects.signature.map_inputs import as_rows
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.guard import Guard
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.options import CompileOptions
@@ -237,7 +237,10 @@ class OpenProgram(Program):
         inputs, results = self.stated_types()
         outputs = {name: t for name, found in results.items() if (t := as_tensor(found)) is not None}
         if strange := [name for name in results if name not in outputs]:
-            raise PopulusError(f"output '{strange[0]}' is no tensor of a known rank; `sized` gives a program, whose signature has it")
+            open_names = sorted({name for sizes in self.names.values() for name in sizes.values()})
+            given = " ".join(f"--dim {name}=1" for name in open_names) or "--dim NAME=N"
+            hint = option(f"state the sizes, as {given}", "`sized` gives a program, whose signature has it")
+            raise PopulusError(f"output '{strange[0]}' is no tensor of a known rank; {hint}")
         return Signature(inputs, outputs, dimensions=self._dimensions())
 
     def _dimensions(self) -> dict[str, dict[int, str]]:

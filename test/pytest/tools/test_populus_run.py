@@ -34,6 +34,14 @@ def model(tmp_path):
     return path
 
 
+def test_an_output_without_a_type_asks_for_the_sizes(tmp_path, populus):
+    x, y = helper.make_tensor_value_info("x", 1, ["n", 3]), helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    got = populus("run", tmp_path / "m.onnx")
+    assert (got.status, got.err) == (1, "populus: output 'y' is no tensor of a known rank; state the sizes, as --dim n=1\n")
+
+
 def test_outputs_are_written_and_agree_with_what_is_expected(populus, model, tmp_path):
     got = populus(
         "run", model, "--dim", "batch=2", "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "o.npz", "--expect", tmp_path / "y.npz"
