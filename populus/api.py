@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from populus.dialects.support.budget import timed
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.driver.pipeline import no_garbage_collection
+from populus.dialects.support.garbage import no_garbage_collection
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.models import as_model
 from populus.open_program import OpenProgram, open_dimensions

@@ -17,9 +17,9 @@ from xdsl.ir import Attribute
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.support.errors import checked
+from populus.dialects.support.garbage import no_garbage_collection
 from populus.lowering.driver.extensions import known
 from populus.lowering.driver.files import put_in_place
-from populus.lowering.driver.pipeline import no_garbage_collection
 from populus.open_program import OpenProgram
 from populus.program import Program
 from populus.ready import absolute

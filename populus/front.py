@@ -35,6 +35,9 @@ def compile(model: Model, **options: Any) -> Program:
 
 
 def _compiled(model: Model, options: dict[str, Any]) -> Program:
+    from populus.dialects.support.garbage import import_for_good
+
+    import_for_good("populus.api")
     from populus import api
 
     program = api.compile(model, **options)

@@ -22,6 +22,7 @@ from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.budget import check_budget
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.support.element_types import element_of, tensor
+from populus.dialects.support.garbage import no_garbage_collection
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, replacing
@@ -275,10 +276,9 @@ class Program:
         if self._session is None:
             with self._making.lock:
                 if self._session is None:
-                    options = self.options
-                    self._session = Session(
-                        self.module("poplar"), engine=options.engine, sample=options.sample or 0, threads=options.threads, ahead=self.ahead
-                    )
+                    o, module = self.options, self.module("poplar")
+                    with no_garbage_collection():
+                        self._session = Session(module, engine=o.engine, sample=o.sample or 0, threads=o.threads, ahead=self.ahead)
         return self._session
 
     def _compiled(self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None) -> ModuleOp:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.test_value import create_ssa_value
 
 from populus.dialects import gcl
 from populus.dialects.poplar.memory import type_of
@@ -237,6 +236,8 @@ class Collective:
 
 def _verify(step: CollectiveOp) -> None:
     """Requires of a step what its op of `gcl` requires: the number and types of its views, and its properties."""
+    from xdsl.utils.test_value import create_ssa_value  # this import loads register allocation
+
     name = f"gcl.{step.function.data}"
     kind = next((op for op in gcl.OPS if op.name == name), None)
     if kind is None:

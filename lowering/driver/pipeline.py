@@ -4,7 +4,6 @@ checks.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from collections.abc import Callable, Generator, Mapping
@@ -26,6 +25,7 @@ from xdsl.utils.hints import type_repr
 from populus.dialects.data import Blob, blobs_of, save_blobs
 from populus.dialects.support.budget import check_growth, check_time, timed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
+from populus.dialects.support.garbage import no_garbage_collection
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, read_bytes, replacing, text_of
 from populus.lowering.driver.passes import PASSES
@@ -318,20 +318,6 @@ def _check_phase(name: str) -> None:
 
 
 @contextmanager
-def no_garbage_collection() -> Generator[None, None, None]:
-    """Disables the garbage collector inside. IR has many cycles, all live until the end, so collecting costs a
-    fifth of the time in vain.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
 def _named(name: str) -> Generator[None, None, None]:
     """Appends the pass's name to a PopulusError that is raised inside."""
     try:
@@ -347,7 +333,16 @@ def _named(name: str) -> Generator[None, None, None]:
 
 
 def _count(module: ModuleOp) -> int:
-    return sum(1 for _ in module.walk()) - 1
+    """Counts the ops inside of a module, in blocks that are waiting: `walk` resumes a generator of each level for each op."""
+    found, waiting = 0, [block for region in module.regions for block in region.blocks]
+    while waiting:
+        op = waiting.pop().first_op
+        while op is not None:
+            found += 1
+            if op.regions:
+                waiting.extend(block for region in op.regions for block in region.blocks)
+            op = op.next_op
+    return found
 
 
 def _items(text: str) -> list[str]:

@@ -261,7 +261,7 @@ class PoplinToPoplarPass(ToPoplarPass):
         given = arguments_of(graph)
         share = self.resident if aim.resident is None else aim.resident
         if self.serial:
-            split_serially(graph, self._half_sums, _room(graph, share), given)
+            split_serially(graph, self._half_sums, _room(graph, share), given, traffic)
         residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries))
         how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, aim.temporaries)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}

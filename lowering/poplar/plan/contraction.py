@@ -102,11 +102,17 @@ def stages(depth: Any, outputs: int, target: Target) -> Any:
     return 1 + (np.asarray(depth) >= 16) + (np.asarray(depth) >= 125)
 
 
+@lru_cache(1024)
 def part_counts(grains: int) -> Counts:
-    """Lists part counts with distinct largest parts, the fewest parts for each: about 2 sqrt(grains) of them."""
+    """Lists part counts with distinct largest parts, the fewest parts for each: about 2 sqrt(grains) of them.
+
+    The result is cached, and cannot be written to.
+    """
     k = np.arange(1, grains + 1)
     parts = -(-grains // -(-grains // k))
-    return parts[np.diff(parts, prepend=0) > 0]
+    found = parts[np.diff(parts, prepend=0) > 0]
+    found.setflags(write=False)
+    return found
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,20 @@ from populus.lowering.poplar.plan.weights import Arguments, constants_of
 MOST = 64  # steps of one contraction
 
 
-def split_serially(graph: GraphOp, partials: str = "", room: float = 0, arguments: Arguments | None = None) -> None:
+def split_serially(
+    graph: GraphOp, partials: str = "", room: float = 0, arguments: Arguments | None = None, traffic: float = 0.0
+) -> None:
     """Replaces each contraction without a plan that fits by contractions of slices, and their concatenation.
 
     `partials`: the type that halves are summed in. `room`: bytes of a tile for resident weights. `arguments`: of the
-    parameters of functions. The cut and the number of steps are the cheapest of a few. If up to 64 steps do not suffice,
+    parameters of functions. `traffic`: with it, the plans are those that the caller asks for next; whether one fits does not depend
+    on it. The cut and the number of steps are the cheapest of a few. If up to 64 steps do not suffice,
     the contraction stays, and `poplar-allocate` reports that the program does not fit.
     """
     for op in list(graph.walk()):
         if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op, partials)).macs:
             element = element_type_of(op.operands[0].type)
-            if options(shape, element, graph.machine)[0].fits:
+            if options(shape, element, graph.machine, None, traffic)[0].fits:
                 continue
             left = room if constants_of(op.operands[1], arguments or {}) else 0
             found = [f for cut in ("channels", "rows") for f in _priced(op, shape, element, graph.machine, cut, left)]

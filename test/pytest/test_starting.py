@@ -1,0 +1,69 @@
+"""The start of a process: the modules that it imports, and what it does not do twice."""
+
+import gc
+import subprocess
+import sys
+
+import numpy as np
+from onnx import TensorProto, helper
+
+import populus
+from populus.dialects.support.garbage import import_for_good
+from populus.lowering.poplar.plan import contraction
+
+FIRST = """
+import gc, sys
+import numpy as np
+import populus
+begun = []
+gc.callbacks.append(lambda phase, info: begun.append(info["generation"]) if phase == "start" else None)
+program = populus.compile(sys.argv[1], target="host", engine="native")
+program.session
+print(begun.count(0), begun.count(1), begun.count(2))
+print([m for m in ("xdsl.dialects.test", "xdsl.backend", "safetensors", "torch") if m in sys.modules])
+"""
+
+
+def convolution():
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 12, 12])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    w = helper.make_tensor("w", TensorProto.FLOAT, [8, 8, 3, 3], np.linspace(-1, 1, 576).astype(np.float32))
+    return helper.make_model(helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"])], "g", [x], [y], [w]))
+
+
+def test_a_first_compile_collects_little_garbage_and_imports_no_tests_of_xdsl(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(convolution().SerializeToString())
+    said = subprocess.run([sys.executable, "-c", FIRST, tmp_path / "m.onnx"], capture_output=True, text=True, check=True).stdout
+    counts, imported = said.splitlines()
+    young, middle, all_objects = map(int, counts.split())
+    assert (young <= 60, middle <= 4, all_objects) == (True, True, 0), counts  # 123, 11 and 1 if imports collect too
+    assert imported == "[]"
+
+
+def test_an_import_for_good_collects_no_garbage_and_leaves_its_objects_old(tmp_path, monkeypatch):
+    (tmp_path / "defines_a_class.py").write_text("import gc\nclass Defined: pass\ncollects = gc.isenabled()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_for_good("defines_a_class")
+    module = sys.modules.pop("defines_a_class")
+    assert gc.isenabled()
+    assert not module.collects
+    assert any(found is module.Defined for found in gc.get_objects(generation=2))
+
+
+def test_an_import_for_good_leaves_objects_set_aside_that_others_froze(tmp_path, monkeypatch):
+    (tmp_path / "defines_nothing.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    gc.freeze()
+    try:
+        import_for_good("defines_nothing")
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        sys.modules.pop("defines_nothing", None)
+
+
+def test_whether_a_product_fits_is_read_off_the_plans_of_the_bids():
+    contraction.options.cache_clear()
+    populus.compile(convolution(), target="host")
+    info = contraction.options.cache_info()
+    assert (info.misses, info.hits) == (2, 1)  # the second miss: where the input lies then counts
