@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol, get_type_hints
@@ -401,9 +402,15 @@ def _pass(spec: ArgSpec, passes: PassTable, source: str) -> ModulePass:
     for option in spec.parameters:
         _check_option(made, option, source)
     try:
-        return made.from_pass_spec(spec)
+        return _from_text(made, _text(spec))
     except ValueError as error:
         raise PopulusError(f"{source}: '{_text(spec)}' does not fit; {_options(made)}") from error
+
+
+@lru_cache(1024)
+def _from_text(made: type[ModulePass], text: str) -> ModulePass:
+    """Makes a pass, which is immutable, once for each text: evaluating its fields' types takes most of the time."""
+    return made.from_pass_spec(_spec(text, made.name))
 
 
 def _check_option(made: type[ModulePass], option: str, source: str) -> None:
