@@ -234,8 +234,10 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
             raise PopulusError(f"target '{name}': {field} = {value} is out of range")
         if field == "tiles" and value > 2**20:
             raise PopulusError(f"target '{name}': {value} tiles are more than the {2**20} that fit in memory here")
+    if not overrides:
+        return PRESETS[name]
     made = replace(PRESETS[name], **dict(overrides))
-    if overrides and (why := impossible(made)):
+    if (why := impossible(made)):
         raise PopulusError(f"target '{name}': {why}")
     return made
 

@@ -15,6 +15,7 @@ names of passes or phases. Where a pipeline has these, they come before the pass
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from xdsl.passes import ModulePass
 
@@ -35,9 +36,14 @@ def depths(p: ModulePass) -> list[int]:
     """Returns the depths of the levels that a pass reads and writes, from its name; [] for a pass of no level
     (`cse`).
     """
-    source, to, destination = p.name.partition("-to-")
+    return list(_depths(p.name))
+
+
+@lru_cache
+def _depths(name: str) -> tuple[int, ...]:
+    source, to, destination = name.partition("-to-")
     parts = [source, destination] if to else [source.partition("-")[0]]
-    return [_DEPTH[part] for part in parts if part in _DEPTH]
+    return tuple(_DEPTH[part] for part in parts if part in _DEPTH)
 
 
 def phases_of(passes: Sequence[ModulePass]) -> list[str]:
