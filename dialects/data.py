@@ -28,7 +28,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.constant_pool import current_pool
 from populus.dialects.support.diagnostics import PlainErrors, PopulusError, named, option
-from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes
+from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes, tensor
 from populus.dialects.support.guard import Guard
 from populus.dialects.support.mmap_file import Mapped, mapped
 
@@ -343,7 +343,7 @@ def array_attribute(array: NDArray[Any]) -> Attribute:
     """Makes the attribute for an array: dense for up to 64 elements or equal elements, else stored."""
     import numpy as np
 
-    type: TensorType[Any] = TensorType(element_of(array.dtype), list(array.shape))
+    type: TensorType[Any] = tensor(array.shape, element_of(array.dtype))
     uniform = array.size > 1 and (all(s == 0 for s in array.strides) or _all_equal(array))
     if (array.dtype.itemsize == 1 and array.dtype.isbuiltin == 2) or array.size == 0 or (array.size > INLINE_ELEMENTS and not uniform):
         return StoredAttr(store(array))
@@ -366,9 +366,7 @@ def _all_equal(array: NDArray[Any]) -> bool:
 
 def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:
     """Makes a constant op that holds `array`. `name`: its origin, kept as its location."""
-    op = ConstantOp.build(
-        properties={"value": array_attribute(array)}, result_types=[TensorType(element_of(array.dtype), list(array.shape))]
-    )
+    op = ConstantOp.build(properties={"value": array_attribute(array)}, result_types=[tensor(array.shape, element_of(array.dtype))])
     if name is not None:
         op.location = named(name)
     return op

@@ -31,6 +31,8 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
+from populus.dialects.support.element_types import tensor
+
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto
 
@@ -170,7 +172,7 @@ def from_proto(type: TypeProto, dimension: Callable[[str], int] = lambda name: -
                 d.dim_value if d.WhichOneof("value") == "dim_value" else dimension(name) if (name := dimension_name(d)) else -1
                 for d in type.tensor_type.shape.dim
             ]
-            return TensorType(element, [n if n >= 0 else DYNAMIC_INDEX for n in dims])
+            return tensor([n if n >= 0 else DYNAMIC_INDEX for n in dims], element)
         case "sequence_type":
             return SequenceType(from_proto(type.sequence_type.elem_type, dimension))
         case "optional_type":

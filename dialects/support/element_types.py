@@ -176,5 +176,10 @@ def element_type_of(type: Attribute) -> Attribute:
 
 
 def tensor(shape: tuple[int, ...] | list[int], element: Attribute) -> TensorType[Attribute]:
-    """Makes a tensor type."""
+    """Makes a tensor type, or gives one that was made before: a type cannot change, and a program has few."""
+    return _tensor(tuple(shape), element)
+
+
+@lru_cache(4096)
+def _tensor(shape: tuple[int, ...], element: Attribute) -> TensorType[Attribute]:
     return TensorType(element, list(shape))

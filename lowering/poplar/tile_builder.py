@@ -41,7 +41,7 @@ from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import PopulusError, place, where
-from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
 Connection: TypeAlias = "tuple[str, str, SSAValue, Sequence[Access]]"  # kind, field, view, access
 
@@ -116,7 +116,7 @@ class TileBuilder:
         if isinstance(view.type, BuiltinTensorType):
             return view
         assert isinstance(view.type, TensorType), view.type
-        cast = UnrealizedConversionCastOp.get([view], [BuiltinTensorType(view.type.element, view.type.shape)])
+        cast = UnrealizedConversionCastOp.get([view], [tensor(view.type.shape, view.type.element)])
         self.insert(cast)
         return cast.outputs[0]
 

@@ -67,3 +67,21 @@ def test_whether_a_product_fits_is_read_off_the_plans_of_the_bids():
     populus.compile(convolution(), target="host")
     info = contraction.options.cache_info()
     assert (info.misses, info.hits) == (2, 1)  # the second miss: where the input lies then counts
+
+
+def test_onnx_is_asked_once_for_the_types_of_nodes_that_are_alike(monkeypatch):
+    from onnx import shape_inference
+
+    asked = []
+    infer = shape_inference.infer_node_outputs
+
+    def noted(schema, node, *rest, **options):
+        asked.append(node.op_type)
+        return infer(schema, node, *rest, **options)
+
+    monkeypatch.setattr(shape_inference, "infer_node_outputs", noted)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 7, 5, 11]) for n in "xy")
+    nodes = [helper.make_node("Elu", [a], [b], alpha=alpha) for a, b, alpha in (("x", "a", 0.25), ("a", "b", 0.25), ("b", "y", 0.75))]
+    program = populus.compile(helper.make_model(helper.make_graph(nodes, "g", [x], [y])), target="host")
+    assert asked == ["Elu", "Elu"]  # the third has another alpha
+    assert str(program.signature) == "(x: f32[3, 7, 5, 11]) -> (y: f32[3, 7, 5, 11])"

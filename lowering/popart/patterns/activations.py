@@ -11,7 +11,7 @@ from xdsl.ir import Block, SSAValue
 from populus.dialects import expr, popart
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import ElementwiseOp, UnaryOp, calls
-from populus.lowering.popart.patterns.formulas import Formulas, private, sources
+from populus.lowering.popart.patterns.formulas import Formulas, between, private, sources
 from populus.lowering.popart.patterns.normal_form import EPSILON, NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
 from populus.lowering.popart.rewriting import Pattern, Rewriting
 
@@ -35,15 +35,18 @@ class Activation(Pattern[ElementwiseOp]):
         if element not in EPSILON:
             return None
         for x in sources(op):
+            ops = between(op, x)  # before any formula, as most element-wise ops have several operands or readers
+            if ops is None or len(ops) < 2 or not private(ops, op):
+                continue
             formulas = Formulas(op, x)
             try:
                 form_of_op = formulas.of(op.y)
             except NoNormalForm:
                 return None
-            if len(formulas.leaves) > 1 or len(formulas.ops) < 2 or leaves_of(form_of_op) != {0}:
+            if leaves_of(form_of_op) != {0}:
                 continue
             make = next((make for make, form in forms() if alike(form, form_of_op, element)), None)
-            if make is not None and private(formulas.ops, op):
+            if make is not None:
                 return [r.insert(make(x))]
         return None
 

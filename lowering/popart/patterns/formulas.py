@@ -48,6 +48,23 @@ class Formulas:
         return normal_form(op.formula(), operands)
 
 
+def between(root: ElementwiseOp, x: SSAValue) -> list[Operation] | None:
+    """Lists the element-wise ops that compute the root's result from `x` and literals; None if there are others, or more than DEEPEST."""
+    found: dict[Operation, None] = {}
+    waiting: list[SSAValue] = [root.y]
+    while waiting:
+        value = waiting.pop()
+        if value is x or scalar(value) is not None:
+            continue
+        op = made_by(value, ElementwiseOp, root)
+        if op is None or len(found) >= DEEPEST:
+            return None
+        if op not in found:
+            found[op] = None
+            waiting.extend(op.operands)
+    return list(found)
+
+
 def sources(root: ElementwiseOp) -> Iterator[SSAValue]:
     """Yields the values of the root's type on which it depends through element-wise ops, the nearest first."""
     seen: dict[SSAValue, None] = dict.fromkeys(root.operands)
