@@ -103,7 +103,7 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
         if form.endswith("columns"):
             _store_columns(f, rows, vectors, lanes, type, final, cut, ending)
         else:
-            _store_rows(f, rows, vectors, lanes, type, final, cut, ending)
+            _store_rows(f, rows, vectors, lanes, type, final, cut, ending, machine.masks_freely or form.endswith("late"))
 
     f.when(stopped, lambda: None if begin is None else hold(sums), store)
     return f.done("void")
@@ -169,9 +169,22 @@ def _step(
 
 
 def _store_rows(
-    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], cut: _Cut, ending: Ending | None
+    f: Function,
+    rows: int,
+    vectors: int,
+    lanes: int,
+    type: str,
+    sums: list[str],
+    cut: _Cut,
+    ending: Ending | None,
+    freely: bool = True,
 ) -> None:
-    """Stores whole vectors, but for the one that is cut."""
+    """Stores whole vectors, but for the one that is cut. `freely`: the mask may be full; else full vectors go another way."""
+    if cut.inside and not freely:  # few blocks are at the end of a row
+        whole = f.let(f"icmp sge i64 %valid, {vectors * lanes}")
+        store = partial(_store_rows, f, rows, vectors, lanes, type, sums)
+        f.when(whole, lambda: store(_Cut(0, ""), ending), lambda: store(cut, ending))
+        return
     vector, mask, item = f"<{lanes} x {type}>", f"<{lanes} x i1>", BYTES[type]
     masked = f"llvm.masked.store.v{lanes}{SUFFIX[type]}.p0"
     if ending is not None:

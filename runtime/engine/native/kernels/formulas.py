@@ -173,9 +173,11 @@ class Formula(Conversions):
 
     def exp(self, x: SSAValue) -> SSAValue:
         """Computes 2^n p(r), with x = n ln 2 + r. Two factors make up 2^n, so that subnormal results are right."""
-        high, low = self.constant(89.0, f32), self.constant(-104.0, f32)
+        high, zero = self.constant(89.0, f32), self.constant(0.0, f32)
+        # Below, the result is 0; computed, it would be a subnormal number that rounds to 0, which takes some CPUs dozens of cycles.
+        under = self.compare(x, self.constant(-104.0, f32), "olt")
         x = self.select(self.compare(x, high, "ogt"), high, x)
-        x = self.select(self.compare(x, low, "olt"), low, x)
+        x = self.select(under, zero, x)
         magic = self.constant(12582912.0, f32)  # 1.5 2^23: adding a number to it rounds the number to an integer
         shifted = self.add(self.mul(x, self.constant(1.44269504088896341, f32)), magic)
         n = self.sub(shifted, magic)
@@ -186,7 +188,7 @@ class Formula(Conversions):
         bits = self.op(arith.SubiOp(self.op(arith.BitcastOp(shifted, i32)), self.constant(0x4B400000, i32)))
         half = self.op(arith.ShRSIOp(bits, self.constant(1, i32)))
         rest = self.op(arith.SubiOp(bits, half))
-        return self.mul(self.mul(p, self.power_of_two(half)), self.power_of_two(rest))
+        return self.select(under, zero, self.mul(self.mul(p, self.power_of_two(half)), self.power_of_two(rest)))
 
     def power_of_two(self, n: SSAValue) -> SSAValue:
         """Builds 2^n from its exponent bits."""

@@ -87,11 +87,13 @@ def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[
         return [combine(f, op, type, total, change(value, type) if change else value)]
 
     [rest] = f.loop(whole, n, one, [(type, neutral)])
-    parts = [f.let(f"extractelement {vector} {lanes}, i64 {i}") for i in range(LANES)]
-    while len(parts) > 1:
-        half = len(parts) // 2
-        parts = [combine(f, op, type, a, b) for a, b in zip(parts[:half], parts[half:])]
-    return combine(f, op, type, parts[0], rest)
+    width = LANES  # halves are combined as vectors: lane i with lane i + width / 2
+    while width > 1:
+        half, now = width // 2, f"<{width} x {type}>"
+        low, high = (", ".join(f"i32 {first + i}" for i in range(half)) for first in (0, half))
+        a, b = (f.let(f"shufflevector {now} {lanes}, {now} poison, <{half} x i32> <{part}>") for part in (low, high))
+        lanes, width = combine(f, op, f"<{half} x {type}>", a, b), half
+    return combine(f, op, type, f.let(f"extractelement <1 x {type}> {lanes}, i64 0"), rest)
 
 
 def scalar_function(name: str, function: str | Callable[..., Any], type: str = "float") -> str:
