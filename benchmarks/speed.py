@@ -44,7 +44,7 @@ REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # models for whi
 BLOCK, PAUSE = 5, 0.02  # consecutive runs, and seconds of the pause after them
 
 
-def measure(path: Path, target: str, tiles: int, rounds: int, engine: str, cpu: bool) -> dict[str, Any]:
+def measure(path: Path, target: str, tiles: int, rounds: int, engine: str, cpu: bool, optimise: str | None = None) -> dict[str, Any]:
     """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference.
 
     `cpu`: milliseconds are CPU times of one thread.
@@ -59,7 +59,7 @@ def measure(path: Path, target: str, tiles: int, rounds: int, engine: str, cpu: 
     os.environ |= {} if kept is None else {"POPULUS_CACHE": kept}
     base = _peak_mib()
     began = time.perf_counter()
-    program = populus.compile(path, target=target, tiles=tiles, engine=engine)
+    program = populus.compile(path, target=target, tiles=tiles, engine=engine, optimise=optimise)
     compiled = time.perf_counter()
     rng = np.random.default_rng(0)
     inputs = {name: rng.standard_normal(t.get_shape()).astype(np.float32) for name, t in program.signature.inputs.items()}
@@ -151,7 +151,9 @@ def _measured(folder: str, name: str, *arguments: str) -> dict[str, Any] | str:
     return done.stderr.strip().splitlines()[-1] if done.returncode else json.loads(done.stdout.splitlines()[-1])
 
 
-def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str, cpu: bool = False) -> Iterator[str]:
+def inference(
+    rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str, cpu: bool = False, optimise: str | None = None
+) -> Iterator[str]:
     """Yields the table of models compared with onnxruntime, in Markdown, and the geometric means of its ratios."""
     threads = _threads(engine, cpu)
     timed = [f"{what} {n}t" for n in threads for what in ("ours ms", "onnxruntime ms", "**ratio**")]
@@ -159,7 +161,7 @@ def inference(rows: list[tuple[str, str, int]], rounds: int, engine: str, folder
     yield f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
     ratios: dict[tuple[str, int], list[float]] = {}
     for name, target, tiles in rows:
-        how = ["--rounds", str(rounds), "--engine", engine, *["--cpu"] * cpu]
+        how = ["--rounds", str(rounds), "--engine", engine, *["--cpu"] * cpu, *(["--optimise", optimise] if optimise else [])]
         r = _measured(folder, name, "--target", target, "--tiles", str(tiles), *how)
         if isinstance(r, str):
             yield f"| {name} | {target} | {r} |"
@@ -202,6 +204,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--engine", default="native", choices=("numpy", "native"))
     parser.add_argument("--cpu", action="store_true", help="CPU times of one thread, the first table only")
+    parser.add_argument("--optimise", help="the aim of our plans, as of `populus.compile`")
     parser.add_argument("--reference", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--one", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -212,12 +215,13 @@ def main() -> int:
             build = f"import onnx; from benchmarks.models import MODELS; onnx.save(MODELS[{args.models[0]!r}](), {str(path)!r})"
             assert args.models[0] in MODELS, args.models
             subprocess.run([sys.executable, "-c", build], check=True)
-        found = measure_reference(path) if args.reference else measure(path, args.target, args.tiles, args.rounds, args.engine, args.cpu)
+        how = args.target, args.tiles, args.rounds, args.engine, args.cpu, args.optimise
+        found = measure_reference(path) if args.reference else measure(path, *how)
         print(json.dumps(found))
         return 0
     rows = [r for r in ROWS if (not args.models or r[0] in args.models) and args.target in (None, r[1])]
     with tempfile.TemporaryDirectory() as folder:
-        tables: list[Iterator[str]] = [inference(rows, args.rounds, args.engine, folder, args.cpu)]
+        tables: list[Iterator[str]] = [inference(rows, args.rounds, args.engine, folder, args.cpu, args.optimise)]
         if not args.models and args.engine == "native" and not args.cpu:
             tables.append(reference(folder))
             tables.append(_elsewhere(f"from benchmarks.training import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))

@@ -117,6 +117,8 @@ CODELETS: dict[str, Codelet] = {
         Codelet(
             "winograd", ("x", "w"), "y", contracted=r"ic|k\d", whole=r"ic|k\d", padded=True, form=forms.winograd, params={"tile": "number"}
         ),
+        Codelet("winograd_input", ("x",), "v", whole=r"k\d", padded=True, file="winograd", form=forms.winograd_input),
+        Codelet("winograd_output", ("m",), "y", contracted=r"k\d", whole=r"[kr]\d", file="winograd", form=forms.winograd_output),
     )
 }
 

@@ -144,6 +144,33 @@ def winograd(p: Parts) -> None:
             raise VerifyException(f"{o} is cut at {p.domain[o].bounds()}, which are no multiples of tile = {tile.value.data}")
 
 
+def winograd_input(p: Parts) -> None:
+    """Requires `x[b, ic, o0 2 + k0.., o1 2 + k1..] v[k0, k1, ic, b, o0, o1]`, k0 and k1 of 4: tiles of 4 by 4 that overlap by 2"""
+    outs, taps = p.numbered("o"), p.numbered("k")
+    p.expect("v", [*taps, "ic", "b", *outs])
+    _windowed(p, ["b", "ic"], outs, taps)
+    for access, o, k in zip(p.access["x"][2:], outs, taps):
+        if sorted(access.terms) != [(k, 1), (o, 2)]:
+            raise p.wrong("x", f"[{access}] is not {o} * 2 + {k} from some offset")
+    _sides(p, taps, 4)
+
+
+def winograd_output(p: Parts) -> None:
+    """Requires `m[k0, k1, oc, b, o0, o1] y[b, oc, o0 2 + r0, o1 2 + r1]`, k0 and k1 of 4, r0 and r1 of 2"""
+    outs, taps, rest = p.numbered("o"), p.numbered("k"), p.numbered("r")
+    p.expect("m", [*taps, "oc", "b", *outs])
+    p.inside("m", range(len(p.access["m"])))
+    p.expect("y", ["b", "oc", *(along((o, 2), r) for o, r in zip(outs, rest))])
+    _sides(p, taps, 4)
+    _sides(p, rest, 2)
+
+
+def _sides(p: Parts, axes: Sequence[str], side: int) -> None:
+    """Requires two axes of `side` elements."""
+    if [p.domain[a].n for a in axes] != [side, side]:
+        raise VerifyException(f"tiles of {' by '.join(str(p.domain[a].n) for a in axes)}; expected {side} by {side}")
+
+
 def pool(p: Parts) -> None:
     """Requires `x[n, c, o.. k..] y[n, c, o..]`; `after`: the padding after each dimension, which `count_padding` counts."""
     outs, taps = p.numbered("o"), p.numbered("k")

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedC
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
+from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp, StorageOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
@@ -30,8 +31,9 @@ from populus.lowering.poplar.plan.residency import Residency, room
 from populus.lowering.poplar.plan.serial import split_serially
 from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, offered, replicate, steps_of
 from populus.lowering.poplar.plan.window import Windows, thinned
-from populus.lowering.poplar.plan.winograd import whole_sums, winograd_tile
+from populus.lowering.poplar.plan.winograd import Tiles, whole_sums, winograd_tile
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
+from populus.runtime.codelets.winograd import transformed_weights
 
 
 def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
@@ -82,6 +84,9 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     near = _near(t, op.x, (0, *range(2, 2 + len(windows))), (batch, *(n * s for n, s in zip(windows, ints(op.strides)))))
     x, seen = thinned(t, x, seen, windows, kernel)
     shape = replace(shape_of_contraction(op, how.partials), windows=tuple(windows), kernel=tuple(kernel), strides=seen.strides)
+    products = None if how.tiles is None else how.tiles.products(op, how.arguments)
+    if products is not None and t.view(op.w) is constants_of(op.w, how.arguments)[0].result:
+        return [_in_tiles(op, t, how, x, seen, products)]
     p, resident = how.plan(t, shape, element, near, op.w)
     tile = winograd_tile(shape, seen.dilations, element, t.target, how.winograd) if how.is_constant(w) else 0
     p = whole_sums(shape, p, t.target) if tile else p
@@ -109,6 +114,68 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
         "y", resident, ("b", *outs, *group, "oc") if together else outer, how.partials, tile, p.swapped,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
+
+
+def _in_tiles(op: ConvolutionOp, t: TileBuilder, how: Planning, x: SSAValue, seen: Windows, products: Contraction) -> SSAValue:
+    """Computes a 3x3 convolution by a constant in tiles of 2 by 2 outputs: transforms of the inputs, 16 products, transforms of the sums.
+
+    The weights are transformed here. Sums of the products are cut as those of any product.
+    """
+    element = element_type_of(op.y.type)
+    batch, oc, *windows = op.y.type.get_shape()
+    ic, (down, across) = products.in_channels, [-(-n // 2) for n in windows]
+    p, resident = how.plan(t, products, element, None, op.w)
+    (constant,) = constants_of(op.w, how.arguments)
+    u = transformed_weights(2, constant.array()).reshape(16, oc, ic, 1)
+    weights = ConstOp(constant.label.data, array_attribute(u), TensorType.of(u.shape, element))
+    t.insert(weights, constant)
+    weights.location = constant.location
+    taps = {"k0": Split(4), "k1": Split(4)}
+
+    def spread(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[dict[str, Split], Grid]:
+        """Spreads axes of tiles evenly; a tile's elements stay together."""
+        grid = t.linear(sizes, element)
+        return dict(zip(names, grid.splits)), grid
+
+    outs = ("b", "o0", "o1")
+    axes, grid = spread(("ic", *outs), (ic, batch, down, across))
+    layout = Grid((Split(4), Split(4), *grid.splits), tuple(d + 2 for d in grid.order))
+    v = t.var((4, 4, ic, batch, down, across), element, layout, ".tiles")
+    names = list(axes)
+    window = [along((f"o{d}", 2), f"k{d}", offset=-seen.before[d]) for d in (0, 1)]
+    t.execute(
+        "winograd_input", Domain(tuple((axes | taps).items()), tuple(names[d] for d in grid.order)),
+        [("in", "x", x, [along("b"), along("ic"), *window]), ("out", "v", v, list(map(along, ("k0", "k1", *names))))], {}, ".tiles",
+    )  # fmt: skip
+    splits = {
+        "b": Split(1),
+        "g": splits_of(16, p.groups),
+        "oc": splits_of(oc, p.out_channels, p.out_grain),
+        "ic": splits_of(ic, p.in_channels, p.in_grain),
+        "o0": splits_of(products.windows[0], p.windows[0]),
+        "k0": Split(1),
+    }
+    m = contract(
+        t, "conv", splits, ("b", "g", "oc", "o0"), ("ic", "k0"), element,
+        [
+            ("x", t.reshape(v, (1, 16, ic, products.windows[0])), [along("b"), along("g"), along("ic"), along("o0", "k0")]),
+            ("w", weights.result, [along("g"), along("oc"), along("ic"), along("k0")]),
+        ],
+        "y", resident, partials=how.partials, swapped=p.swapped,
+    )  # fmt: skip
+    axes, grid = spread(("oc", *outs), (oc, batch, down, across))
+    (c, b, *sides), order = grid.splits, (1, 0, 2, 3)
+    whole = Grid((b, c, *(Split(2 * s.n, s.parts, 2 * s.grain) for s in sides)), tuple(order[d] for d in grid.order))
+    y, names = t.var([s.n for s in whole.splits], element, whole), list(axes)
+    t.execute(
+        "winograd_output",
+        Domain(tuple((axes | taps | {"r0": Split(2), "r1": Split(2)}).items()), tuple(names[d] for d in grid.order)),
+        [
+            ("in", "m", t.reshape(m, (4, 4, oc, batch, down, across)), list(map(along, ("k0", "k1", *names)))),
+            ("out", "y", y, [along("b"), along("oc"), *(along((f"o{d}", 2), f"r{d}") for d in (0, 1))]),
+        ],
+    )  # fmt: skip
+    return t.slice(y, [0] * 4, op.y.type.get_shape(), [1] * 4)
 
 
 def contract(
@@ -198,6 +265,7 @@ class Planning:
     partials: str
     winograd: int
     arguments: Arguments
+    tiles: Tiles | None
     share: float = MEMORY_SHARE
     shared: dict[SSAValue, Plan] = field(default_factory=dict[SSAValue, Plan])  # of resident weights that several serial steps read
 
@@ -262,8 +330,13 @@ class PoplinToPoplarPass(ToPoplarPass):
         share = self.resident if aim.resident is None else aim.resident
         if self.serial:
             split_serially(graph, self._half_sums, _room(graph, share), given, traffic)
-        residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries))
-        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, aim.temporaries)
+        tiles: Tiles | None = None
+        residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))
+        if aim.tiled and self.winograd and graph.machine.workers > 1:
+            # Their weights are more, and pay for memory what those of direct sums do.
+            tiles = Tiles(graph.machine, traffic, aim.temporaries, residency.price)
+            residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))
+        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, tiles, aim.temporaries)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
 
     @property
@@ -271,11 +344,12 @@ class PoplinToPoplarPass(ToPoplarPass):
         return "f16" if self.partials == "f16" else ""
 
     def _bids(
-        self, graph: GraphOp, given: Arguments, share: float, traffic: float, temporaries: float
+        self, graph: GraphOp, given: Arguments, share: float, traffic: float, temporaries: float, tiles: Tiles | None
     ) -> tuple[float, list[tuple[Option, ...]]]:
         """Returns the bytes of a tile for resident weights, and each contraction's options for them.
 
-        `share`: of a tile for such weights. `temporaries`: the share for temporaries.
+        `share`: of a tile for such weights. `temporaries`: the share for temporaries. `tiles`: the choice of convolutions in tiles of
+        outputs; without it all are direct.
         """
         machine, bids, seen = graph.machine, list[tuple[Option, ...]](), set[SSAValue]()
         if share == 0:
@@ -286,6 +360,8 @@ class PoplinToPoplarPass(ToPoplarPass):
             if constants := constants_of(op.operands[1], given):
                 seen.add(op.operands[1])
                 shape = shape_of_contraction(op, self._half_sums)
+                if tiles is not None and isinstance(op, ConvolutionOp):
+                    shape = tiles.products(op, given) or shape
                 if shape.macs:
                     found = options(shape, element_type_of(op.operands[0].type), machine, None, traffic, temporaries)
                     bids.append(offered(found, constants, machine, steps_of(op.operands[1])))

@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, nothing
-from populus.runtime.cycles.contraction import winograd_cycles
+from populus.runtime.cycles.contraction import winograd_cycles, winograd_transform_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 A, B = 0.75, 1.5
@@ -109,20 +109,58 @@ def winograd(task: Task) -> Run:
     def run() -> None:
         padded.fill(0)
         np.copyto(inside, x[:, :, : inside.shape[2], : inside.shape[3]])
-        parts = np.moveaxis(tiles, (4, 5, 1), (0, 1, 2))  # [n, n, ic, b, down, across]
-        halves = [input_side(m, [parts[i, j] for i in range(n)], _add, _sub, _times) for j in range(n)]
-        for i in range(n):
-            for j, part in enumerate(input_side(m, [halves[k][i] for k in range(n)], _add, _sub, _times)):
-                blocks[i, j] = part
+        _transform(m, np.moveaxis(tiles, (4, 5, 1), (0, 1, 2)), blocks)
         np.matmul(transformed_weights(m, w) if u is None else u, v, out=products)
-        back = products.reshape(n, n, oc, batch, down, across)
-        columns = [output_side(m, [back[i, j] for i in range(n)], _add, _sub, _times) for j in range(n)]
-        for i in range(m):
-            for j, part in enumerate(output_side(m, [columns[k][i] for k in range(n)], _add, _sub, _times)):
-                whole[:, :, i::m, j::m] = part.swapaxes(0, 1)
+        _back(m, products.reshape(n, n, oc, batch, down, across), whole)
         np.copyto(y, whole[:, :, : out[0], : out[1]])
 
     return run
+
+
+def _transform(m: int, parts: Array, v: Array) -> None:
+    """Computes v = B' x B of tiles; both are [n, n, ic, b, down, across]."""
+    n = m + 2
+    halves = [input_side(m, [parts[i, j] for i in range(n)], _add, _sub, _times) for j in range(n)]
+    for i in range(n):
+        for j, part in enumerate(input_side(m, [halves[k][i] for k in range(n)], _add, _sub, _times)):
+            v[i, j] = part
+
+
+def _back(m: int, products: Array, y: Array) -> None:
+    """Computes y = A' m A. products: [n, n, oc, b, down, across], y: [b, oc, down m, across m]."""
+    n = m + 2
+    columns = [output_side(m, [products[i, j] for i in range(n)], _add, _sub, _times) for j in range(n)]
+    for i in range(m):
+        for j, part in enumerate(output_side(m, [columns[k][i] for k in range(n)], _add, _sub, _times)):
+            y[:, :, i::m, j::m] = part.swapaxes(0, 1)
+
+
+def winograd_input(task: Task) -> Run:
+    """Computes `v = B' x B` of tiles of 4 by 4 that overlap by 2. x: [b, ic, rows, columns], v: [4, 4, ic, b, down, across]."""
+    field_x, v = task.fields["x"], task["v"]
+    x = field_x.array
+    if v.size == 0:
+        return nothing
+    n, m = v.shape[0], v.shape[0] - 2
+    ic, batch, down, across = v.shape[2:]
+    (top, _), (left, _) = field_x.pads[2:]
+    padded = task.scratch((batch, ic, down * m + 2, across * m + 2), x.dtype)
+    inside = padded[:, :, top : top + x.shape[2], left : left + x.shape[3]]
+    b, c, r, s = padded.strides
+    tiles = as_strided(padded, (n, n, ic, batch, down, across), (r, s, c, b, m * r, m * s), writeable=False)
+
+    def run() -> None:
+        padded.fill(0)
+        np.copyto(inside, x[:, :, : inside.shape[2], : inside.shape[3]])
+        _transform(m, tiles, v)
+
+    return run
+
+
+def winograd_output(task: Task) -> Run:
+    """Computes `y = A' m A` of tiles of 2 by 2. m: [4, 4, oc, b, down, across], y: [b, oc, 2 down, 2 across]."""
+    products, y = task["m"], task["y"]
+    return nothing if y.size == 0 else lambda: _back(products.shape[0] - 2, products, y)
 
 
 def _cycles(v: Vertex, sizes: Sizes) -> Any:
@@ -135,4 +173,18 @@ def _flops(v: Vertex) -> int:
     return 2 * v.points
 
 
-IMPLEMENTATIONS = {"winograd": Implementation(winograd, _cycles, _flops, native="winograd.winograd")}
+def _input_cycles(v: Vertex, sizes: Sizes) -> Any:
+    return winograd_transform_cycles(True, v.product(sizes, lambda a: a in ("b", "ic", "o0", "o1")), v.element, v.target)
+
+
+def _output_cycles(v: Vertex, sizes: Sizes) -> Any:
+    return winograd_transform_cycles(False, v.product(sizes, lambda a: a in ("b", "oc", "o0", "o1")), v.element, v.target)
+
+
+IMPLEMENTATIONS = {
+    "winograd": Implementation(winograd, _cycles, _flops, native="winograd.winograd"),
+    "winograd_input": Implementation(winograd_input, _input_cycles, lambda v: 2 * v.points, native="winograd_transforms.winograd_input"),
+    "winograd_output": Implementation(
+        winograd_output, _output_cycles, lambda v: 3 * v.points // 8, native="winograd_transforms.winograd_output"
+    ),
+}

@@ -1,6 +1,17 @@
 """Cycle estimates of vertices: PopLibs' estimates as formulas over box sizes, element types and the target."""
 
-from populus.runtime.cycles.contraction import AMP_LAUNCH, LAUNCH, Amp, amp_1x1, amp_nx1, contraction, slic, vector_macs, winograd_cycles
+from populus.runtime.cycles.contraction import (
+    AMP_LAUNCH,
+    LAUNCH,
+    Amp,
+    amp_1x1,
+    amp_nx1,
+    contraction,
+    slic,
+    vector_macs,
+    winograd_cycles,
+    winograd_transform_cycles,
+)
 from populus.runtime.cycles.reduction import reduce_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
@@ -17,4 +28,5 @@ __all__ = [
     "slic",
     "vector_macs",
     "winograd_cycles",
+    "winograd_transform_cycles",
 ]

@@ -228,3 +228,13 @@ def winograd_cycles(
     products = contraction(points, tiles, 1, out_channels, in_channels, 1, element, target)
     transforms = ceil_div(2 * points * tiles * (in_channels + out_channels), target.vector_width(element))
     return products + transforms
+
+
+def winograd_transform_cycles(inwards: bool, tiles: Count, element: Attribute, target: Target) -> Any:
+    """Estimates a transform of `tiles` tiles of 4 by 4, one for each position and channel: of inputs, or of sums.
+
+    32 additions for each tile of inputs, 24 for each of sums, on vectors of tiles; loads and stores, 32 and 20, run beside them. The
+    other terms are those of `pool`, which also walks over windows.
+    """
+    vectors = ceil_div(ceil_div(tiles, target.vector_width(element)), target.workers)
+    return 13 + target.workers * (23 + 13 + vectors * (7 + (32 if inwards else 24)))

@@ -12,17 +12,19 @@ from populus.lowering.poplar.plan.contraction import MEMORY_SHARE
 class Aim:
     """Shares of a tile's memory for resident weights and for temporaries, and the cycles that a received byte costs.
 
-    None: as the pass's own options say.
+    None: as the pass's own options say. `tiled`: 3x3 convolutions may be transforms and products of tiles of outputs, which take fewer
+    cycles and move more bytes.
     """
 
     resident: float | None = None
     traffic: float | None = None
     temporaries: float = MEMORY_SHARE
+    tiled: bool = False
 
 
 # cycles: a byte costs its time alone. memory: each weight is on one tile, and
 # a plan has temporaries of a twentieth of a tile if one does.
-AIMS = {"balanced": Aim(), "cycles": Aim(None, 0.0), "memory": Aim(0.0, None, 0.05)}
+AIMS = {"balanced": Aim(), "cycles": Aim(None, 0.0, tiled=True), "memory": Aim(0.0, None, 0.05)}
 
 
 def aim_of(name: str | None) -> Aim:

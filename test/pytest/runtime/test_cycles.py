@@ -193,6 +193,7 @@ def tensor(*shape: int) -> TensorType:
     return TensorType.of(shape, f32)
 
 
+OUTS = (("o0", "k0"), ("o1", "k1"))
 VERTICES = {
     "conv": a_vertex(
         "conv",
@@ -286,6 +287,23 @@ VERTICES = {
             ("out", "y", [along("b"), along("oc"), along("o0"), along("o1")], tensor(1, 32, 13, 28)),
         ],
         scalars=(("tile", 2),),
+    ),
+    "winograd_input": a_vertex(
+        "winograd_input",
+        {"b": Split(1), "ic": Split(16, 3), "o0": Split(7, 3), "o1": Split(14), "k0": Split(4), "k1": Split(4)},
+        [
+            ("in", "x", [along("b"), along("ic"), *(along((o, 2), k, offset=-1) for o, k in OUTS)], tensor(1, 16, 13, 28)),
+            ("out", "v", list(map(along, ("k0", "k1", "ic", "b", "o0", "o1"))), tensor(4, 4, 16, 1, 7, 14)),
+        ],
+    ),
+    "winograd_output": a_vertex(
+        "winograd_output",
+        {"b": Split(1), "oc": Split(16, 3), "o0": Split(7, 3), "o1": Split(14), **dict.fromkeys(("k0", "k1"), Split(4)),
+         **dict.fromkeys(("r0", "r1"), Split(2))},
+        [
+            ("in", "m", list(map(along, ("k0", "k1", "oc", "b", "o0", "o1"))), tensor(4, 4, 16, 1, 7, 14)),
+            ("out", "y", [along("b"), along("oc"), along(("o0", 2), "r0"), along(("o1", 2), "r1")], tensor(1, 16, 14, 28)),
+        ],
     ),
     "whiten": a_vertex(
         "whiten",

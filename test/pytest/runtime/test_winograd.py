@@ -199,3 +199,61 @@ def test_a_block_has_all_rows_if_they_fit_and_few_rows_if_not():
     assert block_rows(16, 7, 7, 64, 64, 16) == 7
     assert block_rows(16, 112, 112, 64, 64, 16) < 8
     assert 1 <= block_rows(16, 14, 14, 512, 512, 16) <= 14
+
+
+def net(w: Array, bias: Array, x: tuple[int, ...]) -> onnx.ModelProto:
+    """A model of one convolution by a constant, a bias and a clip, which follow in the stores."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w", "bias"], ["c"], name="layer", pads=(1, 1, 1, 1)),
+            helper.make_node("Relu", ["c"], ["y"], name="relu"),
+        ],
+        "one",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(bias, "bias")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+MACHINES: dict[str, tuple[int, int, tuple[int, ...], int, list[str]]] = {  # channels out and in, images and plane, tiles, engines
+    "even": (64, 64, (1, 64, 56, 56), 256, ["native", "numpy", "strict"]),
+    "odd sizes, two images": (64, 48, (2, 48, 35, 41), 256, ["native", "numpy", "strict"]),
+    "sums in slices": (256, 256, (1, 256, 14, 14), 1472, ["native", "numpy"]),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_of_many_tiles_states_transforms_and_products(name: str):
+    oc, ic, shape, tiles, engines = MACHINES[name]
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(shape).astype(np.float32), rng.standard_normal((oc, ic, 3, 3)).astype(np.float32)
+    bias = rng.standard_normal(oc).astype(np.float32)
+    expected = np.maximum(direct(x, w) + bias[:, None, None], 0)
+    for engine in engines:
+        program = populus.compile(net(w, bias, shape), engine=engine, target="gc200", tiles=tiles, optimise="cycles")
+        stated = [f.codelet.data for f in families(program.module("poplar"))]
+        assert stated == ["winograd_input", "conv", *(["reduce"] * (name == "sums in slices")), "winograd_output", "map"]
+        found = program.run({"x": x})["y"]
+        assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max(), engine
+        assert not getattr(program.session, "fallbacks", {}), engine
+
+
+def test_small_integers_are_exact_on_many_tiles():
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-8, 9, (1, 64, 29, 30)).astype(np.float32), rng.integers(-8, 9, (64, 64, 3, 3)).astype(np.float32)
+    for engine, threads in (("native", 1), ("native", 3), ("numpy", None)):
+        program = populus.compile(model(w, x.shape), engine=engine, target="gc200", tiles=256, optimise="cycles", threads=threads)
+        assert "winograd_input" in [f.codelet.data for f in families(program.module("poplar"))]
+        np.testing.assert_array_equal(program.run({"x": x})["y"], direct(x, w))
+
+
+def test_tiles_take_fewer_cycles_where_they_are_chosen_and_are_chosen_for_cycles_alone():
+    w, shape = np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32), (1, 64, 56, 56)
+    found: dict[tuple[str, str], tuple[bool, int]] = {}
+    for accuracy, aim in (("exact", "cycles"), ("standard", "balanced"), ("standard", "cycles")):
+        program = populus.compile(model(w, shape), target="gc200", accuracy=accuracy, optimise=aim)
+        stated = [f.codelet.data for f in families(program.module("poplar"))]
+        found[accuracy, aim] = "winograd_input" in stated, program.profile().summary["cycles"]
+    assert [tiled for tiled, _ in found.values()] == [False, False, True]
+    assert found["standard", "cycles"][1] < found["exact", "cycles"][1]

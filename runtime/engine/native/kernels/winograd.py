@@ -10,22 +10,24 @@ The transforms have the operations of the NumPy kernel, in its order; a product 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from populus.runtime.codelets.task import Array, Task
-from populus.runtime.codelets.winograd import input_side, kernel_rows, output_side
+from populus.runtime.codelets.winograd import input_side, output_side
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
-from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, plane_words
+from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, masked_load, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, offsets
 from populus.runtime.engine.native.kernels.planes import Columns, Form
+from populus.runtime.engine.native.kernels.winograd_weights import weights_kernel
 
 ITEM = 4  # bytes of a float
 GFLOPS, READ, MOVED = 150.0, 20.0, 6.0  # rates by which blocks are chosen: products; GB/s of weights, and of v and m, beyond the caches
@@ -64,7 +66,8 @@ class _Part(Function):
 
     def filled(self, rows: str, lanes: int) -> str:
         """Computes the tiles of a block in whole vectors."""
-        return self.let(f"and i64 {self.add(self.mul(rows, self.word('across')), lanes - 1)}, {-lanes}")
+        tiles = self.mul(rows, self.word("across"))
+        return tiles if lanes == 1 else self.let(f"and i64 {self.add(tiles, lanes - 1)}, {-lanes}")
 
     def sides(self, vector: str) -> tuple[partial[str], partial[str], partial[str]]:
         """Gives addition, subtraction, and multiplication by a number, of vectors."""
@@ -78,8 +81,8 @@ class _Part(Function):
         return partial(both, "fadd"), partial(both, "fsub"), partial(times)
 
 
-def _transform(m: int, name: str, machine: Machine) -> str:
-    """Emits v = B' x B for the channels `first` to `end` of a block."""
+def _transform(m: int, name: str, machine: Machine, exact: bool = False) -> str:
+    """Emits v = B' x B for the channels `first` to `end` of a block. `exact`: nothing follows a block's last tile in v."""
     f, n, lanes = _Part(name, PART, "void"), m + 2, machine.vector_bytes // ITEM
     vector = f"<{lanes} x float>"
     x, xs, x_channel, x_row, high, wide, top, left, across, tiles, plane = (
@@ -88,7 +91,7 @@ def _transform(m: int, name: str, machine: Machine) -> str:
     image, row0, rows = f.image()
     start = f.beyond(x, f.load("i64", f.at(xs, image, "i64")))
     operations = f.sides(vector)
-    last, total = f.sub(rows, 1), f.filled(rows, lanes)
+    last, total = f.sub(rows, 1), f.filled(rows, 1 if exact else lanes)
     rest = f.sub(total, f.mul(last, across))
     plane_end = f.add(f.mul(f.sub(high, 1), x_row), f.mul(wide, ITEM))
 
@@ -177,8 +180,11 @@ def _multiply(name: str, machine: Machine) -> str:
     return f.done("void")
 
 
-def _back(m: int, ending: Ending | None, name: str, machine: Machine) -> str:
-    """Emits y = A' m A, or a formula of it, for the output channels `first` to `end` of a block."""
+def _back(m: int, ending: Ending | None, name: str, machine: Machine, exact: bool = False) -> str:
+    """Emits y = A' m A, or a formula of it, for the output channels `first` to `end` of a block.
+
+    `exact`: nothing follows a block's last tile in m.
+    """
     f, n, lanes = _Part(name, PART, "void"), m + 2, machine.vector_bytes // ITEM
     vector = f"<{lanes} x float>"
     y, ys, y_channel, y_row, high, wide, across, tiles, plane = (
@@ -200,13 +206,24 @@ def _back(m: int, ending: Ending | None, name: str, machine: Machine) -> str:
             part = Columns(f, Form("weighted", "float", (1, 1), (1, 1)), machine, tx, wide, "0")
             left = f.mul(tx, m)
             written = [part.inside(f.add(left, k * lanes), wide) for k in range(m)]
+            valid = part.inside(tx, across) if exact else ""
 
             def row(ty: str) -> None:
-                at = f.at(source, f.add(f.mul(ty, across), tx), "float")
-                halves: list[list[str]] = []
-                for j in range(n):
-                    taken = [f.load(vector, f.beyond(at, f.mul(plane, i * n + j)), ITEM) for i in range(n)]
-                    halves.append(output_side(m, taken, *operations))
+                begin = f.add(f.mul(ty, across), tx)
+                at = f.at(source, begin, "float")
+                places = [f.beyond(at, f.mul(plane, i)) for i in range(n * n)]
+
+                def sums(load: Callable[[str], str]) -> list[str]:
+                    columns = [[load(places[i * n + j]) for i in range(n)] for j in range(n)]
+                    return [value for taken in columns for value in output_side(m, taken, *operations)]
+
+                if exact:
+                    whole = f.let(f"icmp sle i64 {f.add(begin, lanes)}, {f.filled(rows, 1)}")
+                    masked = partial(masked_load, f, "float", lanes, inside=valid)
+                    flat = f.choose(whole, vector, lambda: sums(lambda p: f.load(vector, p, ITEM)), lambda: sums(masked))
+                else:
+                    flat = sums(lambda p: f.load(vector, p, ITEM))
+                halves = [flat[j * m : (j + 1) * m] for j in range(n)]
                 for i in range(m):
                     r = f.add(f.mul(f.add(row0, ty), m), i)
                     present = f.let(f"icmp slt i64 {r}, {high}")
@@ -271,46 +288,20 @@ def _one(part: str, name: str, machine: Machine) -> str:
     return f.done()
 
 
-def _packer(m: int, name: str, machine: Machine) -> str:
-    """Emits u = G w G', in f64 and rounded once. Units are panels of output channels."""
-    f = Function(name)
-    w, u, ic, oc_step, ic_step, row_step, column_step, plane, tall, high = f.args("ppiiiiiiii")
+def transform_kernel(m: int, exact: bool = False) -> Kernel:
+    """Names the transform of inputs."""
+    return Kernel(f"winograd _transform {m}{' exact' if exact else ''}", partial(_transform, m, exact=exact))
 
-    def sums(parts: list[str]) -> list[str]:
-        found: list[str] = []
-        for row in kernel_rows(m):
-            terms = [parts[j] if factor == 1.0 else f.let(f"fmul double {number(factor, 'double')}, {parts[j]}") for factor, j in row]
-            total = terms[0]
-            for term in terms[1:]:
-                total = f.let(f"fadd double {total}, {term}")
-            found.append(total)
-        return found
 
-    def panel(i: str) -> None:
-        row = start_of(f, i, tall, high)
-        width = f.sub(high, f.let(f"zext i1 {f.let(f'icmp sge i64 {i}, {tall}')} to i64"))
-        into = f.at(u, f.mul(row, ic), "float")
+def back_kernel(m: int, ending: Ending | None, exact: bool = False) -> Kernel:
+    """Names the transform of sums, or a formula of it."""
+    key = f"winograd _back {m}{' exact' if exact else ''}" + ("" if ending is None else f" {ending.key}")
+    return Kernel(key, partial(_back, m, ending, exact=exact))
 
-        def channel(c: str) -> None:
-            def one(r: str) -> None:
-                at = f.beyond(f.beyond(w, f.mul(f.add(row, r), oc_step)), f.mul(c, ic_step))
-                taken = [
-                    [f.load("float", f.beyond(at, f.add(f.mul(row_step, i), f.mul(column_step, j)))) for j in range(3)] for i in range(3)
-                ]
-                wide = [[f.let(f"fpext float {v} to double") for v in line] for line in taken]
-                halves = [sums([wide[i][j] for i in range(3)]) for j in range(3)]
-                target = f.at(into, f.add(f.mul(c, width), r), "float")
-                for p in range(m + 2):
-                    for q, value in enumerate(sums([halves[j][p] for j in range(3)])):
-                        rounded = f.let(f"fptrunc double {value} to float")
-                        f.store("float", rounded, f.beyond(target, f.mul(plane, p * (m + 2) + q)))
 
-            f.loop(0, width, one)
-
-        f.loop(0, ic, channel)
-
-    f.loop("%first", "%end", panel)
-    return f.done()
+def one_kernel(part: str) -> Kernel:
+    """Names the kernel of one part of one block."""
+    return Kernel(f"winograd one {part}", partial(_one, part))
 
 
 def block_rows(points: int, down: int, across: int, ic: int, oc: int, lanes: int) -> int:
@@ -378,7 +369,7 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
 
     def packing(room: Array) -> Launch:
         args = [w, room, s.ic, *w.strides, s.u_plane, s.channels.wide, s.channels.broad]
-        return Launch(library, Kernel(f"winograd weights {tile}", partial(_packer, tile)), args, s.channels.parts, room.size)
+        return Launch(library, weights_kernel(tile), args, s.channels.parts, room.size)
 
     if field_w.constant:
 
@@ -405,8 +396,7 @@ def _launches(
     scratch = task.scratch((s.each * (1 if few else lanes),), np.uint8)
     pads = [before for before, _ in task.fields["x"].pads[2:]]
     places = [offsets(a.shape[:1], a.strides[:1]) for a in (x, y)]
-    back = Kernel(f"winograd _back {s.m}" + ("" if ending is None else f" {ending.key}"), partial(_back, s.m, ending))
-    kernels = [Kernel(f"winograd _transform {s.m}", partial(_transform, s.m)), Kernel("winograd multiply", _multiply), back]
+    kernels = [transform_kernel(s.m), Kernel("winograd multiply", _multiply), back_kernel(s.m, ending)]
     words = plane_words(formula, 1)
     units = s.ic, s.points * s.channels.parts, s.oc
     work = 2 * s.points * s.tiles * s.ic * s.oc // 100
@@ -427,5 +417,5 @@ def _launches(
         return [launch(Kernel("winograd", _all), lanes, total * work, 0)]
     moved = [s.points * s.tiles * n * ITEM // 8 for n in (s.ic, s.oc)]
     each = zip(("transform", "multiply", "back"), units, (moved[0], work, moved[1]))
-    named = [(Kernel(f"winograd one {part}", partial(_one, part)), n, ns) for part, n, ns in each]
+    named = [(one_kernel(part), n, ns) for part, n, ns in each]
     return [launch(kernel, n, ns, number) for number in range(total) for kernel, n, ns in named]

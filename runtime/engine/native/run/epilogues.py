@@ -74,7 +74,7 @@ def epilogues(
 
 def _sums(family: FamilyOp, halves: bool) -> bool:
     """Tells whether a family is a product of 8-bit integers or of f32; with `halves`, also of f16."""
-    if not (family.declaration.is_product or family.codelet.data == "winograd") or "partials" in family.params.data:
+    if not (family.declaration.is_product or family.codelet.data in ("winograd", "winograd_output")) or "partials" in family.params.data:
         return False
     elements = {type_of(v).element for _, v in family.connections()}
     inputs = {type_of(v).element for f, v in family.connections() if f.kind == "in"}

@@ -333,3 +333,27 @@ poplar.graph @main target <host> {
       out y = %y[b, oc, o0, o1] : !poplar.tensor<1x2x8x8xf32>
   }
 }
+
+// -----
+// CHECK: x[b, ic, o0 + k0 - 1, o1 * 2 + k1 - 1]: [o0 + k0 - 1] is not o0 * 2 + k0 from some offset
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<1x2x8x8xf32>
+  %v = poplar.var "v" : !poplar.tensor<4x4x2x1x4x4xf32>
+  poplar.execute "e" {
+    poplar.family @winograd_input for (ic = 2, b = 1, o0 = 4, o1 = 4, k0 = 4, k1 = 4)
+      in x = %x[b, ic, o0 + k0 - 1, o1 * 2 + k1 - 1] : !poplar.tensor<1x2x8x8xf32>
+      out v = %v[k0, k1, ic, b, o0, o1] : !poplar.tensor<4x4x2x1x4x4xf32>
+  }
+}
+
+// -----
+// CHECK: tiles of 3 by 3; expected 4 by 4
+poplar.graph @main target <host> {
+  %m = poplar.var "m" : !poplar.tensor<3x3x2x1x4x4xf32>
+  %y = poplar.var "y" : !poplar.tensor<1x2x8x8xf32>
+  poplar.execute "e" {
+    poplar.family @winograd_output for (oc = 2, b = 1, o0 = 4, o1 = 4, k0 = 3, k1 = 3, r0 = 2, r1 = 2)
+      in m = %m[k0, k1, oc, b, o0, o1] : !poplar.tensor<3x3x2x1x4x4xf32>
+      out y = %y[b, oc, o0 * 2 + r0, o1 * 2 + r1] : !poplar.tensor<1x2x8x8xf32>
+  }
+}

@@ -1,0 +1,82 @@
+"""Kernels of `winograd_input` and `winograd_output`: the transforms of tiles, where a program states them beside the products.
+
+They are those of `winograd.py`, on variables of the program instead of a block's scratch memory: v and m end with their last tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from populus.runtime.codelets.task import Array, Task
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
+from populus.runtime.engine.native.kernels.endings import Formula, ending_of, plane_words
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import Slices, offsets
+from populus.runtime.engine.native.kernels.winograd import ITEM, WORDS, back_kernel, one_kernel, transform_kernel
+
+SIDE = 2  # outputs of a tile's side
+RATE = 4  # floats of tiles that are read or written in a nanosecond
+
+
+def winograd_input(library: Library, task: Task) -> list[Launch] | None:
+    """Computes `v = B' x B` of f32. Returns None for other types, and for columns or tiles that are not adjacent."""
+    field_x, v = task.fields["x"], task["v"]
+    x = field_x.array
+    if not _is_dense(v) or x.dtype != np.float32 or (x.shape[-1] > 1 and x.strides[-1] != ITEM) or 0 in (x.size, v.size):
+        return None
+    (top, _), (left, _) = field_x.pads[2:]
+    ic, batch, down, across = v.shape[2:]
+    words = {
+        "x": x, "xs": offsets(x.shape[:1], x.strides[:1]), "x_channel": x.strides[1], "x_row": x.strides[2],
+        "high": x.shape[2], "wide": x.shape[3], "top": top, "left": left, "transform": transform_kernel(SIDE, exact=True),
+        "v_plane": v.strides[1],
+    }  # fmt: skip
+    return _launches(library, "transform", words, [v[0, 0, 0, b] for b in range(batch)], (ic, batch, down, across), [])
+
+
+def winograd_output(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> list[Launch] | None:
+    """Computes `y = A' m A` of f32, or a formula of it.
+
+    Returns None for other types, for columns or tiles that are not adjacent, and for a formula without code.
+    """
+    products, y = task["m"], task["y"] if formula is None else formula.out
+    ended = None if formula is None else ending_of(formula.at(0, 0), 1)
+    if (formula is not None and ended is None) or slices is not None:
+        return None
+    if not _is_dense(products) or y.dtype != np.float32 or (y.shape[-1] > 1 and y.strides[-1] != ITEM) or y.size == 0:
+        return None
+    oc, batch, down, across = products.shape[2:]
+    words = {
+        "y": y, "ys": offsets(y.shape[:1], y.strides[:1]), "y_channel": y.strides[1], "y_row": y.strides[2],
+        "out_high": y.shape[2], "out_wide": y.shape[3], "m_plane": products.strides[1],
+        "back": back_kernel(SIDE, ended[0] if ended else None, exact=True),
+    }  # fmt: skip
+    images = [products[0, 0, 0, b] for b in range(batch)]
+    return _launches(library, "back", words, images, (oc, batch, down, across), plane_words(formula, 1))
+
+
+def _is_dense(tiles: Array) -> bool:
+    """Tells whether tiles [4, 4, channels, b, down, across] of f32 are one block of memory, in that order."""
+    return tiles.dtype == np.float32 and tiles.flags.c_contiguous and tiles.size > 0
+
+
+def _launches(
+    library: Library,
+    part: str,
+    words: Mapping[str, int | Array | Kernel],
+    images: list[Array],
+    sizes: tuple[int, int, int, int],
+    others: list[int | Array | Kernel],
+) -> list[Launch]:
+    """Builds a launch for each image, whose units are channels. `images`: the first tile of each in v or in m."""
+    channels, batch, down, across = sizes
+    shared = {"across": across, "down": down, "rows": down, "blocks": 1, "tiles": batch * down * across, "points": (SIDE + 2) ** 2}
+    launches: list[Launch] = []
+    for number, first in enumerate(images):
+        here: dict[str, int | Array | Kernel] = {**shared, **words, "scratch": first, "number": number}
+        args: list[int | Array | Kernel] = [here.get(word, 0) for word in WORDS]
+        work = channels * down * across * (SIDE + 2) ** 2 // RATE
+        launches.append(Launch(library, one_kernel(part), [*args, *others], channels, work))
+    return launches
