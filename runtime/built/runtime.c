@@ -29,6 +29,11 @@
 #define PARTS 4
 #define SPINS 3000
 #define CHUNK 64
+#define WINDOW (2 << 20) /* bytes that are looked up in the system's cache of files at once */
+#define FEW 512 /* such windows: of larger data a run may read few, such as rows of a table, and maps what it reads */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14; an older one refuses it */
+#endif
 
 typedef int64_t (*kernel)(int64_t *, int64_t, int64_t);
 typedef struct { int64_t name, shape, type, rank, bytes, place, kept; } record; /* offsets in the file; `kept`: the type in memory */
@@ -148,6 +153,21 @@ static populus_status check(const populus_model *m, const char *path) {
   return name ? fail(opening, POPULUS_CPU, "%s: was built for a CPU with %s, which this one lacks", path, name) : POPULUS_OK;
 }
 
+/* Maps constants that the system's cache of files has, at once. A run that maps them page by page while its kernels prefetch
+ * takes half as long again. What is not in the cache stays on the disk until it is read. */
+static void ready(const populus_model *m) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)m->data + (uintptr_t)m->h->size;
+  uintptr_t at = ((uintptr_t)m->data + (uintptr_t)m->h->at_data) & -page;
+  unsigned char there[WINDOW / 4096];
+  if (page < 4096 || (end - at) / WINDOW > FEW) return;
+  for (; at < end; at += WINDOW) {
+    size_t bytes = end - at < WINDOW ? end - at : WINDOW, pages = (bytes + page - 1) / page, known = 0;
+    if (mincore((void *)at, bytes, there)) return;
+    while (known < pages && there[known] & 1) known++;
+    if (known == pages && madvise((void *)at, bytes, MADV_POPULATE_READ)) return;
+  }
+}
+
 API uint32_t populus_version(void) { return POPULUS_VERSION; }
 
 API populus_status populus_load(const char *path, populus_model **model) {
@@ -175,7 +195,7 @@ API populus_status populus_load(const char *path, populus_model **model) {
                                        (const int64_t *)(m->data + r[i].shape), (size_t)r[i].bytes};
   }
   if (why) populus_unload(m);
-  else *model = m;
+  else ready(*model = m);
   return why;
 }
 

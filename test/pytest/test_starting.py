@@ -1,10 +1,14 @@
 """The start of a process: the modules that it imports, and what it does not do twice."""
 
 import gc
+import mmap
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper
 
 import populus
@@ -85,3 +89,27 @@ def test_onnx_is_asked_once_for_the_types_of_nodes_that_are_alike(monkeypatch):
     program = populus.compile(helper.make_model(helper.make_graph(nodes, "g", [x], [y])), target="host")
     assert asked == ["Elu", "Elu"]  # the third has another alpha
     assert str(program.signature) == "(x: f32[3, 7, 5, 11]) -> (y: f32[3, 7, 5, 11])"
+
+
+def populates(path):
+    """Tells whether the system maps pages of a file when it is asked to: Linux from 5.14 on."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, suppress(OSError):
+        mapped.madvise(22)
+        return True
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler, as users of build do")
+def test_a_built_program_maps_its_constants_before_its_first_run(tmp_path):
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 1024]) for n in "xy")
+    w = helper.make_tensor("w", TensorProto.FLOAT, [1024, 1024], np.linspace(-1, 1, 1 << 20).astype(np.float32))
+    made = helper.make_model(helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [w]))
+    populus.build(populus.compile(made, target="host", engine="native"), tmp_path / "built", name="net")
+    if not populates(tmp_path / "built" / "net.bin"):
+        pytest.skip("this system maps no pages ahead")
+    program = populus.load_program(tmp_path / "built")
+    with open("/proc/self/smaps") as file:
+        mapping = file.read().partition(str(tmp_path / "built" / "net.bin"))[2]
+    resident = next(int(line.split()[1]) for line in mapping.splitlines() if line.startswith("Rss:"))
+    assert resident >= 4096, resident  # KiB
+    assert not program.run({"x": np.zeros((1, 1024), np.float32)})["y"].any()
