@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 import populus
+from populus.dialects.expr import Arg
 from populus.dialects.poplar.memory import ConstOp
 from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.codegen.jit import library
+from populus.runtime.engine.native.kernels import planes as planes_down
 from populus.runtime.engine.native.kernels import pool_kernels, positions
+from populus.runtime.engine.native.kernels.endings import Formula, ending_of
 from populus.runtime.engine.native.run.program import NativeProgram
 
 Array = NDArray[Any]
@@ -52,6 +57,7 @@ POOLS = {
     "one row": ((1, 2, 1, 70), {"kernel_shape": [1, 4], "strides": [1, 2]}),
     "more padding than rows": ((1, 1, 2, 2), {"kernel_shape": [5, 5], "pads": [4, 4, 4, 4]}),
     "lines": ((1, 3, 70), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
+    "narrower than a vector": ((2, 5, 9, 7), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
     "f64": ((1, 3, 11, 19), {"kernel_shape": [3, 3], "strides": [2, 1]}),
 }
 
@@ -100,6 +106,8 @@ CONVS = {
     "5 by 5 by two": ((1, 4, 14, 15), (5, 5), {"strides": [2, 2], "pads": [1, 2, 2, 1]}),
     "1 by 3, strides 2 and 1": ((1, 4, 9, 17), (1, 3), {"strides": [2, 1]}),
     "lines": ((1, 5, 70), (3,), {"pads": [1, 1]}),
+    "narrower than a vector": ((2, 6, 9, 7), (3, 3), {"pads": [1, 1, 1, 1]}),
+    "narrower by two": ((2, 6, 9, 13), (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
 }
 
 
@@ -121,6 +129,43 @@ def test_depthwise_sums_down_a_plane_are_exact_and_meet_the_border_as_zeros(name
             taken = padded[(..., *(slice(i, i + (n - 1) * s + 1, s) for i, s, n in zip(k, strides, found.shape[2:])))]
             expected += taken * w[(slice(None), 0, *k)].reshape(-1, *(1,) * spatial)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("columns", [3, 7, 8, 13, 28])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_vectors_beyond_the_end_of_a_row_leave_all_but_their_plane_as_it_was(columns: int, gap: int):
+    host, rows = library(), 5
+    sides = (planes_down.Side(rows, 3, 1, 1, 1, rows), planes_down.Side(columns, 3, 1, 1, 1, columns))
+    room = np.full((4, rows, columns + gap), 99.0, np.float32)
+    y, x = room[1:3, :, :columns], np.arange(2 * rows * columns, dtype=np.float32).reshape(2, rows, columns)
+    made = planes_down.down(host, "max", x, y, np.zeros(1, np.float32), np.zeros(2, np.int64), sides)
+    assert made is not None
+    for plane in (1, 0):  # the order in which threads may take them
+        launch = made[0]
+        launch.code = launch.code or launch.library.load(launch.kernels)
+        launch.bind()
+        entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        assert entry(launch.library.address(launch.kernel))(launch.words.ctypes.data, plane, plane + 1) == 0
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    np.testing.assert_array_equal(y, np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2)).max((3, 4)))
+    y[:] = 99.0
+    assert (room == 99.0).all()
+
+
+def test_results_are_written_once_where_their_formula_reads_what_they_replace():
+    x, y = np.zeros((2, 5, 13), np.float32), np.zeros((2, 5, 13), np.float32)
+    for other, begin in ((np.zeros_like(y), 13 - 8), (y, 13), (y[:, ::2, 1:], 13)):
+        formula = Formula(Arg(0) + Arg(1), [None, other], y)
+        assert planes_down._ends(x, y, 8, formula, None) == (begin, 0)  # pyright: ignore[reportPrivateUsage]
+    narrow = y[:, :, :7]
+    assert planes_down._ends(x, narrow, 8, None, None) == (7, 0)  # pyright: ignore[reportPrivateUsage]
+    packed = np.zeros((2, 5, 7), np.float32)
+    assert planes_down._ends(x, packed, 8, None, None) == (7, packed[0].nbytes)  # pyright: ignore[reportPrivateUsage]
+    for varies, spill in ((np.ones_like(packed), 0), (np.broadcast_to(np.float32(1), packed.shape), packed[0].nbytes)):
+        formula = Formula(Arg(0) + Arg(1), [None, varies], packed)
+        ended = ending_of(formula.at(0), 1)
+        assert ended is not None
+        assert planes_down._ends(x, packed, 8, formula, ended[0]) == (7, spill)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_small_windows_of_an_image_that_is_not_contiguous_take_the_kernel_for_any_window():

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
@@ -58,7 +60,11 @@ class Form:
 
 @dataclass
 class Columns:
-    """Code for a vector of columns: its masks, and the vectors of one input row that the window's columns meet."""
+    """Code for a vector of columns: its masks, and the vectors of one input row that the window's columns meet.
+
+    `halved`: with a stride of 2, the columns of a vector are out of order until `ordered`. Then the halves of vectors of 32
+    bytes are divided apart from each other, which takes one instruction for a vector instead of two.
+    """
 
     f: Function
     form: Form
@@ -66,6 +72,7 @@ class Columns:
     begin: str
     width: str
     left: str
+    halved: bool = False
 
     def __post_init__(self) -> None:
         f, stride = self.f, self.form.strides[1]
@@ -76,6 +83,8 @@ class Columns:
         taps = range(0, self.form.kernel[1], stride)
         self.starts = [k + half * self.lanes for k in taps for half in range(stride)]
         self.masks = [self.inside(f.add(self.first, s), self.width) for s in self.starts]
+        ends = f.let(f"icmp sle i64 {f.add(self.first, self.starts[-1] + self.lanes)}, {self.width}")
+        self.full = f.let(f"and i1 {f.let(f'icmp sge i64 {self.first}, 0')}, {ends}")  # all that is read is in the row
 
     def inside(self, first: str, end: str) -> str:
         """Marks the lanes whose element, counted from `first`, is not negative and below `end`."""
@@ -96,7 +105,7 @@ class Columns:
         def masked() -> list[str]:
             loaded: list[str] = []
             for place, there in zip(places, self.masks):
-                if present is not None:
+                if present is not None and self.machine.masks_freely:
                     there = f.let(f"select i1 {present}, {mask} {there}, {mask} zeroinitializer")
                 operands = ("ptr", place), ("i32 immarg", str(self.item)), (mask, there), (self.vector, neutral)
                 loaded.append(f.call(self.vector, name, *operands))
@@ -114,9 +123,12 @@ class Columns:
             low, high = (f.add(begin, n * self.item) for n in (self.starts[0], self.starts[-1] + self.lanes))
             tests = f.let(f"icmp sge i64 {low}, 0"), f.let(f"icmp sle i64 {high}, {end}")
             within = f.let(f"and i1 {tests[0]}, {tests[1]}")
-            if present is not None:
-                within = f.let(f"and i1 {within}, {present}")
-            loaded = f.choose(within, self.vector, whole, masked)
+
+            def inside() -> list[str]:
+                edge = partial(f.choose, within, self.vector, whole, masked)
+                return f.choose(self.full, self.vector, lambda: [f.load(self.vector, place, self.item) for place in places], edge)
+
+            loaded = inside() if present is None else f.choose(present, self.vector, inside, lambda: [neutral] * len(places))
         stride = self.form.strides[1]
         groups = [self._apart(loaded[i : i + stride]) for i in range(0, len(loaded), stride)]
         return [groups[k // stride][k % stride] for k in range(self.form.kernel[1])]
@@ -127,13 +139,28 @@ class Columns:
             return vectors
         found: list[list[str]] = []
         for odd in (0, 1):
-            order = ", ".join(f"i32 {2 * i + odd}" for i in range(self.lanes))
+            order = ", ".join(f"i32 {2 * i + odd}" for i in self._order())
             shuffled = [
                 self.f.let(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.lanes} x i32> <{order}>")
                 for a, b in zip(vectors[::2], vectors[1::2])
             ]
             found.append(self._apart(shuffled))
         return [v for pair in zip(*found) for v in pair]
+
+    def _order(self) -> list[int]:
+        """Lists the columns in the lanes' order, in which vectors of a stride of 2 are until they are stored."""
+        if not self.halved:
+            return list(range(self.lanes))
+        part = self.lanes // 4  # columns from one half of a vector
+        return [(i // part % 2) * 2 * part + i // part // 2 * part + i % part for i in range(self.lanes)]
+
+    def ordered(self, value: str) -> str:
+        """Returns a result's columns in their order."""
+        order = self._order()
+        if order == sorted(order):
+            return value
+        numbers = ", ".join(f"i32 {order.index(i)}" for i in range(self.lanes))
+        return self.f.let(f"shufflevector {self.vector} {value}, {self.vector} poison, <{self.lanes} x i32> <{numbers}>")
 
     def store(self, places: Sequence[str], left: str, mask: str, values: Callable[[str], Sequence[str]]) -> None:
         """Stores vectors whose lanes from `left` on stay as they are, or may be written. `values(mask)` emits them."""
@@ -159,8 +186,8 @@ class Columns:
 def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str:
     """Emits the kernel. Units are planes; turn t reads `stride` rows and completes output t - (late - 1)."""
     f, type, lanes = Function(name), form.type, machine.vector_bytes // BYTES[form.type]
-    x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left = f.args("ppppppiiiiiiii")
-    operands = OnPlanes(f, ending, 14, type, lanes)
+    x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left, late_by, spill = f.args("ppppppiiiiiiiiii")
+    operands = OnPlanes(f, ending, 16, type, lanes)
     (tall, _), down, vector = form.kernel, form.strides[0], f"<{lanes} x {type}>"
     late = -(-tall // down)  # outputs under way
     start = (vector, f"splat ({type} {identity(form.op, type)})")
@@ -182,7 +209,9 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
         ended = operands.at(p)
 
         def block(begin: str) -> None:
-            part = Columns(f, form, machine, begin, wide, left)
+            if not machine.masks_freely:
+                begin = f.call("i64", "llvm.smin.i64", ("i64", begin), ("i64", late_by))
+            part = Columns(f, form, machine, begin, wide, left, form.strides[1] == 2 and machine.vector_bytes == 32)
             written = part.inside("0", f.sub(columns, begin))
             into = f.at(target, begin, type)
 
@@ -199,7 +228,10 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
                             across_k = weights[k * form.kernel[1] : (k + 1) * form.kernel[1]]
                             under[q] = _met(f, form, vector, machine.fused, under[q], whole, across_k)
                 o = f.sub(t, late - 1)
-                done, mask, count = under.pop(), written, f.sub(columns, begin)
+                done, mask, count = part.ordered(under.pop()), written, f.sub(columns, begin)
+                if not machine.masks_freely:
+                    reach = f.add(f.mul(o, y_row), f.mul(f.add(begin, lanes), part.item))
+                    count = f.let(f"select i1 {f.let(f'icmp sle i64 {reach}, {spill}')}, i64 {lanes}, i64 {count}")
                 if not inside:
                     there = f.let(f"icmp sge i64 {o}, 0")
                     mask = f.let(f"select i1 {there}, <{lanes} x i1> {written}, <{lanes} x i1> zeroinitializer")
@@ -290,10 +322,28 @@ def down(
     form = Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
     kernel = Kernel(f"down {form}" + ("" if ending is None else f" {ending.key}"), partial(_down, form, ending))
     tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
+    begin, spill = _ends(x, y, lanes, formula, ending)
     args = [
         x, y, other, *tables, ws, x.strides[-2], y.strides[-2], tall.outputs, wide.outputs, tall.n, wide.n, tall.before, wide.before,
-        *plane_words(formula, y.ndim - 2),
+        begin, spill, *plane_words(formula, y.ndim - 2),
     ]  # fmt: skip
     padded = -(-wide.outputs // lanes) * lanes
     work = len(tables[0]) * tall.outputs * padded * tall.kernel * wide.kernel * y.itemsize // 200 + y.nbytes // 16
     return [Launch(library, kernel, args, len(tables[0]), work)]
+
+
+def _ends(x: Array, y: Array, lanes: int, formula: Formula | None, ending: Ending | None) -> tuple[int, int]:
+    """Finds how rows end without masks: the column at which the last vector of a row may begin, and the bytes of a plane
+    before which vectors may go on into the next row, which is written later.
+
+    The last vector begins earlier by the lanes that it has too many. So it writes some results again, and neither way is
+    open where the formula reads what was written. Where they are not open, the results are past the row's end, and 0.
+    """
+    rows, columns = y.shape[-2:]
+    inputs = [] if formula is None else [a for a in formula.inputs if a is not None]
+    if any(np.may_share_memory(a, y) for a in (x, *inputs)):
+        return columns, 0
+    if columns >= lanes:
+        return columns - lanes, 0
+    alone = ending is None or all(ending.fixed)  # or a vector might go beyond an operand
+    return columns, rows * y.strides[-2] if alone and y.strides[-2] == columns * y.itemsize else 0
