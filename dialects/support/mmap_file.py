@@ -47,6 +47,15 @@ class Mapped:
         if hasattr(mmap, "MADV_WILLNEED") and self._map.size() <= FETCHED:
             self._map.madvise(mmap.MADV_WILLNEED)
 
+    def release_part(self, address: int, bytes: int) -> None:
+        """Gives back the pages of a part of the map, from an address on; its neighbours' bytes on them come again too."""
+        import numpy as np
+
+        if hasattr(mmap, "MADV_DONTNEED"):
+            first = address - np.frombuffer(self._map, np.uint8).ctypes.data
+            begin = first // mmap.PAGESIZE * mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, begin, first + bytes - begin)
+
     def release(self) -> None:
         """Gives the pages back; they come again when they are read."""
         if hasattr(mmap, "MADV_DONTNEED"):

@@ -26,10 +26,10 @@ def memory(bytes: int) -> NDArray[np.uint8]:
     if bytes < HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.zeros(bytes, np.uint8)
     pages = mmap.mmap(-1, bytes + HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory would get small pages
-    with contextlib.suppress(OSError):  # a system without huge pages
-        pages.madvise(mmap.MADV_HUGEPAGE)
     whole = np.frombuffer(pages, np.uint8)
     skipped = -whole.ctypes.data % HUGE
+    with contextlib.suppress(OSError):  # a system without huge pages
+        pages.madvise(mmap.MADV_HUGEPAGE, skipped, bytes // HUGE * HUGE)  # not the end, which needs only a part of one
     return whole[skipped : skipped + bytes]
 
 

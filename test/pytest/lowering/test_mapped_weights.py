@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -17,7 +18,7 @@ from benchmarks.models import Graph
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.memory import ConstOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.mmap_file import mapped
+from populus.dialects.support.mmap_file import Mapped, mapped
 from populus.lowering.onnx.importer.read import read_tensor
 from populus.lowering.onnx.importer.stripped import LARGE, stripped
 from populus.runtime.session import Session
@@ -117,6 +118,30 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 1024)
     env = {**os.environ, "POPULUS_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert float(done.stdout) < 1.5 * 64
+
+
+def test_the_pages_of_a_weight_go_back_when_it_is_packed(tmp_path, monkeypatch):
+    g = Graph()
+    weights = [g.weight(n, n + 64) for n in (256, 320, 384)]
+    y = "x"
+    for weight in weights:
+        y = g.op("MatMul", y, weight)
+    path = tmp_path / "m.onnx"
+    made = g.model("pages", y, [4, 448], inputs=[4, 256])
+    onnx.save(made, path)
+    given, whole = [], Mapped.release_part
+
+    def seen(file, address, bytes):
+        part = np.ctypeslib.as_array((ctypes.c_uint8 * bytes).from_address(address))
+        given.append(part.copy())
+        whole(file, address, bytes)
+        np.testing.assert_array_equal(part, given[-1])  # they come again when they are read
+
+    monkeypatch.setattr(Mapped, "release_part", seen)
+    program = populus.compile(path, tiles=4, engine="native", threads=1)
+    assert not given
+    _ = program.session
+    assert [part.tobytes() for part in given] == [i.raw_data for i in made.graph.initializer]
 
 
 def test_a_packed_constant_is_let_go_and_comes_back_bit_for_bit():

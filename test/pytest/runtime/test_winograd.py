@@ -137,6 +137,30 @@ def test_threads_share_few_and_many_blocks_with_the_same_bits():
         assert found[0] == found[1]
 
 
+def test_threads_have_scratch_memory_for_each_and_not_for_each_chunk():
+    """In several runs, after one that ended in the middle, as in a forked child."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((16, 16, 24, 24), (16, 16, 3, 3)))
+    found: dict[int, tuple[int, list[bytes]]] = {}
+    for threads in (1, 2, 3):
+        program = populus.compile(model(w, x.shape), engine="native", threads=threads)
+        ran = program.session._program  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(ran, NativeProgram), ran
+        [launch] = ran.table.launches.values()
+        assert launch.kernel.key == "winograd" and launch.units == (1 if threads == 1 else 4 * threads)
+        busy = ran.workspace.busy
+        assert busy is not None
+        results: list[bytes] = []
+        for left in (0, 0, (1 << threads) - 1):
+            busy[0] = left
+            results.append(program.run({"x": x})["y"].tobytes())
+            assert busy[0] == 0
+        found[threads] = ran.workspace.needed, results
+        assert ran.table.scratch.nbytes == ran.workspace.needed
+    once, results = found[1]
+    assert found == {n: (n * once, results) for n in found} and len(set(results)) == 1
+
+
 def test_all_cpus_that_round_products_alike_have_the_same_bits():
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 18, 13, 21)).astype(np.float32), rng.standard_normal((18, 18, 3, 3)).astype(np.float32)

@@ -26,6 +26,7 @@ from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, masked_load, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, offsets
+from populus.runtime.engine.native.kernels.places import place_functions, places_of
 from populus.runtime.engine.native.kernels.planes import Columns, Form
 from populus.runtime.engine.native.kernels.winograd_weights import weights_kernel
 
@@ -33,16 +34,16 @@ ITEM = 4  # bytes of a float
 GFLOPS, READ, MOVED = 150.0, 20.0, 6.0  # rates by which blocks are chosen: products; GB/s of weights, and of v and m, beyond the caches
 CACHE = 1 << 20  # bytes of v and m that the inner caches hold
 LINE = 64  # bytes of a line of a cache
-CHUNKS = 4  # ranges of blocks for each thread, each with a `v` and an `m` of its own
+CHUNKS = 4  # ranges of blocks for each thread; each that runs has a `v` and an `m`
 
 WORDS = (
     "x", "u", "y", "tall_broad", "tall_narrow", "short_broad", "short_narrow", "xs", "ys", "depth", "ic", "oc", "x_channel",
     "x_row", "high", "wide", "top", "left", "y_channel", "y_row", "out_high", "out_wide", "across", "down", "rows", "blocks",
     "tiles", "v_plane", "m_plane", "u_plane", "parts", "wide_parts", "broad", "oc_parts", "oc_tall", "oc_high", "scratch",
     "each_scratch", "lanes", "transform", "multiply", "back", "total", "points", "number",
-    "ends",
+    "ends", "busy", "places",
 )  # fmt: skip
-POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back", "ends"))
+POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back", "ends", "busy"))
 PART = "ptr %args, i64 %block, ptr %v, ptr %m, i64 %first, i64 %end"
 
 
@@ -257,16 +258,18 @@ def _together(f: Function, vector: str, lanes: int, values: list[str]) -> list[s
 
 
 def _all(name: str, machine: Machine) -> str:
-    """Emits the kernel whose units are ranges of blocks, each with a `v` and an `m` of its own."""
+    """Emits the kernel whose units are ranges of blocks, each with the `v` and the `m` of a place in scratch memory."""
     f = _Part(name)
     kernels = [f.word(part) for part in ("transform", "multiply", "back")]
     total, lanes, points, plane = (f.word(w) for w in ("total", "lanes", "points", "v_plane"))
     scratch, each = f.word("scratch"), f.word("each_scratch")
     units = f.word("ic"), f.mul(f.word("oc_parts"), points), f.word("oc")
+    places = f"ptr {f.word('busy')}, i64 {f.word('places')}, i64 {lanes}"
 
     def lane(q: str) -> None:
         first, end = (f.let(f"sdiv i64 {f.mul(total, i)}, {lanes}") for i in (q, f.add(q, 1)))
-        v = f.beyond(scratch, f.mul(each, q))
+        place = f.let(f"call i64 @{name}_take({places}, i64 {q})")
+        v = f.beyond(scratch, f.mul(each, place))
         m = f.beyond(v, f.mul(plane, points))
 
         def block(b: str) -> None:
@@ -274,9 +277,10 @@ def _all(name: str, machine: Machine) -> str:
                 f.line(f"call void {kernel}(ptr %args, i64 {b}, ptr {v}, ptr {m}, i64 0, i64 {count})")
 
         f.loop(first, end, block)
+        f.line(f"call void @{name}_leave({places}, i64 {place})")
 
     f.loop("%first", "%end", lane)
-    return f.done()
+    return place_functions(name) + f.done()
 
 
 def _one(part: str, name: str, machine: Machine) -> str:
@@ -393,7 +397,8 @@ def _launches(
     total = len(y) * s.blocks
     lanes = 1 if task.threads == 1 else min(total, CHUNKS * task.threads)
     few = task.threads > 1 and total < 2 * task.threads
-    scratch = task.scratch((s.each * (1 if few else lanes),), np.uint8)
+    busy, held = places_of(task, lanes)
+    scratch = task.scratch((s.each * (1 if few else held),), np.uint8)
     pads = [before for before, _ in task.fields["x"].pads[2:]]
     places = [offsets(a.shape[:1], a.strides[:1]) for a in (x, y)]
     kernels = [transform_kernel(s.m), Kernel("winograd multiply", _multiply), back_kernel(s.m, ending)]
@@ -408,7 +413,7 @@ def _launches(
             s.across, s.down, s.rows, s.blocks, s.tiles, s.v_plane, s.m_plane, s.u_plane,
             s.vectors.parts, s.vectors.wide, s.vectors.broad, s.channels.parts, s.channels.wide, s.channels.broad,
             scratch, s.each, lanes, *kernels, total, s.points, number,
-            np.array([0, s.ic], np.int64), *words,
+            np.array([0, s.ic], np.int64), busy, held, *words,
         ]  # fmt: skip
         assert len(args) == len(WORDS) + len(words), (len(args), len(WORDS))
         return Launch(library, kernel, args, units, work)

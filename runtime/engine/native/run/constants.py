@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from populus.dialects.data import StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
 from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.mmap_file import mapped
 from populus.runtime.engine.native.kernels.panels import Packed
 
 Array = NDArray[Any]
@@ -84,6 +85,8 @@ class Constants:
         if array is None or not isinstance(value, StoredAttr) or not _covers(packed, array):
             return
         value.data.release(partial(_unpacked, packed, array.ctypes.data, array.size, array.dtype))
+        if value.data.is_mapped and (file := mapped(array)) is not None:
+            file.release_part(array.ctypes.data, array.nbytes)
 
     def release_all(self, in_use: set[StorageOp]) -> None:
         """Releases all constants except those `in_use`, whose arrays stay with their readers."""

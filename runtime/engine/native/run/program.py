@@ -20,6 +20,7 @@ from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of, is_byte
 from populus.runtime.codelets.task import Piece, Run, Task
+from populus.runtime.engine.arena import memory
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.native.codegen.jit import library
@@ -81,9 +82,10 @@ class NativeProgram(NumpyProgram):
         self.team = team(self.library, self.threads)
 
     def load(self) -> None:
+        self.workspace.busy = self.workspace.own(8).view(np.int64)
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
-        self.table.bind(self.threads, times)
+        self.table.bind(self.threads, times, memory(self.workspace.needed))
         if trading := self._trading():
             self.states.trading = frozenset(trading)
             self.table.trade([(self._memory[now], self._memory[next]) for now, next in trading.values()])
@@ -113,13 +115,15 @@ class NativeProgram(NumpyProgram):
         blocks = Blocks()
         if self._arena is not None:
             blocks.add(Region.ARENA, self._arena)
-        for memory in self.workspace.memories:
-            blocks.add(Region.WORKSPACE, memory)
-        for memory in self.workspace.owned:
-            blocks.add(Region.PLACES, memory)
+        for scratch in self.workspace.memories:
+            blocks.add(Region.WORKSPACE, scratch)
+        for own in self.workspace.owned:
+            blocks.add(Region.PLACES, own)
         return blocks
 
     def compute(self) -> None:
+        assert self.workspace.busy is not None
+        self.workspace.busy[0] = 0  # in a forked child, those of the parent's threads
         self.table.run(self.team)
 
     def family(self, family: FamilyOp) -> list[Run]:

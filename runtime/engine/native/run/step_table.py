@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.image import Block, Blocks, Image, Region, Word
 from populus.runtime.engine.native.run.sharing import Sharing, simulated
@@ -73,13 +73,14 @@ class Table:
         self.end = self.step(Step.STOP)
         self.image = Image(self._rows, self.launches, self._blocks)
 
-    def bind(self, threads: int, times: Sequence[int]) -> None:
+    def bind(self, threads: int, times: Sequence[int], scratch: Array) -> None:
         """Loads the kernels and writes all addresses.
 
-        `threads`: number of threads that may share launches; `times`: estimated number of runs of each step.
+        `threads`: number of threads that may share launches; `times`: estimated number of runs of each step; `scratch`: the memory
+        of all tasks, instead of those that grew while tasks were bound.
         """
         self._code = self.library.load([k for launch in self.launches.values() for k in launch.kernels])
-        self._threads = threads
+        self._threads, self.scratch = threads, scratch
         self._table = self._bound()
         self._at = self._table.ctypes.data
         self.times = times
@@ -94,7 +95,12 @@ class Table:
         self._ahead.reverse()
 
     def _bound(self) -> NDArray[np.int64]:
-        return self.image.bound(lambda t: t.address if isinstance(t, Block) else self.library.address(t), self._threads)
+        return self.image.bound(self._address, self._threads)
+
+    def _address(self, target: Kernel | Block) -> int:
+        if not isinstance(target, Block):
+            return self.library.address(target)
+        return self.scratch.ctypes.data if target.region is Region.WORKSPACE else target.address
 
     def trade(self, pairs: Sequence[tuple[Array, Array]]) -> None:
         """Prepares a second table, in which the two memories of each pair have each other's places. `turn` exchanges the tables."""
