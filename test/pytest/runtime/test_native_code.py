@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import pytest
 
 from populus.runtime.engine.native.codegen.cpu import Machine, described
 from populus.runtime.engine.native.codegen.jit import Kernel, optimised
 from populus.runtime.engine.native.kernels.blocks import block_kernel
-from populus.runtime.engine.native.kernels.winograd import _back, _transform  # pyright: ignore[reportPrivateUsage]
+from populus.runtime.engine.native.kernels.winograd import back_kernel, transform_kernel
 
 
 def code(kernel: Kernel, host: Machine) -> list[str]:
@@ -46,9 +45,10 @@ def test_the_largest_block_keeps_its_sums_in_registers(cpu: str, form: str):
     assert not any("maskmov" in line or "{%k" in line for line in loop), loop
 
 
+@pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("kernel", "stores"), [("transform", 16), ("back", 4)])
-def test_tiles_are_stored_whole_where_masks_cost_operations(kernel: str, stores: int):
-    made = Kernel(kernel, partial(_transform, 2) if kernel == "transform" else partial(_back, 2, None))
+def test_tiles_are_stored_whole_where_masks_cost_operations(kernel: str, stores: int, exact: bool):
+    made = transform_kernel(2, exact) if kernel == "transform" else back_kernel(2, None, exact)
     for cpu, masked, vector in (("x86-64-v3", r"vmaskmovps\t%ymm", "%ymm"), ("x86-64-v4", r"vmovups\t%zmm.*{%k", "%zmm")):
         lines = code(made, described(cpu))
         whole = [line for line in lines if re.match(rf"vmovups\t{vector}\d+, (?!.*%rsp)(?!.*{{)", line)]
