@@ -58,13 +58,14 @@ class Blob:
     One thread may release them while another reads: the content changes as one value.
     """
 
-    __slots__ = ("__weakref__", "_content", "_key", "_sample", "origin", "packed")
+    __slots__ = ("__weakref__", "_content", "_key", "_sample", "origin", "packed", "remake")
 
     def __init__(self, key: str | None, bytes: NDArray[np.uint8] | None):
         assert key is not None or bytes is not None
         self._key = key
         self.origin: Hashable = next(_NUMBERS)  # what it was computed from; else a number that no other blob has had
         self.packed: WeakValueDictionary[Hashable, NDArray[Any]] = WeakValueDictionary()  # other forms that engines made
+        self.remake: Callable[[], NDArray[np.uint8]] | None = None  # computes the content again, from a file's
         self.bytes = bytes
 
     @property
@@ -134,8 +135,8 @@ class Blob:
 
         A file's content takes no memory and stays, until the file changes.
         """
-        found = self._content
-        self._content = Content(None, None, restore) if found.file is None else Content(found.bytes, found.file, restore)
+        file = self._content.file
+        self._content = Content(None if file is None else self._content.bytes, file, restore)
 
     @bytes.setter
     def bytes(self, bytes: NDArray[np.uint8] | None) -> None:
@@ -309,8 +310,7 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
 
     dtype, shape = dtype_of(element_type_of(type)), shape_of(type)
     if isinstance(value, StoredAttr):
-        content = value.data.bytes
-        if content is None:
+        if (content := value.data.bytes) is None:
             raise PopulusError(
                 f"the constant {value.data.key} is not loaded; give the file of weights that was written beside the module"
                 + option(" (--weights)", "")

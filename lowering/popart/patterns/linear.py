@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.data import is_loaded
+from populus.dialects.data import Blob, StoredAttr, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.popart.rewriting import Rewriting, array_of
@@ -61,12 +63,14 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
     extra = None if added is None else array_of(added)
     if array is None or array.ndim < 2 or (added is not None and extra is None):
         return None
-    w = _scaled(op, array, factor)
+    scaled = _scaling(op, factor)
+    w = scaled(array)
     t = None if extra is None else _times(extra, factor)
     if not all(np.isfinite(a).all() for a in (w, t) if a is not None):
         return None
     computation = ("factor", op.name, getattr(op, "group", 1), getattr(op, "trans_b", False), factor.tobytes())
     new_w = r.computed([weights], computation, lambda: w, weights)
+    _remade(new_w, weights, scaled)
     return _again(r, op, new_w, None if t is None or added is None else rounded(r, t, added))
 
 
@@ -97,19 +101,49 @@ def _again(r: Rewriting, op: Linear, weights: SSAValue, added: SSAValue | None) 
     return r.insert(type(op)(x, weights, added, **properties))
 
 
-def _scaled(op: Linear, w: NDArray[Any], factor: Vector) -> NDArray[Any]:
-    """Multiplies each output channel of the weights by its factor."""
+def _remade(new: SSAValue, old: SSAValue, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    """Lets the constant `new`, which is `change` of `old`, be computed again, if `old` is a file's or is computed from one.
+
+    An engine that has packed `new` can then let it go.
+    """
+    made, source = (getattr(v.owner, "value", None) for v in (new, old))
+    if not isinstance(made, StoredAttr) or not isinstance(source, StoredAttr):
+        return
+    remake, dtype, shape = source.data.remake, dtype_of(calls.element(old)), calls.shape(old)
+
+    def changed(array: NDArray[Any]) -> NDArray[np.uint8]:
+        return np.ascontiguousarray(change(array)).reshape(-1).view(np.uint8)
+
+    if remake is not None:
+        made.data.remake = lambda: changed(remake().view(dtype).reshape(shape))
+    elif source.data.is_mapped:
+        made.data.remake = partial(_of_file, source.data, lambda content: changed(content.view(dtype).reshape(shape)))
+
+
+def _of_file(blob: Blob, change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    content = blob.bytes
+    assert content is not None, blob
+    return change(content)
+
+
+def _scaling(op: Linear, factor: Vector) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Gives the function that multiplies each output channel of the op's weights by its factor. It does not refer to the op."""
     match op:
         case popart.ConvOp():
-            return _times(w, factor.reshape(-1, *(1,) * (w.ndim - 1)))
+            return lambda w: _times(w, factor.reshape(-1, *(1,) * (w.ndim - 1)))
         case popart.ConvTransposeOp():  # [group * in, out, kernel..]
             group = op.group
-            split = w.reshape(group, w.shape[0] // group, *w.shape[1:])
-            return _times(split, factor.reshape(group, 1, -1, *(1,) * (w.ndim - 2))).reshape(w.shape)
+
+            def split(w: NDArray[Any]) -> NDArray[Any]:
+                parts = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+                return _times(parts, factor.reshape(group, 1, -1, *(1,) * (w.ndim - 2))).reshape(w.shape)
+
+            return split
         case popart.GemmOp():
-            return _times(w, factor[:, None] if op.trans_b else factor)
+            along = factor[:, None] if op.trans_b else factor
+            return lambda w: _times(w, along)
         case popart.MatMulOp():
-            return _times(w, factor)
+            return lambda w: _times(w, factor)
 
 
 def _times(array: NDArray[Any], factor: Vector) -> NDArray[Any]:

@@ -144,6 +144,31 @@ def test_the_pages_of_a_weight_go_back_when_it_is_packed(tmp_path, monkeypatch):
     assert [part.tobytes() for part in given] == [i.raw_data for i in made.graph.initializer]
 
 
+def test_weights_that_a_file_gives_again_are_not_kept_beside_their_transforms(tmp_path):
+    """A normalisation scales weights of a Winograd convolution, from which its transformed weights do not come back."""
+    g = Graph()
+    x = g.op("Conv", "x", g.weight(64, 64, 3, 3), pads=[1, 1, 1, 1])
+    x = g.op("Mul", x, g.constant(np.linspace(0.5, 2, 64, dtype=np.float32).reshape(1, 64, 1, 1)))
+    made = g.model("scaled", x, [1, 64, 24, 24], inputs=[1, 64, 24, 24])
+    path = tmp_path / "m.onnx"
+    onnx.save(made, path)
+    image = {"x": np.random.default_rng(0).standard_normal((1, 64, 24, 24)).astype("f4")}
+    results = []
+    for model, given_again in ((path, True), (made, False)):
+        program = populus.compile(model, tiles=4, engine="native", threads=1)
+        constants = (op for op in program.module("poplar").walk() if isinstance(op, ConstOp) and isinstance(op.value, StoredAttr))
+        [op] = [op for op in constants if op.array().size == 64 * 64 * 9]
+        before = op.array().copy()
+        results.append(program.run(image)["y"])
+        assert [launch.kernel.key for launch in program.session._program.table.launches.values()] == ["winograd"]
+        assert (op.value.data._content.bytes is None) == given_again
+        results.append(Session(program.module("poplar"), "native", threads=1).run(image)["y"])
+        np.testing.assert_array_equal(op.array(), before)
+        results.append(Session(program.module("poplar"), "native", threads=1).run(image)["y"])
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
+
+
 def test_a_packed_constant_is_let_go_and_comes_back_bit_for_bit():
     g = Graph()
     x = g.op("Conv", "x", g.weight(8, 3, 3, 3), pads=[1, 1, 1, 1])

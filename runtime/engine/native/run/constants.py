@@ -77,12 +77,16 @@ class Constants:
                     self._packed.setdefault(storage, []).append(packed)
 
     def release(self, storage: ConstOp) -> None:
-        """Releases a constant if its panels hold all of it. Nothing else may refer to its memory."""
+        """Releases a constant if its panels hold all of it, or a file what it is computed from. Nothing else may refer to its memory."""
         array = self._arrays.pop(storage, None)
         self._hollow.discard(storage)
         packed = self._packed.pop(storage, [])
         value = storage.value
-        if array is None or not isinstance(value, StoredAttr) or not _covers(packed, array):
+        if array is None or not isinstance(value, StoredAttr):
+            return
+        if not _covers(packed, array):
+            if value.data.remake is not None:
+                value.data.release(value.data.remake)
             return
         value.data.release(partial(_unpacked, packed, array.ctypes.data, array.size, array.dtype))
         if value.data.is_mapped and (file := mapped(array)) is not None:
