@@ -7,6 +7,7 @@ The operations are those of `map`, one after the other, so the bits are those of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
@@ -25,6 +26,10 @@ SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
 BYTES = {"float": 4, "double": 8, "i32": 4, "i64": 8}
 PLAIN = {"add": "fadd", "divide": "fdiv", "mul": "fmul", "sub": "fsub"}
 EXTREMES = {"max": "ogt", "min": "olt"}
+MAGIC = 12582912.0  # 1.5 2^23: adding a number to it rounds the number to an integer
+LN2 = 0.693359375, 2.12194440e-4  # ln 2 is the first less the second; products of the first by small integers are exact
+TANH_END = 9.1  # from here on the result is 1
+TANH = 0.0013946746475994587, 0.008366755209863186, 0.04166627675294876, 0.16666541993618011, 0.5  # of p in `Formula.tanh`
 LINE = 64  # bytes of a line of a cache
 FETCH = ("i32 immarg", "0"), ("i32 immarg", "3"), ("i32 immarg", "1")  # to be read, into the first cache, data
 MOST = 4  # operands beside the sums
@@ -134,12 +139,45 @@ class Ending:
         values += [f"splat ({type} {number(float(x.item()), type)})" for x in self.tape.literals]
         literal = range(first, len(values))
         for step in self.tape.steps:
+            if step.name == "tanh":
+                values.append(_tanh(f, lanes, values[step.args[0]]))
+                continue
             a, b = (values[i] for i in step.args)
             if step.name in PLAIN:
                 values.append(f.let(f"{PLAIN[step.name]} {vector} {a}, {b}"))
             else:
                 values.append(_extreme(f, vector, EXTREMES[step.name], (a, b), [i in literal for i in step.args]))
         return values[self.tape.result]
+
+
+def _tanh(f: Function, lanes: int, x: str) -> str:
+    """Emits the hyperbolic tangent with the operations of `formulas.py`, in their order, on f32."""
+    vector, words = f"<{lanes} x float>", f"<{lanes} x i32>"
+
+    def op(name: str, a: str, b: str) -> str:
+        return f.let(f"{name} {vector} {a}, {b}")
+
+    def constant(value: float) -> str:
+        return f"splat (float {number(float(np.float32(value)), 'float')})"
+
+    def bits(name: str, a: str, value: int) -> str:
+        return f.let(f"{name} {words} {a}, splat (i32 {value})")
+
+    end, magic, one = constant(TANH_END), constant(MAGIC), constant(1.0)
+    a = f.call(vector, f"llvm.fabs.v{lanes}f32", (vector, x))
+    a = f.let(f"select <{lanes} x i1> {f.let(f'fcmp olt {vector} {end}, {a}')}, {vector} {end}, {vector} {a}")
+    shifted = op("fadd", op("fmul", a, constant(2 / math.log(2))), magic)
+    n = op("fsub", shifted, magic)
+    r = op("fadd", op("fadd", a, a), op("fmul", n, constant(-LN2[0])))
+    r = op("fadd", r, op("fmul", n, constant(LN2[1])))
+    p = constant(TANH[0])
+    for coefficient in TANH[1:]:
+        p = op("fadd", op("fmul", p, r), constant(coefficient))
+    q = op("fadd", op("fmul", p, op("fmul", r, r)), r)
+    exponent = bits("shl", f.let(f"bitcast {vector} {shifted} to {words}"), 23)
+    power = f.let(f"bitcast {words} {bits('add', exponent, 127 << 23)} to {vector}")
+    y = op("fadd", op("fmul", q, power), op("fsub", power, one))
+    return f.call(vector, f"llvm.copysign.v{lanes}f32", (vector, op("fdiv", y, op("fadd", y, constant(2.0)))), (vector, x))
 
 
 def _extreme(f: Function, vector: str, predicate: str, pair: tuple[str, str], literal: Sequence[bool]) -> str:
@@ -164,7 +202,8 @@ def tape_for(formula: Formula) -> Tape | None:
     tape = tape_of(formula.expr, tuple(dtype for _ in formula.inputs))
     if not tape.steps or tape.result < len(tape.operands) + len(tape.literals):
         return None
-    known = all(s.name in (*PLAIN, *EXTREMES) and s.dtype == dtype for s in tape.steps)
+    forms = (*PLAIN, *EXTREMES, *(["tanh"] if dtype == np.float32 else []))
+    known = all(s.name in forms and s.dtype == dtype for s in tape.steps)
     finite = all(x.dtype == dtype and not np.isnan(x) for x in tape.literals)
     return tape if known and finite else None
 

@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from populus.runtime.engine.native.kernels import circular_formulas, wide_formulas
 from populus.runtime.engine.native.kernels.conversions import Conversions
 from populus.runtime.engine.native.kernels.element_ops import DType, as_integer, element_type
+from populus.runtime.engine.native.kernels.endings import LN2, MAGIC, TANH, TANH_END
 from populus.runtime.engine.native.kernels.native_support import BYTES, COMPARES, FLOATS, HALVES, INTEGERS, fits
 from populus.runtime.tape import Tape, TapeStep
 
@@ -226,14 +227,14 @@ class Formula(Conversions):
         y is 2^n (p(r) r^2 + r) + 2^n - 1, with 2 |x| = n ln 2 + r.
         From 9.1 on the result is 1. p is a fit of our own by least squares, whose relative error in exp(r) - 1 is 2e-8.
         """
-        end, magic, one = self.constant(9.1, f32), self.constant(12582912.0, f32), self.constant(1.0, f32)
+        end, magic, one = self.constant(TANH_END, f32), self.constant(MAGIC, f32), self.constant(1.0, f32)
         a = self.op(math.AbsFOp(x))
         a = self.select(self.compare(end, a, "olt"), end, a)  # NaN stays
         shifted = self.add(self.mul(a, self.constant(2 / pymath.log(2), f32)), magic)
         n = self.sub(shifted, magic)
-        r = self.add(self.add(a, a), self.mul(n, self.constant(-0.693359375, f32)))
-        r = self.add(r, self.mul(n, self.constant(2.12194440e-4, f32)))
-        p = self.polynomial(r, (0.0013946746475994587, 0.008366755209863186, 0.04166627675294876, 0.16666541993618011, 0.5))
+        r = self.add(self.add(a, a), self.mul(n, self.constant(-LN2[0], f32)))
+        r = self.add(r, self.mul(n, self.constant(LN2[1], f32)))
+        p = self.polynomial(r, TANH)
         q = self.add(self.mul(p, self.mul(r, r)), r)
         # n is in the last bits, and the others are shifted out.
         exponent = self.op(arith.ShLIOp(self.op(arith.BitcastOp(shifted, i32)), self.constant(23, i32)))
