@@ -11,9 +11,11 @@ from onnx import helper, numpy_helper
 
 import populus
 from populus.runtime.engine.arena import ALIGNMENT
-from populus.runtime.engine.native.codegen.cpu import machine
-from populus.runtime.engine.native.kernels.contraction import ALONE, FIRST_WORD, lanes_of
+from populus.runtime.engine.native.codegen.cpu import Machine, machine
+from populus.runtime.engine.native.codegen.jit import Kernel, library
+from populus.runtime.engine.native.kernels.contraction import ALONE, FIRST_WORD, STAGE, Product, lanes_of
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.panels import lines, offsets
 from populus.runtime.engine.native.run.program import NativeProgram
 
 Array = NDArray[Any]
@@ -65,3 +67,37 @@ def test_panels_begin_a_line_of_the_cache():
         packed = launch.args[3]
         assert isinstance(packed, np.ndarray), packed
         assert packed.ctypes.data % ALIGNMENT == 0
+
+
+def _farthest(name: str, machine: Machine) -> str:
+    """Emits a block that stores the address of its last prefetch instead of sums."""
+    return f"""define void @{name}(ptr %a, ptr %rows, ptr %depth, ptr %b, ptr %c, i64 %step, i64 %valid, ptr %ends, i64 %slices, i64 %stage,
+    ptr %buffer, ptr %ahead, i64 %pace, ptr %words, i64 %row, i64 %column) {{
+  %high = getelementptr i64, ptr %ends, i64 %slices
+  %end = load i64, ptr %high
+  %last = sub i64 %end, 1
+  %bytes = mul i64 %pace, %last
+  %far = getelementptr i8, ptr %ahead, i64 %bytes
+  store ptr %far, ptr %c
+  ret void
+}}
+"""
+
+
+@pytest.mark.parametrize("k", [40, 3 * STAGE // 64])
+def test_blocks_fetch_nothing_after_the_last_panel(k: int):
+    rows, columns = 50, 100
+    a, b, c = np.ones((rows, k)), np.ones((k, columns)), lines((rows, columns), "f8")
+    c[:] = 0
+    product = Product(library(), a, offsets((rows,), (8 * k,)), offsets((k,), (8,)), c, 8 * columns, 8, columns)
+    packed = product.packed(b, offsets((k,), (8 * columns,)), offsets((columns,), (8,)), None)
+    launch = product.launch(packed.room)
+    assert launch is not None
+    fake = Kernel("farthest prefetch", _farthest)
+    launch.args = [*launch.args[:5], fake, fake, fake, fake, *launch.args[9:]]
+    launch()
+    fetched = np.sort(c.view(np.int64)[c != 0]) - packed.room.ctypes.data
+    assert len(fetched) == launch.units
+    assert 0 <= fetched[0]
+    assert fetched[-1] < packed.room.nbytes
+    assert fetched[-1] >= packed.room.nbytes - 8 * k * product.panels.broad * product.panels.lanes  # the last panel itself is fetched

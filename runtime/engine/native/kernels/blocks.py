@@ -15,7 +15,7 @@ from functools import partial
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.endings import BYTES, FETCH, LINE, SUFFIX, TYPES, Ending, masked_load
+from populus.runtime.engine.native.kernels.endings import BYTES, FETCH, LINE, SUFFIX, TYPES, Ending, Operand, masked_load
 
 NEAR = 4096  # bytes of a panel's lines that are on their way, for a single row
 PREFETCH = ("i32 immarg", "2"), ("i32 immarg", "1")  # data, into the second cache
@@ -56,7 +56,6 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
     swapped = "swapped" in form
     starts = [] if swapped else [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
     cut = _cut(f, form, vectors, lanes)
-
     step = partial(_step, f, rows, vectors, type, form, machine, starts, cut)
     places = [f.at("%buffer", i * lanes, type) for i in range(rows * vectors)]
     zeros = ["zeroinitializer"] * (rows * vectors)
@@ -64,11 +63,12 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
     if ending is not None and any(ending.adjacent):
         turned = form.endswith("columns") and ending.turned
         counts, along = ((1, vectors * lanes), 0) if turned else ((rows, 1), 1)
-        operands = [o for o in ending.operands(f) if o.adjacent]
+        fetched = [(o, False) for o in ending.operands(f) if o.adjacent]
+        fetched += [] if form.endswith("columns") else [(Operand("%c", ("%step", "0"), True), True)]
 
         def fetch() -> None:
-            for operand in operands:
-                operand.fetch(f, counts, along, (rows if turned else vectors * lanes) * item)
+            for operand, write in fetched:
+                operand.fetch(f, counts, along, (rows if turned else vectors * lanes) * item, write)
 
         f.when(stopped, lambda: None, fetch)
 

@@ -54,12 +54,15 @@ def _blocks(name: str, machine: Machine) -> str:
     words = f.at("%args", FIRST_WORD, "i64")
     each = machine.block[0] * machine.block[1] * machine.vector_bytes
     buffer = f.let(f"alloca [{GROUP * each} x i8], align 64")
+    vectors_of_n = f.let(f"sdiv i64 {f.sub(f.add(n, lanes), 1)}, {lanes}")
+    size = f.mul(f.mul(vectors_of_n, lane_bytes), k)
 
     def panel(j: str) -> None:
         narrow = f.let(f"icmp sge i64 {j}, {wide}")
         vectors = f.sub(broad, f.let(f"zext i1 {narrow} to i64"))
         start = start_of(f, j, wide, broad)
-        right = f.beyond(b, f.mul(f.mul(start, lane_bytes), k))
+        place_of_panel = f.mul(f.mul(start, lane_bytes), k)
+        right = f.beyond(b, place_of_panel)
         column = f.mul(start, lanes)
         valid = f.call("i64", "llvm.smin.i64", ("i64", f.mul(vectors, lanes)), ("i64", f.sub(n, column)))
         into = f.beyond(c, f.mul(column, column_step))
@@ -76,7 +79,9 @@ def _blocks(name: str, machine: Machine) -> str:
             # After this stage's bytes come the next stage's, or the next panel's: each block fetches a part of them, evenly,
             # so that weights arrive from memory while sums are computed.
             pace = f.add(f.let(f"sdiv i64 {bytes}, {f.sub(last, first)}"), 1)
-            next = f.beyond(right, f.sub(f.mul(bytes, high_k), f.mul(pace, low)))
+            next = f.sub(f.add(place_of_panel, f.mul(bytes, high_k)), f.mul(pace, low))
+            # After the last panel nothing comes: memory that is not mapped would cost a walk of the page table for each element of k.
+            limit = f.sub(size, f.mul(pace, high_k))
 
             def block(i: str) -> None:
                 row = start_of(f, i, tall, high)
@@ -84,7 +89,8 @@ def _blocks(name: str, machine: Machine) -> str:
                 target = f.beyond(into, f.mul(row, row_step))
                 place = f.at(rows, row, "i64")
                 number = f.sub(i, first)
-                ahead = f.beyond(next, f.mul(f.mul(number, length), pace))
+                later = f.add(next, f.mul(f.mul(number, length), pace))
+                ahead = f.beyond(b, f.call("i64", "llvm.smin.i64", ("i64", later), ("i64", limit)))
                 held = f.beyond(buffer, f.mul(number, each))
                 f.line(
                     f"call void {kernel}(ptr {a}, ptr {place}, ptr {depth}, ptr {right}, ptr {target}, i64 {step}, i64 {valid}, "

@@ -92,13 +92,16 @@ class Operand:
         at = f.at(at, place[along], type)
         return masked_load(f, type, lanes, at, inside) if inside else f.load(f"<{lanes} x {type}>", at, BYTES[type])
 
-    def fetch(self, f: Function, counts: tuple[int, int], along: int, bytes: int) -> None:
-        """Fetches the elements for a block, `bytes` of them along rows (0) or columns (1), before its sums are computed."""
+    def fetch(self, f: Function, counts: tuple[int, int], along: int, bytes: int, write: bool = False) -> None:
+        """Fetches the elements for a block, `bytes` of them along rows (0) or columns (1), before its sums are computed.
+
+        `write`: they are to be written.
+        """
         across = 1 - along
         for n in range(counts[across]):
             line = f.beyond(self.start, f.mul(self.steps[across], n)) if n else self.start
             for begin in sorted({*range(0, bytes, LINE), bytes - 1}):
-                f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond(line, begin)), *FETCH)
+                f.call("void", "llvm.prefetch.p0", ("ptr", f.beyond(line, begin)), ("i32 immarg", str(int(write))), *FETCH[1:])
 
 
 @dataclass(frozen=True, eq=False)

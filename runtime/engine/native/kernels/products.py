@@ -21,7 +21,7 @@ from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
 Launches = list[Launch]
 MANY = 64  # output channels from which elements that are apart are copied together first
-FAR, OFTEN = 1 << 18, 512  # bytes of a left side whose rows lie across its lines, and columns, from which it is copied first
+FAR, OFTEN = 3 << 16, 512  # bytes of a left side whose rows lie across its lines, and columns, from which it is copied first
 
 
 def matmul(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
