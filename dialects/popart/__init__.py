@@ -25,6 +25,7 @@ from populus.dialects.popart.layout import LayoutAttr
 from populus.dialects.popart.logic import *
 from populus.dialects.popart.matmul import *
 from populus.dialects.popart.norm import *
+from populus.dialects.popart.packed_weights import *
 from populus.dialects.popart.pool import *
 from populus.dialects.popart.quantized import *
 from populus.dialects.popart.random import *

@@ -86,6 +86,16 @@ CODELETS: dict[str, Codelet] = {
             params={"op": ("set", "add", "mul", "min", "max")},
         ),
         Codelet(
+            "packed_matmul",
+            ("x", "codes", "scale", "zero"),
+            "y",
+            contracted="k",
+            whole="k",
+            file="packed_weights",
+            form=forms.packed_matmul,
+            params={"bits": "number"},
+        ),
+        Codelet(
             "pool",
             ("x",),
             "y",

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f16
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f16, f32
+from xdsl.dialects.builtin import TensorType as XTensorType
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
 from populus.dialects.poplar.partition import ALL, Access, Domain, along
 from populus.dialects.support.element_types import is_integer
+from populus.dialects.support.packed_weights import check_packed
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,19 @@ def matmul(p: Parts) -> None:
     p.expect("a", ["g", "m", "k"])
     shared = p.access["b"][:1] == (Access(),)
     p.expect("b", [Access() if shared else "g", "k", "n"])
+
+
+def packed_matmul(p: Parts) -> None:
+    """Requires `x[m, k] codes[n, *, *] scale[n, *] zero[n, *] y[m, n]`; codes of `bits` bits, 2, 4 or 8, for k rows in blocks."""
+    for field, expected in (("y", ["m", "n"]), ("x", ["m", "k"]), ("codes", ["n", ALL, ALL]), ("scale", ["n", ALL]), ("zero", ["n", ALL])):
+        p.expect(field, expected)
+    bits = p.params["bits"]
+    if not isinstance(bits, IntegerAttr):
+        raise VerifyException(f"bits = {bits} is no whole number")
+    codes, scale, zero = (XTensorType(p.element[f], p.shape[f]) for f in ("codes", "scale", "zero"))
+    if p.element["x"] != f32 or p.element["y"] != f32:
+        raise VerifyException(f"x is {p.element['x']}, y {p.element['y']}; f32 is expected")
+    check_packed(p.domain["k"].n, codes, scale, zero, bits.value.data)
 
 
 def map_(p: Parts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, f32, i32, i64
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -14,6 +14,7 @@ from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp, ints
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, tensor
+from populus.dialects.support.packed_weights import check_packed
 from populus.dialects.support.shapes import ShapeError
 
 
@@ -86,4 +87,29 @@ class ConvolutionOp(TensorOp):
         return [tensor((x[0], w[0], *windows), product_element(element_type_of(self.x.type), element_type_of(self.w.type)))]
 
 
-POPLIN = Dialect("poplin", [ConvolutionOp, MatMulOp], [])
+@irdl_op_definition
+class PackedMatMulOp(TensorOp):
+    """`y[m, n] = sum over k of x[m, k] (code(n, k) - zero[n, k / block]) scale[n, k / block]`, in f32.
+
+    codes: [n, blocks, bytes], 8 / bits codes in a byte, the lowest bits first. scale, zero: [n, blocks]; zero is ui8 or f32.
+    """
+
+    OUTLINE_VALUE: ClassVar[float] = HIGH_VALUE
+
+    name = "poplin.packed_matmul"
+    x = operand_def(TensorType)
+    codes = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    zero = operand_def(TensorType)
+    bits = whole(4)
+    y = result_def(TensorType)
+
+    def infer(self) -> Sequence[TensorType[Attribute]]:
+        x = shape_of(self.x.type)
+        if len(x) != 2 or element_type_of(self.x.type) != f32:
+            raise ShapeError(f"x is {self.x.type}; [m, k] of f32 is expected")
+        check_packed(x[1], self.codes.type, self.scale.type, self.zero.type, self.bits)
+        return [tensor((x[0], shape_of(self.codes.type)[0]), f32)]
+
+
+POPLIN = Dialect("poplin", [ConvolutionOp, MatMulOp, PackedMatMulOp], [])

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp, StorageOp
 from populus.dialects.poplar.memory import root_of
-from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, at
+from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.target import PARTIALS, sum_type
 from populus.dialects.poplar.types import TensorType
-from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.dialects.poplin import ConvolutionOp, MatMulOp, PackedMatMulOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import bytes_of, element_type_of, shape_of
@@ -178,6 +178,21 @@ def _in_tiles(op: ConvolutionOp, t: TileBuilder, how: Planning, x: SSAValue, see
     return t.slice(y, [0] * 4, op.y.type.get_shape(), [1] * 4)
 
 
+def packed_matmul(op: PackedMatMulOp, t: TileBuilder) -> Sequence[SSAValue]:
+    """Lowers to one family over (m, n, k), cut along n, and along m where tiles are left; k stays whole, as blocks have scales."""
+    x, codes, scale, zero = (t.view(v) for v in op.operands)
+    m, n = op.y.type.get_shape()
+    if 0 in (m, n):
+        return [t.var((m, n), f32)]
+    columns = min(t.target.tiles, n)
+    splits = {"m": splits_of(m, min(t.target.tiles // columns, m)), "n": splits_of(n, columns), "k": Split(shape_of(op.x.type)[1])}
+    inputs: list[tuple[str, SSAValue, Sequence[Access]]] = [
+        ("x", x, [along("m"), along("k")]), ("codes", codes, [along("n"), ALL, ALL]),
+        ("scale", scale, [along("n"), ALL]), ("zero", zero, [along("n"), ALL]),
+    ]  # fmt: skip
+    return [contract(t, "packed_matmul", splits, ("m", "n"), ("k",), f32, inputs, "y", more={"bits": IntegerAttr(op.bits, 64)})]
+
+
 def contract(
     t: TileBuilder,
     codelet: str,
@@ -192,6 +207,7 @@ def contract(
     partials: str = "",
     tile: int = 0,
     swapped: bool = False,
+    more: Mapping[str, Attribute] | None = None,
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
@@ -200,7 +216,7 @@ def contract(
     it. Tiles are numbered with contracted axes slowest and output channels fastest, so that neighbours share inputs.
     `memory`: the order of the outer axes in the variable; machines add four 8-bit products at once, so their channels are
     last. `partials`: the type that halves are summed in; `tile`: of Winograd's algorithm; `swapped`: the first operand is loaded into the
-    matrix units. Returns the output, or the reduced output.
+    matrix units; `more`: parameters of the codelet. Returns the output, or the reduced output.
     """
     memory = outer if memory is None else memory
     cut = [a for a in contracted if splits[a].parts > 1]
@@ -221,6 +237,7 @@ def contract(
     seen = t.dim_shuffle(y, [*range(len(cut)), *(len(cut) + d for d in turned)])
     fields: list[Connection] = [*(("in", n, v, a) for n, v, a in inputs), ("out", output, seen, access)]
     params: dict[str, Attribute] = {"partials": StringAttr(partials)} if partials == "f16" and element == f16 else {}
+    params |= more or {}
     if tile:
         params["tile"] = IntegerAttr(tile, 64)
     if swapped:
@@ -337,7 +354,7 @@ class PoplinToPoplarPass(ToPoplarPass):
             tiles = Tiles(graph.machine, traffic, aim.temporaries, residency.price)
             residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))
         how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, tiles, aim.temporaries)
-        return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how)}
+        return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how), PackedMatMulOp: packed_matmul}
 
     @property
     def _half_sums(self) -> str:

@@ -34,7 +34,7 @@ class Vertex:
     expression: Expr | None
     op: str
     target: Target
-    scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of `winograd`, and of a codelet written in Python
+    scalars: tuple[tuple[str, int], ...] = ()  # integer parameters of `winograd` and `packed_matmul`, and of a codelet written in Python
     swapped: bool = False  # a product whose first operand is loaded into the matrix unit
     partials: str = ""  # the type that a contraction sums halves in, if it is not f32
 
@@ -43,7 +43,7 @@ class Vertex:
         """Builds the description of a family's vertices on a target."""
         params = family.params.data
         expression, op, partials = params.get("expr"), params.get("op"), params.get("partials")
-        counted = family.declaration.code is not None or family.codelet.data == "winograd"
+        counted = family.declaration.code is not None or family.codelet.data in ("packed_matmul", "winograd")
         return Vertex(
             family.codelet.data,
             family.space,

@@ -23,7 +23,7 @@ from populus.runtime.views import PlacedError
 
 Array = NDArray[Any]
 
-CONTRACTIONS = frozenset(("conv", "matmul", "winograd"))
+CONTRACTIONS = frozenset(("conv", "matmul", "packed_matmul", "winograd"))
 TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-14}
 """Relative to the family's largest result: the error that BLAS's choice of the order of a short sum may cause. All else
 is exact.

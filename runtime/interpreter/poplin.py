@@ -72,7 +72,22 @@ def _convolution(op: poplin.ConvolutionOp, x: Array, w: Array) -> list[Array]:
     return [y]
 
 
+def packed_product(x: Array, codes: Array, scale: Array, zero: Array, bits: int) -> Array:
+    """Computes `poplin.PackedMatMulOp`: x [m, k], codes [n, blocks, bytes], scales and zero points [n, blocks]."""
+    amounts = np.arange(0, 8, bits, dtype=np.uint8)
+    apart = np.bitwise_and(np.right_shift(codes[..., None], amounts), 2**bits - 1)
+    blocks = apart.reshape(*codes.shape[:2], codes.shape[2] * (8 // bits)).astype(np.float32)
+    with np.errstate(all="ignore"):
+        w = (blocks - zero.astype(np.float32)[..., None]) * scale[..., None]
+        return np.matmul(x, w.reshape(len(codes), math.prod(w.shape[1:]))[:, : x.shape[1]].T)
+
+
+def _packed_matmul(op: poplin.PackedMatMulOp, x: Array, codes: Array, scale: Array, zero: Array) -> list[Array]:
+    return [packed_product(x, codes, scale, zero, op.bits)]
+
+
 FUNCTIONS: dict[type[Operation], Callable[..., list[Array]]] = {
     poplin.ConvolutionOp: _convolution,
     poplin.MatMulOp: _matmul,
+    poplin.PackedMatMulOp: _packed_matmul,
 }

@@ -328,6 +328,7 @@ def _products(g: Generator) -> Iterator[Case]:
     yield Case("matmul_int", popart.MatMulOp, ints, onnx=("MatMul", {}))
     halves = _floats(g, 3, 40).astype(np.float16), _floats(g, 40, 2).astype(np.float16)
     yield from _quantized(g)
+    yield from _packed()
     yield Case("matmul_half", popart.MatMulOp, halves, tolerance=5e-3, gradient=False)
     yield Case("gemm", popart.GemmOp, [_floats(g, 3, 4), _floats(g, 4, 5), _floats(g, 5)], onnx=("Gemm", {}))
     scaled = {"alpha": 0.5, "beta": 2.0}
@@ -347,6 +348,13 @@ def _products(g: Generator) -> Iterator[Case]:
 def _window(strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int | None = None) -> dict[str, Any]:
     properties: dict[str, Any] = {"strides": tuple(strides), "pads": tuple(pads), "dilations": tuple(dilations)}
     return properties if group is None else {**properties, "group": group}
+
+
+def _packed() -> Iterator[Case]:
+    g = np.random.default_rng(5)
+    codes, scales, x = g.integers(0, 256, (6, 3, 8), np.uint8), _floats(g, 6, 3, low=0.1), _floats(g, 2, 3, 40)
+    for name, zeros in (("bytes", g.integers(0, 16, (6, 3), np.uint8)), ("floats", _floats(g, 6, 3, low=0, high=15))):
+        yield Case(f"packed_matmul_{name}", popart.PackedMatMulOp, [x, codes, scales, zeros], {"bits": 4}, gradient=False)
 
 
 def _quantized(g: Generator) -> Iterator[Case]:

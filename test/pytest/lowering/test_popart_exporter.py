@@ -22,7 +22,8 @@ OPTIONS.intra_op_num_threads = 1
 NOT_ITS = {"cast_to_bfloat", "where_bool", "lrn_4", "reduce_mean_empty", "reduce_max_nan"}
 REFUSED = {
     "all_gather", "all_reduce", "all_to_all", "atan2", "barrier", "batch_variance", "bit_cast", "broadcast", "dequantize",
-    "expm1", "if", "kernel", "log1p", "loop", "pack", "quantize", "random", "reduce_scatter", "replica_index", "unpack", "yield",
+    "expm1", "if", "kernel", "log1p", "loop", "pack", "packed_matmul", "quantize", "random",
+    "reduce_scatter", "replica_index", "unpack", "yield",
 }  # fmt: skip
 
 

@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import f16, f32, i8, i32
 
 from populus.dialects.expr import FUNCTIONS, Arg, Const, cast, exp, maximum
 from populus.dialects.poplar.codelets import CODELETS
-from populus.dialects.poplar.partition import Access, Domain, Split, along, at
+from populus.dialects.poplar.partition import ALL, Access, Domain, Split, along, at
 from populus.dialects.poplar.target import PRESETS, make_target, sum_type
 from populus.dialects.poplar.types import Field, TensorType
+from populus.dialects.support.element_types import ui8
 from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.codelets.map import flops_of
@@ -277,6 +278,18 @@ VERTICES = {
             ("in", "x", [along("d0"), Access(whole=True)], tensor(12, 128)),
             ("out", "y", [along("d0"), along("k")], TensorType.of((12, 7), i32)),
         ],
+    ),
+    "packed_matmul": a_vertex(
+        "packed_matmul",
+        {"m": Split(5, 2), "n": Split(12, 5), "k": Split(40)},
+        [
+            ("in", "x", [along("m"), along("k")], tensor(5, 40)),
+            ("in", "codes", [along("n"), ALL, ALL], TensorType.of((12, 3, 8), ui8)),
+            ("in", "scale", [along("n"), ALL], tensor(12, 3)),
+            ("in", "zero", [along("n"), ALL], TensorType.of((12, 3), ui8)),
+            ("out", "y", [along("m"), along("n")], tensor(5, 12)),
+        ],
+        scalars=(("bits", 4),),
     ),
     "winograd": a_vertex(
         "winograd",

@@ -37,6 +37,8 @@ def _matmul_bits(c: Call) -> str:
         raise PopulusError(f"MatMulNBits of {bits} bits in blocks of {block} is not supported; 2, 4 and 8 bits in whole bytes are")
     c.refuse("weight_prepacked")
     blocks = -(-inner // block)
+    if not c.has(4) and block & (block - 1) == 0 and block * bits % 32 == 0:
+        return _packed_product(c, bits, block, blocks, columns)
     lines = integers("rows", columns, blocks, block) + integers("each", columns, blocks, 1) + integers("flat", columns, blocks * block)
     lines += f"{_unpacked('q', 'x1', bits, 'rows')}sc = Cast <to = 1> (x2)\nscale = Reshape (sc, each)\n"
     lines += _zero_points(c, bits, blocks, columns)
@@ -50,6 +52,25 @@ def _matmul_bits(c: Call) -> str:
     else:
         lines += "d = Sub (q, zero)\nv = Mul (d, scale)\nv_flat = Reshape (v, flat)\nw = Slice (v_flat, start, end, ax)\n"
     lines += "wt = Transpose <perm = [1, 0]> (w)\na = Cast <to = 1> (x0)\np = MatMul (a, wt)\n"
+    if c.has(5):
+        lines += "b = Cast <to = 1> (x5)\npb = Add (p, b)\n"
+    return lines + f"y0 = CastLike ({'pb' if c.has(5) else 'p'}, x0)\n"
+
+
+def _packed_product(c: Call, bits: int, block: int, blocks: int, columns: int) -> str:
+    """Writes MatMulNBits by one op, whose weights stay packed."""
+    lines = integers("codes_to", columns, blocks, block * bits // 8) + integers("pair", columns, blocks)
+    lines += integers("each", columns, blocks, 1)
+    lines += "codes = Reshape (x1, codes_to)\nsc = Cast <to = 1> (x2)\nscale = Reshape (sc, pair)\n"
+    element = c.element(3) if c.has(3) else None
+    if not c.has(3):
+        lines += f"m = Constant <value = uint8 {{{2 ** (bits - 1)}}}> ()\nzero = Expand (m, pair)\n"
+    elif element == "ui8":
+        lines += _zero_points(c, bits, blocks, columns).replace("zero = ", "zero_f = ")
+        lines += "zero_u = Cast <to = 2> (zero_f)\nzero = Reshape (zero_u, pair)\n"
+    else:
+        lines += _zero_points(c, bits, blocks, columns).replace("zero = ", "zero_f = ") + "zero = Reshape (zero_f, pair)\n"
+    lines += f"a = Cast <to = 1> (x0)\np = populus.PackedMatMul <bits = {bits}> (a, codes, scale, zero)\n"
     if c.has(5):
         lines += "b = Cast <to = 1> (x5)\npb = Add (p, b)\n"
     return lines + f"y0 = CastLike ({'pb' if c.has(5) else 'p'}, x0)\n"

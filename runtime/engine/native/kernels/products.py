@@ -56,18 +56,18 @@ def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formul
         flat = None if formula is None or rows is None else formula.seen(rows.shape)
         if rows is not None and (formula is None or flat is not None):
             places = offsets(a.shape[:2], a.strides[:2])
-            return _product(library, task, places, a, b[0], constant_b, rows[0], launches, slices, flat and flat.at(0))
+            return product(library, task, places, a, b[0], constant_b, rows[0], launches, slices, flat and flat.at(0))
     for g in range(c.shape[0]):
         left_g = a[min(g, a.shape[0] - 1)]
         used = task.used
         places, right_g = offsets(left_g.shape[:1], left_g.strides[:1]), b[min(g, b.shape[0] - 1)]
-        if _product(library, task, places, left_g, right_g, constant_b, c[g], launches, slices, formula and formula.at(g)) is None:
+        if product(library, task, places, left_g, right_g, constant_b, c[g], launches, slices, formula and formula.at(g)) is None:
             return None
         task.used = used
     return launches
 
 
-def _product(
+def product(
     library: Library,
     task: Task,
     rows: Table,
@@ -91,15 +91,15 @@ def _product(
     depth_b, columns = offsets((k,), (b.strides[0],)), offsets((n,), (b.strides[1],))
     if slices is not None:
         depth, depth_b = depth[slices.order], depth_b[slices.order]
-    product = Product(library, a, rows, depth, out, *steps, n, slices.ends if slices else None)
+    sums = Product(library, a, rows, depth, out, *steps, n, slices.ends if slices else None)
     if constant:
-        panels = product.packed(b, depth_b, columns, task.constants)
+        panels = sums.packed(b, depth_b, columns, task.constants)
         task.packed.append(panels)
         packed = panels.room
     else:
-        packed = task.scratch((k * product.panels.columns,), c.dtype)
-        launches.append(product.pack(b, depth_b, columns, packed))
-    made = product.launch(packed, formula)
+        packed = task.scratch((k * sums.panels.columns,), c.dtype)
+        launches.append(sums.pack(b, depth_b, columns, packed))
+    made = sums.launch(packed, formula)
     if made is None:
         return None
     launches.append(made)
