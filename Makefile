@@ -44,6 +44,7 @@ portability: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed
+	@$(BIN)/python -m benchmarks.packed_weights
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.built
 

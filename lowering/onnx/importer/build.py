@@ -137,7 +137,7 @@ class NodeBuilder:
         function = self.functions.get((domain, node.op_type))
         known = domain == DOMAIN or (not domain and node.op_type in EVERYWHERE)
         if function is None and known and not self._defined(domain, node.op_type):
-            function = contrib(node, attributes, [self._element(i, scope) for i in node.input])
+            function = contrib(node, attributes, [self._type(i, scope) for i in node.input])
         if function is not None:
             self._call(function, node, name, scope, attributes)
             return
@@ -242,14 +242,10 @@ class NodeBuilder:
             raise PopulusError(f"it reads '{name}', which no input, initializer or earlier node defines")
         return value
 
-    def _element(self, name: str, scope: Scope) -> str | None:
-        """Gives the element type of an input, as `ui8`; None if it is absent or its type is unknown."""
+    def _type(self, name: str, scope: Scope) -> TensorType | None:
+        """Gives the type of an input; None if it is absent or its type is unknown."""
         value = scope.lookup(name) if name else None
-        match value.type if value is not None else None:
-            case TensorType(element_type=element):
-                return str(element)
-            case _:
-                return None
+        return value.type if value is not None and isinstance(value.type, TensorType) else None
 
     def _insert(self, op: Operation, names: Sequence[str], name: str, scope: Scope) -> None:
         """Appends an op, and defines the names of its results."""

@@ -143,9 +143,10 @@ def test_the_gradient_is_the_product_with_the_weights(bits):
     ("change", "message"),
     [
         ({"bits": 3}, "MatMulNBits of 3 bits in blocks of 32 is not supported"),
-        ({"block_size": 64}, "Reshape"),
-        ({"N": 11}, "Reshape"),
-        ({"K": 64}, "2 blocks of 32 elements for 128 rows; 4 are expected"),
+        ({"block_size": 128}, "scales has 48 elements; expected 12, one for each"),
+        ({"block_size": 48}, "B has 768 elements; expected 864, N = 12 by 3 blocks of 48 at 4 bits"),
+        ({"N": 11}, "MatMulNBits: B has 768 elements; expected 704"),
+        ({"K": 64}, "MatMulNBits: B has 768 elements; expected 384"),
     ],
 )
 def test_weights_of_other_sizes_are_refused_in_one_line(change, message):

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import TensorType
+
 from populus.lowering.onnx.importer.contrib import (
     attention,
     channels_last,
@@ -48,10 +50,10 @@ _FUNCTIONS: Mapping[str, Body] = {
 NAMES = HOST | _FUNCTIONS.keys()  # the ops of the domain
 
 
-def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto], elements: Sequence[str | None] = ()) -> FunctionProto | None:
+def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto], types: Sequence[TensorType | None] = ()) -> FunctionProto | None:
     """Gives the function of a `com.microsoft` node; None if unknown. Raises PopulusError for unsupported attributes.
 
-    `elements`: the element type of each input, None where the file does not state it.
+    `types`: the type of each input, None where the file does not state it.
     """
     body = _FUNCTIONS.get(node.op_type)
     if body is None:
@@ -60,7 +62,7 @@ def contrib(node: NodeProto, attributes: Mapping[str, AttributeProto], elements:
 
     values: dict[str, Any] = {name: helper.get_attribute_value(a) for name, a in attributes.items()}
     inputs, outputs = [bool(name) for name in node.input], [bool(name) for name in node.output]
-    return _parsed(body(Call(node.op_type, inputs, outputs, values, elements)), node.op_type, len(inputs), len(outputs))
+    return _parsed(body(Call(node.op_type, inputs, outputs, values, types)), node.op_type, len(inputs), len(outputs))
 
 
 @cache

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, cast
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -17,9 +20,9 @@ class Call:
         inputs: Sequence[bool],
         outputs: Sequence[bool],
         attributes: Mapping[str, Any],
-        elements: Sequence[str | None] = (),
+        types: Sequence[TensorType | None] = (),
     ):
-        self.op_type, self.present, self.read, self.attributes, self.elements = op_type, inputs, outputs, attributes, elements
+        self.op_type, self.present, self.read, self.attributes, self.types = op_type, inputs, outputs, attributes, types
         self.inputs, self.outputs = len(inputs), len(outputs)
 
     def has(self, i: int) -> bool:
@@ -30,9 +33,19 @@ class Call:
         """Tells whether output `i` has a name."""
         return i < self.outputs and self.read[i]
 
+    def type(self, i: int) -> TensorType | None:
+        """Gives the type of input `i`; None if the file does not state it."""
+        return self.types[i] if i < len(self.types) else None
+
     def element(self, i: int) -> str | None:
         """Gives the element type of input `i`, as `ui8` or `f32`; None if the file does not state it."""
-        return self.elements[i] if i < len(self.elements) else None
+        return None if (type := self.type(i)) is None else str(type.element_type)
+
+    def require_elements(self, i: int, name: str, count: int, meaning: str) -> None:
+        """Raises PopulusError if input `i` is known to have another number of elements than `count`."""
+        type = self.type(i)
+        if type is not None and DYNAMIC_INDEX not in type.get_shape() and (found := prod(type.get_shape())) != count:
+            raise PopulusError(f"{name} has {found} elements; expected {count}, {meaning}")
 
     def get(self, name: str, default: Any) -> Any:
         """Gives an attribute, text as str, or `default`."""

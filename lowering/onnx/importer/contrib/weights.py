@@ -30,13 +30,15 @@ def _matmul_bits(c: Call) -> str:
 
     With g_idx, the row `k` of the product's weights has the scale and zero point of block `g_idx[k]`.
     The product is one of floats at any `accuracy_level`. Source: onnxruntime, ContribOperators.md.
-    Raises PopulusError for other elements than of 2, 4 and 8 bits.
+    Raises PopulusError for other elements than of 2, 4 and 8 bits, and for weights or scales of another size.
     """
     bits, block, inner, columns = int(c.get("bits", 4)), int(c.get("block_size", 32)), int(c.required("K")), int(c.required("N"))
     if bits not in (2, 4, 8) or block < 1 or block * bits % 8:
         raise PopulusError(f"MatMulNBits of {bits} bits in blocks of {block} is not supported; 2, 4 and 8 bits in whole bytes are")
     c.refuse("weight_prepacked")
     blocks = -(-inner // block)
+    c.require_elements(1, "B", columns * blocks * block * bits // 8, f"N = {columns} by {blocks} blocks of {block} at {bits} bits")
+    c.require_elements(2, "scales", columns * blocks, f"one for each of the {blocks} blocks of N = {columns} columns")
     if not c.has(4) and block & (block - 1) == 0 and block * bits % 32 == 0:
         return _packed_product(c, bits, block, blocks, columns)
     lines = integers("rows", columns, blocks, block) + integers("each", columns, blocks, 1) + integers("flat", columns, blocks * block)
@@ -89,6 +91,7 @@ def _zero_points(c: Call, bits: int, blocks: int, columns: int) -> str:
     if element != "ui8":
         return "zc = Cast <to = 1> (x3)\nzero = Reshape (zc, each)\n"
     packed = -(-blocks * bits // 8)  # bytes of a row
+    c.require_elements(3, "zero_points", columns * packed, f"{packed} bytes for the {blocks} blocks of each of N = {columns} columns")
     lines = integers("z_bytes", columns, packed) + integers("z_all", columns, packed * 8 // bits, 1)
     lines += f"zb = Reshape (x3, z_bytes)\n{_unpacked('z', 'zb', bits, 'z_all')}"
     return lines + f"{integers('z0', 0)}{integers('z1', blocks)}{integers('zx', 1)}zero = Slice (z, z0, z1, zx)\n"
