@@ -245,7 +245,11 @@ class NodeBuilder:
     def _type(self, name: str, scope: Scope) -> TensorType | None:
         """Gives the type of an input; None if it is absent or its type is unknown."""
         value = scope.lookup(name) if name else None
-        return value.type if value is not None and isinstance(value.type, TensorType) else None
+        match value.type if value is not None else None:
+            case TensorType() as type:
+                return type
+            case _:
+                return None
 
     def _insert(self, op: Operation, names: Sequence[str], name: str, scope: Scope) -> None:
         """Appends an op, and defines the names of its results."""

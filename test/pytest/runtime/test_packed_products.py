@@ -49,7 +49,9 @@ def test_packed_weights_give_the_product_of_their_values(m, bits, inner, block, 
     apart = ((q[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)).reshape(21, -1, block).astype(np.float64)
     less = np.full(scales.shape, 2.0 ** (bits - 1)) if zero is None else zero
     if zeros == "packed":
-        less = ((zero[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)).reshape(21, -1)[:, : scales.shape[1]]
+        assert zero is not None
+        each = (zero.astype(np.uint8)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)
+        less = each.reshape(21, -1)[:, : scales.shape[1]]
     w = ((apart - less[..., None]) * scales[..., None]).reshape(21, -1)[:, :inner]
     wanted = (x.astype(np.float64) @ w.T).astype(np.float32)
     agree("MatMulNBits", [x, q, scales, zero], tolerance=3e-6, wanted=[wanted], K=inner, N=21, bits=bits, block_size=block)
@@ -130,6 +132,7 @@ def test_rows_of_a_small_language_model_agree_with_onnxruntime():
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_the_gradient_is_the_product_with_the_weights(bits):
     q, scales, zero = weights(bits, 40, 16, 6, "floats")
+    assert zero is not None
     model, given = node_model("MatMulNBits", [rows(3, 40), q, scales, zero], K=40, N=6, bits=bits, block_size=16)
     apart = ((q[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)) & (2**bits - 1)).reshape(6, -1, 16).astype(np.float64)
     w = ((apart - zero[..., None]) * scales[..., None]).reshape(6, -1)[:, :40]
