@@ -167,7 +167,7 @@ class _AsRecorded(PoplinToPoplarPass):
         for op in [op for op in graph.walk() if isinstance(op, MatMulOp)]:
             if self.row.plan[3] > 1:
                 replace_by_steps(op, "channels", self.row.plan[3])
-        how = _Recorded(Residency(), True, 0.0, "f16" if self.partials == "f16" else "", 0, {}, row=self.row)
+        how = _Recorded(Residency(), True, 0.0, "f16" if self.partials == "f16" else "", 0, {}, None, row=self.row)
         return {MatMulOp: partial(matmul, how=how)}
 
 

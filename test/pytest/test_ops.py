@@ -51,7 +51,7 @@ def test_every_op_has_a_row():
 def test_every_op_can_be_made_and_says_its_source():
     for op in (op for op in POPART.operations if not issubclass(op, Yield)):
         assert not op.__abstractmethods__
-        sourced = any(f"Source: {of}" in (op.__doc__ or "") for of in ("ONNX", "PopART"))
+        sourced = any(f"Source: {of}" in (op.__doc__ or "") for of in ("ONNX", "PopART", "onnxruntime"))
         assert sourced != (op in (KernelOp, PackOp, UnpackOp)), op
 
 

@@ -24,6 +24,7 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.blocks import CONTINUES, STOPS, SUMMED, block_kernel
 from populus.runtime.engine.native.kernels.endings import BYTES, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import long_work
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table, lines, shares
 
 PIECE = 32 << 20  # bytes of a constant per packing launch
@@ -331,4 +332,6 @@ class Product:
         assert len(args) == FIRST_WORD + 3 * len(others), len(args)
         # 100 GFLOP/s in f32; but panels come from memory, or from the last cache, at some 45 GB/s.
         work = max(m * p.columns * len(self.depth) * item // 200, p.columns * len(self.depth) * item // 45)
+        if ending is not None:
+            work += long_work(ending.tape, m * self.n)  # other steps hide behind multiplications
         return Launch(self.library, BLOCKS, args, p.parts * parts, work)

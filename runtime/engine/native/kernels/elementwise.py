@@ -23,7 +23,7 @@ from populus.runtime.engine.native.kernels.copies import copy as copies
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
-from populus.runtime.engine.native.kernels.native_support import ROUNDED, has_form
+from populus.runtime.engine.native.kernels.native_support import ROUNDED, has_form, long_work
 from populus.runtime.expr import coalesced
 from populus.runtime.tape import Tape, tape_of
 
@@ -126,9 +126,8 @@ def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], li
 def _work(tape: Tape, elements: int) -> int:
     """Estimates the ns of a formula from its bytes and steps; polynomials count more."""
     bytes = sum(d.itemsize for d in (*tape.operands, tape.dtype))
-    rounded = ROUNDED["float32"]
-    steps = sum((6 if s.name in ("exp", "log", "tanh") else 30) if s.name in rounded else 1 for s in tape.steps)
-    return int(elements * (bytes / 20 + steps / 20))
+    plain = sum(s.name not in ROUNDED["float32"] for s in tape.steps)
+    return int(elements * (bytes / 20 + plain / 20)) + long_work(tape, elements)
 
 
 def _is(a: Array, out: Array) -> bool:

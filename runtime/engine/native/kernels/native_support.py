@@ -99,3 +99,8 @@ def _converts(source: DType, to: DType) -> bool:
     if to.name in PACKED:
         return source == np.int8
     return True
+
+
+def long_work(tape: Tape, elements: int) -> int:
+    """Estimates the ns of a formula's steps that are polynomials, or functions in f64."""
+    return elements * sum(6 if s.name in ("exp", "log", "tanh") else 30 for s in tape.steps if s.name in ROUNDED["float32"]) // 20
