@@ -28,19 +28,34 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+def model_of(model: str | os.PathLike[str] | ModelProto) -> ModelProto:
+    """Reads a model's file; gives a model as it is."""
+    import onnx
+
+    return model if isinstance(model, onnx.ModelProto) else _load(model)
+
+
+def run_node(model: ModelProto, node: NodeProto, values: Mapping[str, Array]) -> list[Array]:
+    """Evaluates a node of a model on these values of its inputs. Returns its outputs that are arrays."""
+    return [np.asarray(value) for value in _evaluate(node, values, model, _opsets(model)) if hasattr(value, "dtype")]
+
+
+def _opsets(model: ModelProto) -> dict[str, int]:
+    return {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+
+
 def run_reference(model: str | os.PathLike[str] | ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Evaluates a model, and returns its inputs, initializers and all outputs of its nodes by name. Sequences are left
     out.
 
     Raises PopulusError, which names the node, if the reference cannot run it.
     """
-    import onnx
     from onnx import numpy_helper
 
-    proto = model if isinstance(model, onnx.ModelProto) else _load(model)
+    proto = model_of(model)
     values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
     values.update(inputs)
-    opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
+    opsets = _opsets(proto)
     for node in proto.graph.node:
         try:
             results = _evaluate(node, values, proto, opsets)

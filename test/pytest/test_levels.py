@@ -12,7 +12,7 @@ import populus
 from populus.dialects import expr
 from populus.dialects.popart import LeakyReluOp
 from populus.dialects.poplar.compute import FamilyOp
-from populus.levels import Comparison, _difference, compare_levels
+from populus.levels import Comparison, Nodes, _compared, _difference, compare_levels, trace
 
 
 @pytest.fixture
@@ -58,6 +58,36 @@ def test_a_wrong_family_is_named(model: ModelProto):
     assert [c.first for c in right] == [None, None]
     assert (wrong.level, wrong.above, wrong.first) == ("poplar", "popops", "middle")
     assert "poplar differs from popops first at 'middle'" in str(wrong)
+
+
+def softmax(a):
+    e = np.exp(a.astype(np.float64) - a.max(1, keepdims=True))
+    return (e / e.sum(1, keepdims=True)).astype(np.float32)
+
+
+def test_rounding_that_a_node_magnifies_is_no_difference(model: ModelProto):
+    program, inputs = populus.compile(model, tiles=4), {"x": np.ones((2, 3), np.float32)}
+    tie = np.full((2, 4), 3e9, np.float32)
+
+    def values(middle, last):
+        return {**trace(program, "onnx", inputs), ("middle", 0): [middle], ("last", 0): [last], ("output y", 0): [last]}
+
+    expected = values(tie, softmax(tie))
+    nodes = Nodes(program, inputs, expected)
+
+    def compared(middle, last):
+        return _compared("popart", values(middle, last), "onnx", expected, 1e-3, nodes)
+
+    near, far = tie.copy(), tie.copy()
+    near[:, 1] = np.nextafter(np.float32(3e9), np.float32(4e9))  # the last bit decides
+    far[:, 1] *= 1.5
+    alike = compared(near, softmax(near))
+    assert (alike.first, alike.magnified) == (None, ("last", "output y"))
+    assert "but for rounding that 'last' and 'output y' magnify" in str(alike)
+    assert compared(tie, softmax(tie)).magnified == ()
+    assert compared(near, softmax(near)[:, ::-1]).first == "last"  # not its own inputs' softmax
+    assert compared(tie, softmax(near)).first == "last"
+    assert compared(far, softmax(far)).first == "middle"
 
 
 def test_a_level_that_was_not_run_says_why():
