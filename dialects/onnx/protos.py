@@ -86,7 +86,7 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
     return types
 
 
-# What ONNX answered, as many nodes of a net ask the same. Only questions without tensors and graphs, so that it holds no data.
+# ONNX's answers, as many nodes of a net ask the same. Only to questions without tensors and graphs, so that it holds no data.
 _ANSWERS: dict[tuple[object, ...], tuple[Attribute, ...]] = {}
 MOST_ANSWERS = 4096
 

@@ -183,7 +183,7 @@ class _Columns:
         if left is None:
             few = f.load(f"<{blocks} x {type}>", begin, size)
         else:
-            few = f"<{blocks} x {type}> zeroinitializer".rsplit(" ", 1)[1]
+            few = "zeroinitializer"
             for i in range(blocks):  # the last one is read again for those that are not there
                 inside = f.let(f"icmp slt i64 {i * self.words}, {left}")
                 at = f.let(f"select i1 {inside}, i64 {i}, i64 0")

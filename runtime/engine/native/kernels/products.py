@@ -41,8 +41,6 @@ def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formul
         return None  # panels are as wide as the elements that are stored
     if "partials" in task.params or c.dtype.name not in SUMMED or not a.dtype == b.dtype == c.dtype or c.size == 0 or a.size == 0:
         return None
-    if formula is not None and formula.out.dtype != c.dtype:
-        return None  # blocks store what they sum
     constant_a, constant_b = left.constant, right.constant
     if (constant_a and not constant_b) or (constant_a == constant_b and c.shape[2] < c.shape[1] and c.shape[2] == 1):
         # The transposed product puts a constant on the right, where it is packed once, and vectors on the longer side.
@@ -160,8 +158,6 @@ def _conv(library: Library, task: Task, slices: Slices | None, formula: Formula 
     if formula is not None and formula.out.dtype != y.dtype:
         return None
     if "partials" in task.params or y.dtype.name not in SUMMED or not x.dtype == w.dtype == y.dtype or 0 in (x.size, w.size, y.size):
-        return None
-    if formula is not None and formula.out.dtype != y.dtype:
         return None
     if "g" not in task.box:
         x, w, y = x[:, None], w[None], y[:, None]
