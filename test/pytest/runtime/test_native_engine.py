@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import itertools
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -28,10 +30,11 @@ from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support import disk_cache
 from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.support.element_types import dtype_of, element_of
+from populus.dialects.support.package_hash import hash_of_sources
 from populus.dialects.table import context
-from populus.runtime.engine.native.codegen import object_cache
+from populus.runtime.engine.native.codegen import jit, object_cache
 from populus.runtime.engine.native.codegen.cpu import VARIABLE, machine
-from populus.runtime.engine.native.codegen.jit import Library, library
+from populus.runtime.engine.native.codegen.jit import Kernel, Library, library
 from populus.runtime.engine.native.kernels import circular_formulas
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -321,16 +324,18 @@ def compiled(tmp_path, monkeypatch):
 def test_a_second_process_finds_the_objects_of_the_first(tmp_path, monkeypatch):
     assert compiled(tmp_path, monkeypatch) == 1
     assert compiled(tmp_path, monkeypatch) == 0
-    assert len(list((tmp_path / "populus-native").iterdir())) == 1
+    assert len(list((tmp_path / "populus-native").iterdir())) == 2  # the object, and the name of its text
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b"", lambda b: b[:60] + b"X" + b[61:], lambda b: b"something else"])
 def test_a_torn_or_foreign_file_of_the_cache_is_not_taken(tmp_path, monkeypatch, damage):
     compiled(tmp_path, monkeypatch)
-    [file] = (tmp_path / "populus-native").iterdir()
+    name, file = sorted((tmp_path / "populus-native").iterdir(), key=lambda path: path.stat().st_size)
     file.write_bytes(damage(file.read_bytes()))
     assert compiled(tmp_path, monkeypatch) == 1
     assert compiled(tmp_path, monkeypatch) == 0
+    name.write_bytes(damage(name.read_bytes()))
+    assert compiled(tmp_path, monkeypatch) == 0  # the text is emitted again, and its object is there
 
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
@@ -364,8 +369,37 @@ def test_code_for_another_cpu_is_not_taken(tmp_path, monkeypatch):
     other = Library(machine("x86-64"))
     other.load([WORKER])
     assert other.compiled == 1
-    assert len(list((tmp_path / "populus-native").iterdir())) == 2
+    assert len(list((tmp_path / "populus-native").iterdir())) == 4
     assert compiled(tmp_path, monkeypatch) == 0
+
+
+def test_changed_sources_make_another_object_only_if_the_text_differs(tmp_path, monkeypatch):
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+
+    def compiled_with(package, number):
+        monkeypatch.setattr(jit, "package_hash", lambda: package)
+        made = Library(machine())
+        kernel = Kernel("a key that says nothing", lambda name, _: f"define i64 @{name}() {{\n  ret i64 {number}\n}}\n")
+        kept = made.load([kernel])
+        return made.compiled, ctypes.CFUNCTYPE(ctypes.c_int64)(made.address(kernel))(), kept
+
+    assert compiled_with("first", 1)[:2] == (1, 1)
+    assert compiled_with("first", 1)[:2] == (0, 1)
+    assert compiled_with("second", 1)[:2] == (0, 1)  # a change elsewhere
+    assert compiled_with("third", 2)[:2] == (1, 2)  # a change of what this kernel is made from
+
+
+def test_the_hash_of_the_package_has_each_source_that_kernels_are_made_from(tmp_path):
+    root = tmp_path / "populus"
+    for name in ("runtime/codelets", "runtime/engine/native", "dialects/poplar", "dialects/poprand"):
+        shutil.copytree(Path(populus.__file__).parent / name, root / name)
+    whole = hash_of_sources(str(root))
+    for file in ("runtime/codelets/winograd.py", "runtime/engine/native/kernels/products.py", "dialects/poplar/view.py"):
+        text = (root / file).read_text()
+        (root / file).write_text(text.replace("1", "2", 1))
+        assert hash_of_sources(str(root)) != whole
+        (root / file).write_text(text)
+        assert hash_of_sources(str(root)) == whole
 
 
 def test_processes_that_compile_at_one_time_all_succeed(tmp_path):
@@ -380,7 +414,7 @@ print(made.address(WALK) != made.address(WORKER))
     running = [subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate()[0] for process in running] == ["True\n"] * 4
     names = [p.name for p in (tmp_path / "populus-native").iterdir()]
-    assert len(names) == 2
+    assert len(names) == 4  # an object and the name of its text, for two kernels
     assert all(object_cache.MAGIC in p.read_bytes()[:64] for p in (tmp_path / "populus-native").iterdir())
 
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 from populus.dialects.support.guard import Guard, once
+from populus.dialects.support.package_hash import package_hash
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import Machine, binding, machine
 
@@ -41,15 +41,6 @@ class Kernel:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kernel) and other.key == self.key
-
-
-@lru_cache(1)
-def source_hash() -> str:
-    """Hashes the source files of this package, which determine the generated code."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def target_machine(host: Machine, file: bool = False) -> Any:
@@ -119,15 +110,30 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
     `emitted`: the CPU whose instructions it has, by default `plan`'s. `file`: for a linker.
     """
     host = emitted or plan
-    lines = [kernel.key, source_hash(), host.triple, host.cpu, host.features, host.llvmlite]
-    lines += [] if emitted is None else [plan.triple, plan.cpu, plan.features]
-    key = hashlib.sha256("\n".join([*lines, *(["file"] if file else [])]).encode()).hexdigest()
-    content = object_cache.get(key)
-    if content is None or kernel.name.encode() not in content:  # its symbol: LLVM ends the process on what is no object
+    of = [host.triple, host.cpu, host.features, host.llvmlite, "file" if file else ""]
+    # The text's hash names the object. The package's hash finds the text's without emitting it, so no source can be forgotten.
+    asked = _hashed(kernel.key, package_hash(), plan.triple, plan.cpu, plan.features, *of)
+    if (known := object_cache.get(asked)) is not None and (content := _object(kernel, known.decode())) is not None:
+        return content
+    text = kernel.build(kernel.name, plan)
+    named = _hashed(text, *of)
+    content = _object(kernel, named)
+    if content is None:
         made()
-        content = object_code(kernel.build(kernel.name, plan), host, file)
-        object_cache.put(key, content)
+        content = object_code(text, host, file)
+        object_cache.put(named, content)
+    object_cache.put(asked, named.encode())
     return content
+
+
+def _hashed(*lines: str) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _object(kernel: Kernel, name: str) -> bytes | None:
+    """Returns an object of the cache that has the kernel's symbol: LLVM ends the process on what is no object."""
+    content = object_cache.get(name)
+    return content if content is not None and kernel.name.encode() in content else None
 
 
 def file_object(kernel: Kernel, plan: Machine) -> bytes:

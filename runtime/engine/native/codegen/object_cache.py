@@ -1,6 +1,7 @@
 """Cache of compiled objects on disk, so that a second process need not compile.
 
-A file's name is the hash of its inputs: the kernel, the source, the CPU and LLVM's version. The folder is a `DiskCache`.
+An object's name is the hash of its LLVM text, the CPU and LLVM's version. A second file, named by the kernel's key and the whole package's
+hash, has that name, so that a hit emits no text. The folder is a `DiskCache`.
 """
 
 from __future__ import annotations
