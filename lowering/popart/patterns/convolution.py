@@ -12,7 +12,7 @@ from populus.dialects import popart
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import dtype_of
-from populus.lowering.popart.patterns.linear import LINEAR, Linear, Vector, per_channel, rounded, with_factor, with_term
+from populus.lowering.popart.patterns.linear import LINEAR, Linear, Vector, channel_axis, per_channel, rounded, with_factor, with_term
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, made_by, read_once, scalar
 
 Binary: TypeAlias = popart.MulOp | popart.DivOp | popart.AddOp | popart.SubOp
@@ -44,7 +44,8 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
     """A batch norm with known statistics is a factor and a term of each channel, and so part of the preceding
     weights.
 
-    Legal: weights and statistics are constants, and no other op reads the batch norm's operand.
+    Legal: weights and statistics are constants, and no other op reads the batch norm's operand. Its channels, which
+    are dimension 1, are those of the weights: not after a product of rank 3, whose columns are its last dimension.
     """
 
     ROOTS = (popart.BatchNormOp,)
@@ -61,11 +62,12 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
             term = bias - mean * factor
         if not np.isfinite((*factor, *term)).all():
             return None
-        scaled = with_factor(r, linear, factor)
+        axis = channel_axis(op)
+        scaled = with_factor(r, linear, factor, axis)
         if scaled is None:
             return None
         assert isinstance(scaled.owner, LINEAR), scaled
-        if (biased := with_term(r, scaled.owner, term)) is not None:
+        if (biased := with_term(r, scaled.owner, term, axis)) is not None:
             return [biased]
         shape = (-1, *(1,) * (len(calls.shape(op.x)) - 2))
         row = r.constant(term.reshape(shape).astype(dtype_of(calls.element(op.x))))
@@ -85,7 +87,7 @@ class FactorIntoConv(Pattern[popart.MulOp | popart.DivOp]):
         for x, factor in _factors(op):
             linear = _linear(x, op)
             if linear is not None and (values := _channels(factor, linear, op)) is not None:
-                scaled = with_factor(r, linear, values)
+                scaled = with_factor(r, linear, values, channel_axis(linear))
                 return None if scaled is None else [scaled]
         return None
 
@@ -103,7 +105,7 @@ class TermIntoConv(Pattern[popart.AddOp | popart.SubOp]):
         for x, term in _terms(op):
             linear = _linear(x, op)
             if linear is not None and (values := _channels(term, linear, op)) is not None:
-                biased = with_term(r, linear, values)
+                biased = with_term(r, linear, values, channel_axis(linear))
                 return None if biased is None else [biased]
         return None
 
@@ -121,8 +123,9 @@ class FactorIntoBatchNorm(Pattern[popart.MulOp | popart.DivOp]):
             if (norm := _norm(x, op)) is not None and (values := per_channel(factor, norm)) is not None:
                 scale, bias = array_of(norm.scale), array_of(norm.bias)
                 if scale is not None and bias is not None and _stays(op, norm):
-                    values = 1 / values if isinstance(op, popart.DivOp) else values
-                    return [_normed(r, norm, scale * values, bias * values)] if np.isfinite(values).all() else None
+                    with np.errstate(divide="ignore"):
+                        values = 1 / values if isinstance(op, popart.DivOp) else values
+                    return _normed(r, norm, scale * values, bias * values) if np.isfinite(values).all() else None
         return None
 
 
@@ -137,7 +140,7 @@ class TermIntoBatchNorm(Pattern[popart.AddOp | popart.SubOp]):
             if (norm := _norm(x, op)) is not None and (values := per_channel(term, norm)) is not None:
                 bias = array_of(norm.bias)
                 if bias is not None and _stays(op, norm):
-                    return [_normed(r, norm, None, bias + (-values if isinstance(op, popart.SubOp) else values))]
+                    return _normed(r, norm, None, bias + (-values if isinstance(op, popart.SubOp) else values))
         return None
 
 
@@ -178,7 +181,12 @@ def _channels(value: SSAValue, linear: Linear, op: Binary) -> Vector | None:
     return values if np.isfinite(values).all() else None
 
 
-def _normed(r: Rewriting, norm: popart.BatchNormOp, scale: Vector | None, bias: Vector) -> SSAValue:
+def _normed(r: Rewriting, norm: popart.BatchNormOp, scale: Vector | None, bias: Vector) -> list[SSAValue] | None:
+    """Inserts the norm with another scale and bias; None if one becomes infinite when rounded."""
+    with np.errstate(over="ignore"):
+        rounds = ((v, dtype_of(calls.element(of))) for v, of in ((scale, norm.scale), (bias, norm.bias)) if v is not None)
+        if not all(np.isfinite(v.astype(dtype)).all() for v, dtype in rounds):
+            return None
     new = norm.scale if scale is None else rounded(r, scale, norm.scale)
     bias_value = rounded(r, bias, norm.bias)
-    return r.insert(popart.BatchNormOp(norm.x, new, bias_value, norm.mean, norm.variance, epsilon=norm.epsilon))
+    return [r.insert(popart.BatchNormOp(norm.x, new, bias_value, norm.mean, norm.variance, epsilon=norm.epsilon))]

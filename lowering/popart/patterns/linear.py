@@ -24,7 +24,7 @@ LINEAR = (popart.ConvOp, popart.ConvTransposeOp, popart.GemmOp, popart.MatMulOp)
 
 
 def channel_axis(op: TensorOp) -> int:
-    """Returns the dimension of the result that has the output channels."""
+    """Returns the dimension of the result that has the output channels; -1 for a result without dimensions."""
     return 1 if isinstance(op, popart.ConvOp | popart.ConvTransposeOp | popart.BatchNormOp) else len(calls.shape(op.results[0])) - 1
 
 
@@ -35,9 +35,9 @@ def per_channel(value: SSAValue, op: TensorOp) -> Vector | None:
     Returns None if it is not constant, not of floats, or varies along another dimension.
     """
     array, shape = array_of(value), calls.shape(op.results[0])
-    if array is None or array.dtype.kind in "biu" or array.ndim > len(shape):
-        return None
     axis = channel_axis(op)
+    if array is None or array.dtype.kind in "biu" or array.ndim > len(shape) or axis < 0:
+        return None
     full = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
     if any(n != 1 for d, n in enumerate(full.shape) if d != axis) or full.shape[axis] not in (1, shape[axis]):
         return None
@@ -53,11 +53,13 @@ def _bias(r: Rewriting, array: NDArray[Any], op: Linear, added: SSAValue | None)
     return rounded(r, array, added) if added is not None else r.constant(array.astype(dtype_of(calls.element(op.operands[0]))))
 
 
-def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
-    """Inserts the op with weights that multiply its result by `factor`.
+def with_factor(r: Rewriting, op: Linear, factor: Vector, axis: int) -> SSAValue | None:
+    """Inserts the op with weights that multiply its result by `factor` along dimension `axis`.
 
-    Returns None if the weights are not constant, are a vector, or become infinite.
+    Returns None if that is not the dimension of channels, or if the weights are not constant, are a vector, or become infinite.
     """
+    if axis != channel_axis(op):
+        return None
     weights = op.operands[1]
     array, added = array_of(weights), _added(op)
     extra = None if added is None else array_of(added)
@@ -74,12 +76,13 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector) -> SSAValue | None:
     return _again(r, op, new_w, None if t is None or added is None else rounded(r, t, added))
 
 
-def with_term(r: Rewriting, op: Linear, term: Vector) -> SSAValue | None:
-    """Inserts the op with a bias that adds `term` to its result; None if it takes no bias, or its bias is not
-    constant.
+def with_term(r: Rewriting, op: Linear, term: Vector, axis: int) -> SSAValue | None:
+    """Inserts the op with a bias that adds `term` along dimension `axis` to its result.
+
+    Returns None if that is not the dimension of channels, the op takes no bias, or its bias is not constant.
     """
     added = _added(op)
-    if isinstance(op, popart.MatMulOp) or (added is not None and not is_loaded(added)):
+    if axis != channel_axis(op) or isinstance(op, popart.MatMulOp) or (added is not None and not is_loaded(added)):
         return None
     if isinstance(op, popart.GemmOp) and op.beta != 1:
         return None

@@ -156,6 +156,7 @@ def _stays_finite(op: Linear, factor: float) -> bool:
 
 
 def _weighted(r: Rewriting, op: Linear, factor: float) -> SSAValue:
-    value = with_factor(r, op, np.full(calls.shape(op.y)[channel_axis(op)], factor))
+    axis = channel_axis(op)
+    value = with_factor(r, op, np.full(calls.shape(op.y)[axis], factor), axis)
     assert value is not None, op
     return value

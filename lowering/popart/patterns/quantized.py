@@ -107,9 +107,12 @@ def _factor(r: Rewriting, a: popart.DequantizeOp, b: popart.DequantizeOp, shape:
 
 
 def _of_integers(bias: SSAValue, a: popart.DequantizeOp, b: popart.DequantizeOp, op: Operation) -> SSAValue | None:
-    """Gives the i32 integers of a bias that is dequantized by the product's scale, without a zero point; else None."""
+    """Gives the i32 integers of a bias that is dequantized by the product's scale, without a zero point; else None.
+
+    The scale is one for all, or runs along the last dimension, as the product's columns do.
+    """
     found = made_by(bias, popart.DequantizeOp, op)
-    if found is None or calls.element(found.x) != i32:
+    if found is None or calls.element(found.x) != i32 or not _along(found.scale, bias, len(calls.shape(bias)) - 1):
         return None
     scales = [array_of(v) for v in (a.scale, b.scale, found.scale, found.zero)]
     of_a, of_b, own, zero = scales
