@@ -19,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from populus.dialects.data import ConstantOp
 from populus.dialects.onnx.types import to_proto
 from populus.dialects.popart.definition import plain
+from populus.dialects.popart.graphcore import NllOp
 from populus.dialects.signature import input_names, main_of, output_names
 from populus.dialects.support.call_places import names_in
 from populus.dialects.support.diagnostics import PopulusError, where
@@ -186,6 +187,17 @@ def _top_k(w: _Writer, op: Operation, x: list[str], a: dict[str, Any]) -> str:
     return w.node("Cast", names[1:], to=to_proto(op.results[0].type).tensor_type.elem_type)
 
 
+def _nll(w: _Writer, op: Operation, x: list[str], a: dict[str, Any]) -> str:
+    assert isinstance(op, NllOp), op
+    of, labels = (dtype_of(element_type_of(o.type)) for o in op.operands)
+    last = w.constant(np.array([-1], np.int64))
+    here = w.node("Equal", [w.node("Unsqueeze", [x[1], last]), w.constant(np.arange(_shape(op)[-1], dtype=labels))])
+    picked = w.node("ReduceSum", [w.node("Where", [here, x[0], w.constant(np.array(0, of))]), last], keepdims=0)
+    if not a["logarithms"]:
+        picked = w.node("Log", [w.node("Max", [picked, w.constant(np.array(op.smallest, of))])])
+    return w.node("Neg", [picked])
+
+
 def _gelu(w: _Writer, op: Operation, x: list[str], a: dict[str, Any]) -> str:
     return w.node("Gelu", x, approximate="tanh" if a["tanh"] else "none")
 
@@ -246,6 +258,7 @@ RULES: dict[str, Rule] = {
     "lrn": _same("LRN", "size", "alpha", "beta", "bias"),
     "max_pool": _window("MaxPool"),
     "mod": _same("Mod", "fmod"),
+    "nll": _nll,
     "pad": _pad,
     "reshape": _sized("Reshape"),
     "rms_norm": _normed("RMSNormalization"),

@@ -29,9 +29,8 @@ def l1(b: Body, x: str) -> str:
 
 
 def nll(b: Body, probabilities: str, labels: str) -> str:
-    """Computes `-log p[label]` reduced, over the last dimension of p; labels of `ignoreIndex` count for nothing.
+    """Computes `popart.nll` reduced: `-log p[label]` over the last dimension of p; labels of `ignoreIndex` count for nothing.
 
-    Without `inputIsLogProbability`, p is kept away from 0.
     Raises PopulusError for labels of another shape, or not of whole numbers.
     """
     import numpy as np
@@ -42,26 +41,19 @@ def nll(b: Body, probabilities: str, labels: str) -> str:
     if tuple(wanted) != tuple(shape[:-1]):
         raise PopulusError(f"its labels are {list(wanted)} for probabilities {list(shape)}; {list(shape[:-1])} is expected")
     ignored = b.attr("ignoreIndex")
-    labels = b.cast(labels, np.int64)
-    counted = None
-    at = labels
-    if ignored is not None:
-        counted = b("Not", b("Equal", labels, b.const(ignored, np.int64)))
-        at = b("Where", counted, labels, b.const(0, np.int64))
-    chosen = b("GatherElements", probabilities, b.reshape(at, [*wanted, 1]), axis=len(shape) - 1)
-    chosen = b.reshape(chosen, wanted)
-    if not b.attr("inputIsLogProbability", 0):
-        smallest = 1e-7 if b.dtype().itemsize < 4 else float(np.finfo(np.float32).tiny)
-        chosen = b("Log", b("Max", chosen, b.like(smallest)))
-    each = b("Neg", chosen)
-    if counted is None:
+    labels = b.cast(labels, np.int32)
+    each = b("Nll", probabilities, labels, domain="ai.graphcore", logarithms=b.attr("inputIsLogProbability", 0))
+    if ignored is None:
         return _reduced(b, each)
+    counted = b("Not", b("Equal", labels, b.const(ignored, np.int32)))
     each = b("Where", counted, each, b.like(0))
     how = b.attr("reduction", "Mean")
     if how != "Mean":
         return _reduced(b, each)
-    number = b("ReduceSum", b.cast(counted, b.dtype()), keepdims=0)
-    return b("Div", b("ReduceSum", each, keepdims=0), b("Max", number, b.like(1)))
+    # f32: f16 counts to 2,048 alone
+    number = b("ReduceSum", b.cast(counted, np.float32), keepdims=0)
+    whole = b("ReduceSum", b.cast(each, np.float32), keepdims=0)
+    return b.cast(b("Div", whole, b("Max", number, b.const(1, np.float32))), b.dtype())
 
 
 def group_norm(b: Body, x: str, scale: str, bias: str) -> Sequence[str]:

@@ -130,6 +130,9 @@ def _unary(g: Generator) -> Iterator[Case]:
     yield Case("bit_cast", popart.BitCastOp, [special], {"to": i32}, gradient=False)
     for op in (popart.DetachOp, popart.Expm1Op, popart.Log1pOp):
         yield Case(op.name.removeprefix("popart."), op, [_floats(g, 3, 5, low=-0.9)], gradient=op is not popart.DetachOp)
+    labels = np.array([0, 3, 1], np.int32)
+    yield Case("nll", popart.NllOp, [_floats(g, 3, 4, low=0.1), labels])
+    yield Case("nll_of_logarithms", popart.NllOp, [_floats(g, 3, 4), labels], {"logarithms": True})
     yield Case("atan2", popart.Atan2Op, [_apart(g, 3, 5), _apart(g, 5)])
     yield Case("is_nan", popart.IsNanOp, [special], onnx=("IsNaN", {}))
     yield Case("is_inf", popart.IsInfOp, [special], onnx=("IsInf", {}))

@@ -12,7 +12,7 @@ from populus.popxl import dtypes
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.internals.recording import kept, recorded
 from populus.popxl.ops.common import axis_of, cast_to, emit, fixed, stated, without
-from populus.popxl.ops.elementwise import div, equal, log, mul, negate, sub, where
+from populus.popxl.ops.elementwise import div, equal, mul, sub, where
 from populus.popxl.ops.reduce import sum as total
 from populus.popxl.ops.shape import reshape
 from populus.popxl.tensor import Tensor, constant
@@ -177,9 +177,6 @@ average_pool = _pool("AveragePool", "average_pool", "the mean", "storage_order")
 max_pool = _pool("MaxPool", "max_pool", "the largest element")
 
 
-SMALLEST = {"float16": 6.104e-05, "float32": 1e-7}  # probabilities below are taken as this, so that their logarithm is finite
-
-
 @recorded("Nll")
 def nll_loss(
     probs: Tensor, labels: Tensor, ignore_index: int | None = None, reduction: Reduction = "mean", log_prob: bool = False
@@ -215,14 +212,13 @@ def _loss(
     found = cast_to(labels, dtypes.int32)
     classes = constant(np.arange(probs.shape[-1], dtype=np.int32))
     chosen = cast_to(equal(reshape(found, (*labels.shape, 1)), classes), probs.dtype)
+    each = emit("nll", probs, found, logarithms=logarithms)
     counted, number = None, fixed(max(1, labels.nelms), probs, dtypes.float32)
     if ignore is not None:
-        counts = cast_to(emit("not", equal(found, ignore)), probs.dtype)
-        counted = reshape(counts, (*labels.shape, 1))
-        chosen = mul(chosen, counted)
+        counts = emit("not", equal(found, ignore))
+        counted = reshape(cast_to(counts, probs.dtype), (*labels.shape, 1))
+        each, chosen = where(counts, each, fixed(0, each)), mul(chosen, counted)
         number = emit("max", total(cast_to(counts, dtypes.float32)), fixed(1, probs, dtypes.float32))
-    logs = probs if logarithms else log(emit("max", probs, fixed(SMALLEST.get(probs.dtype.name, 1e-7), probs)))
-    each = negate(total(where(emit("greater", chosen, fixed(0, chosen)), logs, fixed(0, logs)), -1))
     if reduction == "none":
         return each, chosen, counted, number
     whole = total(each)

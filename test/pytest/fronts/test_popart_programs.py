@@ -10,11 +10,12 @@ import onnx
 import pytest
 
 from helpers.popart_programs import Array, inferred, trained
-from populus import popart
+from populus import popart, popxl
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.graphcore_signatures import SIGNATURES
 from populus.popart.opsets import signatures
 from populus.popart.settings import SessionOptions
+from populus.popxl import ops
 
 G = np.random.default_rng(3)
 X = G.normal(size=(3, 4)).astype(np.float32)
@@ -85,6 +86,56 @@ def test_the_negative_log_likelihood_ignores_an_index_in_its_mean():
     labels = np.array([0, 1, 1, 0], np.int32)
     (found,) = inferred(lambda b, *n: b.aiGraphcore.nllloss(list(n), popart.ReductionType.Mean, ignoreIndex=1), p, labels)
     np.testing.assert_allclose(found, -(np.log(0.25) + np.log(0.5)) / 2, rtol=1e-6)
+
+
+LEAST = {np.float32: (16.118095, -1e10), np.float16: (9.704061, -16384.0)}  # of the type: the loss at p = 0, and its slope
+
+
+@pytest.mark.parametrize("dtype", LEAST)
+@pytest.mark.parametrize("front", ["popart", "popxl"])
+def test_the_negative_log_likelihood_of_nothing_is_the_same_in_both_fronts(front, dtype):
+    p, labels = np.array([[0, 1], [0.5, 0.5], [1, 0]], dtype), np.array([0, 1, 0], np.int32)
+    loss, slope = LEAST[dtype]
+    if front == "popart":
+        found, gradient = inferred_with_gradient(p, labels)
+    else:
+        ir = popxl.Ir()
+        with ir.main_graph:
+            x, y = popxl.variable(p), popxl.variable(labels)
+            graph = ir.create_graph(lambda x, y: ops.nll_loss(x, y, reduction="none"), x, y)
+            (each,) = ops.call(graph, x, y)
+            back = popxl.transforms.autodiff(graph, grads_required=[graph.inputs[0]]).graph
+            (dx,) = ops.call(back, popxl.constant(np.ones(3, dtype)), x, y)
+            outs = [popxl.d2h_stream(t.shape, t.dtype) for t in (each, dx)]
+            for out, t in zip(outs, (each, dx)):
+                ops.host_store(out, t)
+        with popxl.Session(ir, "ipu_model") as session:
+            results = session.run()
+        found, gradient = (results[out] for out in outs)
+    np.testing.assert_allclose(found, np.array([loss, np.log(2), 0]), rtol=1e-3 if dtype is np.float16 else 1e-6)
+    np.testing.assert_allclose(gradient, np.array([[slope, 0], [0, -2], [-1, 0]]), rtol=1e-3 if dtype is np.float16 else 1e-6)
+
+
+def inferred_with_gradient(p: Array, labels: Array) -> tuple[Array, Array]:
+    """Gives PopART's loss of each row, and its gradient of p."""
+    b = popart.Builder(opsets={"ai.onnx": 10, "ai.graphcore": 1})
+    x = b.addInitializedInputTensor(p)
+    y = b.addInputTensor(popart.TensorInfo("INT32", labels.shape))
+    each = b.aiGraphcore.nllloss([x, y], popart.ReductionType.NoReduction)
+    loss = b.aiGraphcore.identityloss([each], popart.ReductionType.Sum)
+    gradient = popart.reservedGradientPrefix() + x
+    session = popart.TrainingSession(
+        b.getModelProto(),
+        popart.DataFlow(1, [each, gradient]),
+        loss,
+        popart.ConstSGD(0.0),
+        deviceInfo=popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({y: labels}, anchors))
+    return anchors[each], anchors[gradient]
 
 
 def test_arg_max_is_of_int32_and_no_axes_reduce_nothing():
