@@ -18,8 +18,20 @@ from populus.dialects.base.tensor_op import Plain, TensorOp
 from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.poplar.codelets import register
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.poplar.tile_program import TileCode
-from populus.dialects.popops import BroadcastOp, CodeletOp, ConcatOp, DimShuffleOp, MapOp, PadOp, ReduceOp, ReshapeOp, SliceOp
+from populus.dialects.popops import (
+    BroadcastOp,
+    CodeletOp,
+    ConcatOp,
+    DimShuffleOp,
+    MapOp,
+    MultiUpdateOp,
+    PadOp,
+    ReduceOp,
+    ReshapeOp,
+    SliceOp,
+)
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
 
@@ -196,6 +208,17 @@ def pad(
         value = fill(b, 0, element(x)) if value is None else value
         x = insert(b, PadOp(x, value, lower=before, upper=behind, interior=interior))
     return slice(b, x, [max(-p, 0) for p in lower], [n - max(-p, 0) for p, n in zip(upper, shape(x))])
+
+
+def added_rows(b: Builder, n: int, indices: SSAValue, rows: SSAValue) -> SSAValue:
+    """Computes `y[i] = sum of the rows whose index is i`, zeros where there is none. Halves are summed as floats.
+
+    indices: [m], each within 0 .. n; rows: [m, ..]; y: [n, ..].
+    """
+    kind, sums = element(rows), sum_type(element(rows))
+    wide = rows if sums == kind else map(b, expr.cast(Arg(1), sums), rows)
+    y = insert(b, MultiUpdateOp(fill(b, 0, sums, (n, *shape(rows)[1:])), indices, wide, op="add"))
+    return y if sums == kind else map(b, expr.cast(Arg(1), kind), y)
 
 
 def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:

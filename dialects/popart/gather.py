@@ -18,8 +18,7 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popart.matmul import product
-from populus.dialects.popops import IotaOp, MultiSliceOp, MultiUpdateOp
+from populus.dialects.popops import MultiSliceOp, MultiUpdateOp
 from populus.dialects.popops.indexed import ordered, updated
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, whole
@@ -46,36 +45,29 @@ class GatherOp(PopartOp):
         return [tensor((*shape[:axis], *shape_of(self.indices.type), *shape[axis + 1 :]), element_type_of(self.x.type))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        axis = self.axis
-        n = calls.shape(self.x)[axis]
-        known = constant_value(self.indices)
+        return [calls.insert(b, MultiSliceOp(self.x, self._from_front(b), dim=self.axis))]
+
+    def _from_front(self, b: Builder) -> SSAValue:
+        """Counts negative indices from the front. Raises PopulusError for a constant one that is outside its dimension."""
+        axis, n, indices = self.axis, calls.shape(self.x)[self.axis], self.indices
+        known = constant_value(indices)
         if known is None:
-            indices = self.indices
-            if not is_unsigned(calls.element(indices)):
-                indices = calls.map(b, expr.select(Arg(1) + n, Arg(1), Arg(1) < 0), indices)
-        elif known.size and not (-n <= known.min() and known.max() < n):
+            signed = not is_unsigned(calls.element(indices))
+            return calls.map(b, expr.select(Arg(1) + n, Arg(1), Arg(1) < 0), indices) if signed else indices
+        if known.size and not (-n <= known.min() and known.max() < n):
             wrong = known.min() if known.min() < -n else known.max()
             raise PopulusError(f"{where(self)}: {self.name}: index {wrong} is outside dimension {axis} of x, which has {n} elements")
-        elif known.size and known.min() < 0:
-            indices = b.insert(constant(known + n * (known < 0).astype(known.dtype))).result
-        else:
-            indices = self.indices
-        return [calls.insert(b, MultiSliceOp(self.x, indices, dim=axis))]
+        if known.size and known.min() < 0:
+            return b.insert(constant(known + n * (known < 0).astype(known.dtype))).result
+        return indices
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        # Row i of dx is the sum of the rows of g whose index is i: a product with the matrix of "index j is i".
-        axis, shape = self.axis, calls.shape(self.x)
-        n, picked = shape[axis], math.prod(calls.shape(self.indices))
-        numbers = calls.reshape(b, calls.insert(b, IotaOp(count=n, start=0, step=1, element=calls.element(self.indices))), (n, 1))
-        same = expr.equal(Arg(1), Arg(2))
-        if not is_unsigned(calls.element(self.indices)):
-            same = same | expr.equal(Arg(1) - n, Arg(2))
-        chosen = calls.map(b, expr.cast(same, calls.element(self.x)), numbers, calls.reshape(b, self.indices, (1, picked)))
-        outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-        g = calls.transpose(b, calls.reshape(b, grads[0], (outer, picked, inner)), (1, 0, 2))
-        rows = product(b, chosen, calls.reshape(b, g, (picked, outer * inner)))
-        dx = calls.transpose(b, calls.reshape(b, rows, (n, outer, inner)), (1, 0, 2))
-        return [calls.reshape(b, dx, shape), None]
+        # Row i of dx is the sum of the rows of g whose index is i. Rows that nothing looked up are 0, whatever g has.
+        axis, shape, picked = self.axis, calls.shape(self.x), math.prod(calls.shape(self.indices))
+        order = [axis, *(d for d in range(len(shape)) if d != axis)]
+        g = calls.transpose(b, calls.reshape(b, grads[0], (*shape[:axis], picked, *shape[axis + 1 :])), order)
+        dx = calls.added_rows(b, shape[axis], calls.reshape(b, self._from_front(b), (picked,)), g)
+        return [calls.transpose(b, dx, [order.index(d) for d in range(len(shape))]), None]
 
 
 @irdl_op_definition

@@ -25,7 +25,7 @@ from populus.dialects.expr import Arg, call, equal, maximum, select
 from populus.dialects.expr import cast as converted
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popops import MultiUpdateOp
+from populus.dialects.popops import MultiSliceOp, MultiUpdateOp
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
@@ -139,8 +139,7 @@ class DenseOp(PopartOp):
         numbers, rows = parts(b, self.s)
         column = calls.reshape(b, numbers, (*shape_of(numbers.type), *[1] * (len(shape_of(rows.type)) - 1)))
         rows = calls.map(b, select(Arg(1), converted(0, element_type_of(rows.type)), Arg(2) >= 0), rows, column)
-        zeros = calls.fill(b, 0, element_type_of(self.d.type), shape_of(self.d.type))
-        return [calls.insert(b, MultiUpdateOp(zeros, calls.map(b, maximum(Arg(1), 0), numbers), rows, op="add"))]
+        return [calls.added_rows(b, shape_of(self.d.type)[0], calls.map(b, maximum(Arg(1), 0), numbers), rows)]
 
 
 @irdl_op_definition
@@ -176,16 +175,22 @@ def parts(b: Builder, value: SSAValue) -> tuple[SSAValue, SSAValue]:
             (m,), element = shape_of(numbers.type), element_type_of(rows.type)
             if m == 0:
                 return numbers, rows
-            one, other = calls.reshape(b, numbers, (m, 1)), calls.reshape(b, numbers, (1, m))
-            same = calls.map(b, converted(equal(Arg(1), Arg(2)), i32), one, other)
-            place = calls.reshape(b, calls.op(b, "top_k", same, k=1, largest=True), (m,))  # the first of equal ones
-            total = calls.insert(b, MultiUpdateOp(calls.fill(b, 0, element, shape_of(rows.type)), place, rows, op="add"))
+            place = first_places(b, numbers, shape_of(cast("SparseType", made.s.type).dense)[0])
+            total = calls.added_rows(b, m, place, rows)
             first = calls.map(b, call("and", equal(Arg(1), Arg(2)), Arg(3) >= 0), place, iota(b, m), numbers)
             kept = calls.reshape(b, first, (m, *[1] * (len(shape_of(rows.type)) - 1)))
             zero = converted(0, element)
             return calls.map(b, select(Arg(1), -1, Arg(2)), numbers, first), calls.map(b, select(Arg(1), zero, Arg(2)), total, kept)
         case _:
             raise PopulusError("a sparse value crosses a branch, a loop or a call; make it dense before")
+
+
+def first_places(b: Builder, numbers: SSAValue, size: int) -> SSAValue:
+    """Builds where the first number that equals each one stands: [m], i32. Numbers are below `size`; negative ones count as equal."""
+    (m,) = shape_of(numbers.type)
+    at = calls.map(b, select(size, Arg(1), Arg(1) < 0), numbers)
+    first = calls.insert(b, MultiUpdateOp(calls.fill(b, m, i32, (size + 1,)), at, iota(b, m), op="min"))
+    return calls.insert(b, MultiSliceOp(first, at, dim=0))
 
 
 def iota(b: Builder, n: int) -> SSAValue:

@@ -19,7 +19,7 @@ from populus.dialects.popart.optimizer import wide
 from populus.dialects.signature import add_argument, input_names, main_of, output_names, replace_results, return_of
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, named
 from populus.dialects.support.element_types import element_type_of, tensor
-from populus.lowering.popart.autodiff.sparse_rows import merged, updated_rows
+from populus.lowering.popart.autodiff.sparse_rows import merged, occurrences, updated_rows
 from populus.lowering.popart.training_names import (
     CLIP_NORM,
     CLIP_VALUE,
@@ -153,9 +153,9 @@ class PopartOptimizePass(ModulePass):
             results[OVERFLOW] = overflow
         counts: dict[str, SSAValue] = {}
         for name, indices in rows.items():
-            gradients[name], same = merged(b, indices, gradients[name])
+            gradients[name], place = merged(b, indices, gradients[name], calls.shape(weights[name])[0])
             if self.clip_norm:
-                counts[name] = calls.reduce(b, "add", same, (1,))
+                counts[name] = occurrences(b, place)
         if self.clip_value:
             gradients = _mapped(b, gradients, maximum(minimum(Arg(1), Arg(2)), -Arg(2)), scalar_input(CLIP_VALUE))
         if self.clip_norm:

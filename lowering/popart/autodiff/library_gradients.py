@@ -61,6 +61,8 @@ def _twin(op: Operation, b: Builder) -> PopartOp | None:
             return popart.TransposeOp(op.x, permutation=op.permutation)
         case popops.MultiSliceOp():
             return popart.GatherOp(op.table, op.indices, axis=op.dim)
+        case popops.MultiUpdateOp():
+            return popart.ScatterOp(op.table, op.indices, op.updates, reduction=op.op)
         case popops.ReduceOp():
             kind = REDUCTIONS.get(op.op.data)
             return None if kind is None else kind(op.x, axes=ints(op.dims), keep=False)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import i64
+from xdsl.dialects.builtin import f32, i64
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, SSAValue
 
 from populus.dialects import popart
-from populus.dialects.expr import Arg, cast, equal, select
+from populus.dialects.expr import Arg, cast, select
 from populus.dialects.popart import calls
-from populus.dialects.popart.matmul import product
+from populus.dialects.popart.sparse import first_places
 from populus.dialects.popops import MultiSliceOp, MultiUpdateOp
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -46,15 +46,22 @@ def rows_of(b: Builder, gathers: Sequence[popart.GatherOp], gradients: Sequence[
     return calls.concat(b, indices, 0), calls.concat(b, rows, 0)
 
 
-def merged(b: Builder, indices: SSAValue, rows: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """Replaces each row by the sum of the rows of equal number; also returns a matrix, [m, m], of 1 where numbers
-    are equal.
+def merged(b: Builder, indices: SSAValue, rows: SSAValue, size: int) -> tuple[SSAValue, SSAValue]:
+    """Replaces each row by the sum of the rows of equal number; also returns where the first of these stands, [m].
+
+    `size`: the rows of the table, which the numbers are below.
     """
-    (m,) = calls.shape(indices)
-    element = calls.element(rows)
-    same = calls.map(b, cast(equal(Arg(1), Arg(2)), element), calls.reshape(b, indices, (m, 1)), calls.reshape(b, indices, (1, m)))
-    total = product(b, same, calls.reshape(b, rows, (m, math.prod(calls.shape(rows)[1:]))))
-    return calls.reshape(b, total, calls.shape(rows)), same
+    place = first_places(b, indices, size)
+    return _summed(b, place, rows), place
+
+
+def occurrences(b: Builder, place: SSAValue) -> SSAValue:
+    """Counts the rows of equal number for each row, from where the first of these stands: [m], f32."""
+    return _summed(b, place, calls.fill(b, 1, f32, calls.shape(place)))
+
+
+def _summed(b: Builder, place: SSAValue, rows: SSAValue) -> SSAValue:
+    return calls.insert(b, MultiSliceOp(calls.added_rows(b, calls.shape(rows)[0], place, rows), place, dim=0))
 
 
 def updated_rows(

@@ -206,6 +206,10 @@ SECOND = {
              : (tensor<1x1x3xf64>, tensor<1x1x3xf64>) -> tensor<1x1x3xf64>
         %s = popart.reshape %c {{shape = array<i64: 3>}} : (tensor<1x1x3xf64>) -> {V}
         %z = popart.mul %s, %x : ({V}, {V}) -> {V}""",
+    "gather": f"""%i = data.constant dense<[2, -1, 0]> : tensor<3xi64>
+        %s = popart.gather %x, %i {{axis = 0 : i64}} : ({V}, tensor<3xi64>) -> {V}
+        %q = popart.mul %s, %s : ({V}, {V}) -> {V}
+        %z = popart.mul %q, %x : ({V}, {V}) -> {V}""",
     "slice": f"""%s = popart.slice %x {{begins = array<i64: 2>, ends = array<i64: -1>, steps = array<i64: -2>}} : ({V}) -> tensor<2xf64>
         %q = popart.mul %s, %s : (tensor<2xf64>, tensor<2xf64>) -> tensor<2xf64>
         %z = popart.concat %q, %q, %x {{axis = 0 : i64}} : (tensor<2xf64>, tensor<2xf64>, {V}) -> tensor<7xf64>""",

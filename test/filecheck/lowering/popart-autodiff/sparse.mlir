@@ -11,7 +11,11 @@ func.func @main(%x: tensor<3x4xf32>, %i: tensor<3xi64>, %w: tensor<100x4xf32>) -
   %b = popart.mul %a, %x : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
   %y = popart.reduce_sum %b {axes = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<f32>
   // CHECK: %[[AT:.*]] = popops.map <select(add(_1, 100), _1, lt(_1, 0))>(%i)
-  // CHECK: %[[G:.*]] = popops.reshape %{{.*}} : (tensor<1x3x4xf32>) -> tensor<3x4xf32>
+  // Where the first row of each number is: no matrix of rows by rows, whose zeros would spread an infinite row.
+  // CHECK: %[[FIRST:.*]] = popops.multi_update %{{.*}} {op = "min"} : (tensor<101xi32>, tensor<3xi64>, tensor<3xi32>) -> tensor<101xi32>
+  // CHECK: %[[PLACE:.*]] = popops.multi_slice %[[FIRST]]
+  // CHECK: %[[SUMS:.*]] = popops.multi_update %{{.*}}, %[[PLACE]], %{{.*}} {op = "add"} : (tensor<3x4xf32>
+  // CHECK: %[[G:.*]] = popops.multi_slice %[[SUMS]], %[[PLACE]]
   // CHECK: %[[ROWS:.*]] = popops.multi_slice %w, %[[AT]]
   // CHECK: %[[NEW:.*]] = train.sgd %[[ROWS]], %[[G]], %rate, %decay
   // CHECK: popops.multi_update %w, %[[AT]], %[[NEW]] {op = "set"}
