@@ -229,32 +229,28 @@ def _windows(
     channels. Returns None if the formula has no code.
     """
     item = y.itemsize
-    oc, out = y.shape[2], y.shape[3:]
-    steps, kernel = x.strides[3:], w.shape[2:]
-    rows = offsets(out, tuple(s * n for s, n in zip(steps, strides)))
-    depth = offsets(kernel, (x.strides[2], *(s * n for s, n in zip(steps, dilations))))
+    oc, sides = y.shape[2], y.shape[3:]
+    kernel = w.shape[2:]
+    rows = offsets(sides, tuple(s * n for s, n in zip(x.strides[3:], strides)))
+    depth = offsets(kernel, (x.strides[2], *(s * n for s, n in zip(x.strides[3:], dilations))))
     order = slice(None) if slices is None else slices.order
     ends = None if slices is None else slices.ends
-    area = math.prod(out)
+    area = math.prod(sides)
     used = task.used
     for g in range(y.shape[1]):
         packed: Array | None = None
         for b in range(y.shape[0]):
             task.used = used
-            target = y[b, g].reshape(oc, area, copy=False) if seen_as(y[b, g], (oc, area)) is not None else None
-            ending = None if formula is None else formula.at(b, g).seen((oc, area))
-            if target is None or (area > 1 and item not in target.strides):
-                if formula is not None:
-                    return None
-                out_array = task.scratch((oc, area), y.dtype)
-            else:
-                out_array = target
-            step = out_array.strides[1] if area > 1 else item
-            product = Product(
-                library, x[b, g], rows, depth[order], out_array, step, out_array.strides[0] if oc > 1 else area * item, oc, ends
-            )
-            if product.column_step == item:
-                product.row_step, product.column_step = item * oc, item  # one pixel of many channels
+            sums, ending = seen_as(y[b, g], (oc, area)), None if formula is None else formula.at(b, g).seen((oc, area))
+            if formula is not None and (sums is None or ending is None):
+                return None
+            pixels = (task.scratch((oc, area), y.dtype) if sums is None else sums).T
+            out, steps = _writable(task, pixels)
+            if formula is not None and out is not pixels:
+                return None
+            if oc == 1 and pixels.strides[0] == item:
+                steps = item, area * item  # one channel, in vectors of pixels
+            product = Product(library, x[b, g], rows, depth[order], out, *steps, oc, ends)
             if packed is None:
                 depth_w, columns = offsets(kernel, w.strides[2:])[order], offsets((oc,), w.strides[1:2])
                 if constant:
@@ -265,12 +261,10 @@ def _windows(
                     packed = task.scratch((len(depth) * product.panels.columns,), y.dtype)
                     used = task.used
                     launches.append(product.pack(w[g], depth_w, columns, packed))
-            if formula is not None and ending is None:
-                return None
             multiplied = product.launch(packed, ending and ending.transposed(1, 0))
             if multiplied is None:
                 return None
             launches.append(multiplied)
-            if out_array is not target:
-                launches += _copied(library, out_array.reshape(oc, *out), y[b, g])
+            if sums is None or out is not pixels:
+                launches += _copied(library, out.T.reshape(oc, *sides), y[b, g])
     return launches

@@ -1,0 +1,147 @@
+"""Results and operands that are views, on every engine: pixels apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+import populus
+
+Array = NDArray[Any]
+ENGINES = ["numpy", "strict", "native"]
+node = helper.make_node
+
+
+def noise(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
+    """Random elements; integers are small."""
+    rng = np.random.default_rng(seed + sum(shape))
+    return rng.integers(-4, 5, shape).astype(dtype) if np.dtype(dtype).kind in "iu" else rng.standard_normal(shape).astype(dtype)
+
+
+def model(nodes: list[NodeProto], x: Array, constants: dict[str, Array], result: str = "y") -> ModelProto:
+    """A model of one input, x."""
+    graph = helper.make_graph(
+        nodes,
+        "views",
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+        [helper.make_empty_tensor_value_info(result)],
+        [numpy_helper.from_array(a, name) for name, a in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def oracle(proto: ModelProto, x: Array) -> Array:
+    """The result of onnxruntime, node by node."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (result,) = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    assert isinstance(result, np.ndarray), result
+    return result
+
+
+def agrees(proto: ModelProto, x: Array, engine: str, tolerance: float = 2e-5, **options: Any) -> None:
+    """Holds an engine's result to the oracle's."""
+    expected = oracle(proto, x)
+    if engine != "default":
+        options["engine"] = engine
+    found = populus.compile(proto, **options).run({"x": x})["y"]
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+# -- pixels that do not lie side by side --------------------------------------------------------------------------------
+
+
+def last(rank: int) -> NodeProto:
+    """Puts the channels of c last."""
+    return node("Transpose", ["c"], ["t"], perm=[0, *range(2, rank + 2), 1])
+
+
+CONSUMERS: dict[str, tuple[list[NodeProto], dict[str, Array]]] = {
+    "LayerNormalization": ([node("LayerNormalization", ["t", "scale"], ["y"])], {"scale": np.ones(8, np.float32)}),
+    "Softmax": ([node("Softmax", ["t"], ["y"])], {}),
+    "MatMul": ([node("MatMul", ["t", "m"], ["y"])], {"m": noise(8, 5)}),
+    "TopK": ([node("TopK", ["t", "k"], ["y", "places"], axis=-1)], {"k": np.array([3])}),
+    "GatherElements": ([node("GatherElements", ["t", "at"], ["y"], axis=1)], {"at": np.full((3, 2, 5, 8), 4)}),
+    "GatherND": ([node("GatherND", ["t", "at"], ["y"])], {"at": np.array([[2, 3], [0, 1]])}),
+    "ScatterND": ([node("ScatterND", ["t", "at", "v"], ["y"])], {"at": np.array([[1, 2, 3]]), "v": noise(1, 8)}),
+    "Slice": ([node("Slice", ["t", "0", "9", "1"], ["y"])], {"0": np.array([1]), "9": np.array([9]), "1": np.array([2])}),
+    "an element-wise op": ([node("Exp", ["t"], ["y"])], {}),
+    "ReverseSequence": (
+        [node("Reshape", ["t", "rows"], ["r"]), node("ReverseSequence", ["r", "n"], ["y"], batch_axis=0, time_axis=1)],
+        {"rows": np.array([3, 25, 8]), "n": np.array([25, 3, 10])},
+    ),
+    "GRU": (
+        [node("Reshape", ["t", "rows"], ["r"]), node("GRU", ["r", "gw", "gr"], ["y"], hidden_size=4)],
+        {"rows": np.array([25, 3, 8]), "gw": noise(1, 12, 8), "gr": noise(1, 12, 4)},
+    ),
+}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_grouped_convolution_writes_pixels_for_consumers_of_channels(engine: str, consumer: str):
+    nodes, constants = CONSUMERS[consumer]
+    x = noise(3, 4, 5, 5)
+    first = node("Conv", ["x", "w"], ["c"], group=2, pads=[1, 1, 1, 1])
+    agrees(model([first, last(2), *nodes], x, {"w": noise(8, 2, 3, 3), **constants}), x, engine)
+
+
+FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "1-D": ((2, 4, 9), (6, 2, 3), {"group": 2}),
+    "2-D": ((2, 4, 7, 6), (6, 2, 3, 3), {"group": 2, "strides": [2, 1]}),
+    "3-D": ((2, 4, 5, 4, 6), (6, 2, 2, 2, 2), {"group": 2}),
+    "by single elements": ((2, 4, 7, 6), (6, 2, 1, 1), {"group": 2}),
+    "of one channel a group": ((2, 4, 7, 6), (2, 2, 3, 3), {"group": 2}),
+    "depthwise": ((2, 4, 7, 6), (4, 1, 3, 3), {"group": 4}),
+    "depthwise with a multiplier": ((2, 4, 7, 6), (12, 1, 3, 3), {"group": 4}),
+    "of one pixel": ((2, 4, 3, 3), (6, 2, 3, 3), {"group": 2}),
+    "transposed": ((2, 4, 5, 5), (4, 3, 3, 3), {"group": 2}),
+    "transposed, in groups of one": ((2, 4, 5, 5), (4, 1, 3, 3), {"group": 4, "strides": [2, 2]}),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_channels_come_last_after_each_form_of_convolution(engine: str, form: str, dtype: Any):
+    shape, weights, attributes = FORMS[form]
+    kind = "ConvTranspose" if form.startswith("transposed") else "Conv"
+    x = noise(*shape, dtype=dtype)
+    nodes = [node(kind, ["x", "w"], ["c"], **attributes), last(len(shape) - 2), node("TopK", ["t", "k"], ["y", "places"])]
+    agrees(model(nodes, x, {"w": noise(*weights, dtype=dtype), "k": np.array([2])}), x, engine, 2e-5 if dtype == np.float32 else 4e-3)
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_channels_come_last_after_a_convolution_of_bytes(engine: str, group: int):
+    x = noise(2, 4, 7, 6, dtype=np.uint8)
+    nodes = [
+        node("ConvInteger", ["x", "w", "zero"], ["i"], group=group),
+        node("Cast", ["i"], ["c"], to=1),
+        last(2),
+        node("LayerNormalization", ["t", "scale"], ["y"]),
+    ]
+    constants = {"w": noise(8, 4 // group, 3, 3, dtype=np.int8), "zero": np.array(3, np.uint8), "scale": np.ones(8, np.float32)}
+    agrees(model(nodes, x, constants), x, engine)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_convolutions_write_parts_of_each_pixel(engine: str, dtype: Any):
+    x = noise(2, 3, 6, 6, dtype=dtype)
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        node("Conv", ["x", "v"], ["b"], pads=[1, 1, 1, 1]),
+        node("Concat", ["a", "b"], ["c"], axis=1),
+        last(2),
+        node("MatMul", ["t", "m"], ["y"]),
+    ]
+    constants = {"w": noise(5, 3, 3, 3, dtype=dtype), "v": noise(7, 3, 3, 3, dtype=dtype), "m": noise(12, 4, dtype=dtype)}
+    agrees(model(nodes, x, constants), x, engine, 2e-5 if dtype == np.float32 else 4e-3)
