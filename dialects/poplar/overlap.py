@@ -61,6 +61,23 @@ def disjoint(a: View, b: View) -> bool:
     )
 
 
+@lru_cache(8192)
+def same_elements(a: View, b: View) -> bool:
+    """Tells whether two views of one variable show the same elements, in any order. Sufficient: compares boxes."""
+    return 0 not in a.shape and _runs(a) == _runs(b)
+
+
+def _runs(view: View) -> tuple[int, list[tuple[int, int]]]:
+    """Gives the first element, and (elements, distance) of the view's dimensions in the order of memory, joined where they can be."""
+    runs: list[tuple[int, int]] = []
+    for step, n in sorted((abs(s), n) for n, s in zip(view.shape, view.strides) if n > 1 and s):
+        if runs and step == runs[-1][0] * runs[-1][1]:
+            runs[-1] = runs[-1][0] * n, runs[-1][1]
+        else:
+            runs.append((n, step))
+    return _range(view)[0], runs
+
+
 def _range(view: View) -> tuple[int, int]:
     reach = [s * (n - 1) for n, s in zip(view.shape, view.strides)]
     return view.offset + sum(min(r, 0) for r in reach), view.offset + sum(max(r, 0) for r in reach) + 1

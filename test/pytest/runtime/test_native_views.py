@@ -1,4 +1,4 @@
-"""Results and operands that are views, on every engine: pixels apart."""
+"""Results and operands that are views: pixels apart, a product beside a formula on it, on every engine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 import populus
+from populus.dialects.poplar.overlap import same_elements
+from populus.dialects.poplar.view import View
 
 Array = NDArray[Any]
 ENGINES = ["numpy", "strict", "native"]
@@ -145,3 +147,72 @@ def test_two_convolutions_write_parts_of_each_pixel(engine: str, dtype: Any):
     ]
     constants = {"w": noise(5, 3, 3, 3, dtype=dtype), "v": noise(7, 3, 3, 3, dtype=dtype), "m": noise(12, 4, dtype=dtype)}
     agrees(model(nodes, x, constants), x, engine, 2e-5 if dtype == np.float32 else 4e-3)
+
+
+# -- a formula beside its operand ---------------------------------------------------------------------------------------
+
+FORMULAS: dict[str, tuple[list[NodeProto], dict[str, Array]]] = {
+    "Relu": ([node("Relu", ["c"], ["f"])], {}),
+    "Tanh": ([node("Tanh", ["c"], ["f"])], {}),
+    "a factor": ([node("Mul", ["c", "two"], ["f"])], {"two": np.array(2, np.float32)}),
+    "a bias": ([node("Add", ["c", "bias"], ["f"])], {"bias": noise(1, 1, 1, 8)}),
+}
+PRODUCTS: dict[str, tuple[list[NodeProto], Array, dict[str, Array]]] = {
+    "MatMul": ([node("MatMul", ["x", "w"], ["c"])], noise(1, 4, 6, 5), {"w": noise(5, 8)}),
+    "Gemm": (
+        [node("Gemm", ["x", "w", "b"], ["g"]), node("Reshape", ["g", "s"], ["c"])],
+        noise(24, 5),
+        {"w": noise(5, 8), "b": noise(8), "s": np.array([1, 4, 6, 8])},
+    ),
+    "Conv": ([node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1])], noise(1, 3, 6, 8), {"w": noise(4, 3, 3, 3)}),
+    "Conv by single elements": ([node("Conv", ["x", "w"], ["c"])], noise(1, 3, 6, 8), {"w": noise(4, 3, 1, 1)}),
+    "a depthwise Conv": ([node("Conv", ["x", "w"], ["c"], group=4, pads=[1, 1, 1, 1])], noise(1, 4, 6, 8), {"w": noise(4, 1, 3, 3)}),
+    "a linear Resize": (
+        [node("Resize", ["x", "", "by"], ["c"], mode="linear")],
+        noise(1, 4, 3, 4),
+        {"by": np.array([1, 1, 2, 2], np.float32)},
+    ),
+}
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_product_and_each_formula_on_it_stand_in_one_result(engine: str, product: str, axis: int):
+    nodes, x, constants = PRODUCTS[product]
+    for formula, more in FORMULAS.values():
+        for parts in (["c", "f"], ["f", "c"]):
+            joined = model([*nodes, *formula, node("Concat", parts, ["y"], axis=axis)], x, constants | more)
+            agrees(joined, x, engine, tiles=16)
+
+
+@pytest.mark.parametrize("engine", ["default", "native"])
+def test_a_convolution_and_its_relu_are_joined_as_in_networks(engine: str):
+    x = noise(1, 16, 56, 56)
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c"], ["f"]),
+        node("Concat", ["c", "f"], ["y"], axis=1),
+    ]
+    agrees(model(nodes, x, {"w": noise(16, 16, 3, 3)}), x, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_product_of_bytes_and_a_formula_on_it_stand_in_one_result(engine: str):
+    x = noise(24, 5, dtype=np.uint8)
+    nodes = [
+        node("MatMulInteger", ["x", "w"], ["c"]),
+        node("Max", ["c", "zero"], ["f"]),
+        node("Concat", ["c", "f"], ["y"], axis=0),
+    ]
+    agrees(model(nodes, x, {"w": noise(5, 8, dtype=np.int8), "zero": np.array(0, np.int32)}), x, engine)
+
+
+def test_views_of_the_same_elements_in_any_order():
+    whole = View.whole((4, 6))
+    assert same_elements(whole, whole.dim_shuffle([1, 0]))
+    assert same_elements(whole, whole.slice([3, 5], [-1, -1], [-1, -1]))
+    assert same_elements(whole.slice([0, 0], [2, 6], [1, 1]), View((24,), 0, (12,), (1,)))
+    assert not same_elements(whole.slice([0, 0], [2, 6], [1, 1]), whole.slice([2, 0], [4, 6], [1, 1]))
+    assert not same_elements(whole.slice([0, 0], [4, 3], [1, 1]), whole.slice([0, 0], [4, 6], [1, 2]))
+    assert not same_elements(whole, whole.slice([0, 0], [2, 6], [1, 1]))

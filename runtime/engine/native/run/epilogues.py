@@ -10,23 +10,25 @@ from xdsl.dialects.builtin import f16, f32
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, storage_of, type_of
+from populus.dialects.poplar.memory import ConstOp, StorageOp, VarOp, storage_of, type_of, view_of
+from populus.dialects.poplar.overlap import disjoint, same_elements
 from populus.dialects.support.element_types import is_byte
 from populus.runtime.codelets.task import Array, seen_as
 from populus.runtime.engine.native.kernels.endings import Formula
-from populus.runtime.engine.native.run.partials import PartialSums, touches
+from populus.runtime.engine.native.run.partials import PartialSums, captures, touches
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The `map` that first reads the sums of a product. `pair`: of the product's slices and their sum, if it is cut.
+    """The `map` that first reads the sums of a product, which are the elements of the view `sums`.
 
-    `steps`: those of the product and the map. `late`: the two run where the map is, else where the product is.
+    `pair`: of the product's slices and their sum, if it is cut. `steps`: those of the product and the map. `late`: the two
+    run where the map is, else where the product is.
     """
 
     product: FamilyOp
     map: FamilyOp
-    sums: StorageOp
+    sums: SSAValue
     pair: PartialSums | None
     steps: tuple[Operation, Operation]
     late: bool
@@ -37,9 +39,9 @@ def epilogues(
 ) -> list[Epilogue]:
     """Finds the formulas of a block's steps on products of 8-bit integers or of f32; with `halves`, also of f16.
 
-    The formula alone reads the sums, or takes their place in memory before any other step. Of several products that a
-    formula reads, the last one takes it. No step in between touches the formula's other operands, but constants; or
-    else none writes what the product reads.
+    The formula alone reads the sums' variable, or takes the place of each sum in memory before any other step touches it.
+    Of several products that a formula reads, the last one takes it. No step in between touches the formula's other
+    operands, but constants; or else none writes what the product reads.
     """
     order = [(step, family) for step in steps for family in (step.families() if isinstance(step, ExecuteOp) else [step])]
     number = {family: i for i, (_, family) in enumerate(order)}
@@ -57,19 +59,26 @@ def epilogues(
         ((_, written),) = total.written()
         sums = storage_of(written)
         readers = users(sums) - {total}
-        reader = next((op for _, op in order[number[total] + 1 :] if op in readers or op.regions), None)
+        reader = next((op for _, op in order[number[total] + 1 :] if op in readers or op.regions or captures(op, sums)), None)
         if isinstance(sums, ConstOp) or not isinstance(reader, FamilyOp) or reader.codelet.data != "map":
             continue
-        inside = any(storage_of(v) is sums for _, v in reader.written())
+        inside = any(shows(v, written) for _, v in reader.written())
         if not inside and (readers != {reader} or not isinstance(sums, VarOp)):
             continue
-        others = [v for v in reader.operands if storage_of(v) is not sums and not isinstance(storage_of(v), ConstOp)]
+        others = [v for v in reader.operands if not shows(v, written) and not isinstance(storage_of(v), ConstOp)]
+        if any(storage_of(v) is sums and not disjoint(view_of(v), view_of(written)) for v in others):
+            continue  # it reads some of the sums in another place
         between = [op for _, op in order[i + 1 : number[reader]] if op is not total]
         late = any(touches(op, v) for op in between for v in others)
         if late and any(touches(op, v) and not _only_reads(op, v) for op in between for v in _read(product)):
             continue
-        found[reader] = Epilogue(product, reader, sums, pair, (step, order[number[reader]][0]), late)
+        found[reader] = Epilogue(product, reader, written, pair, (step, order[number[reader]][0]), late)
     return list(found.values())
+
+
+def shows(value: SSAValue, written: SSAValue) -> bool:
+    """Tells whether a view shows just the elements of another one, in any order."""
+    return storage_of(value) is storage_of(written) and same_elements(view_of(value), view_of(written))
 
 
 def _sums(family: FamilyOp, halves: bool) -> bool:

@@ -14,6 +14,7 @@ from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import StorageOp, storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access
+from populus.dialects.poplar.program import CallOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplar.view import View
 from populus.runtime.codelets.task import Array, seen_as
@@ -72,7 +73,17 @@ def touches(op: Operation, written: SSAValue) -> bool:
     """Tells whether a family or another step may touch the elements of a view."""
     variable, view = storage_of(written), view_of(written)
     views = [v for v in op.operands if isinstance(v.type, TensorType)]
-    return bool(op.regions) or not views or any(storage_of(v) is variable and not disjoint(view_of(v), view) for v in views)
+    return (
+        bool(op.regions)
+        or not views
+        or any(storage_of(v) is variable and not disjoint(view_of(v), view) for v in views)
+        or captures(op, variable)
+    )
+
+
+def captures(op: Operation, variable: StorageOp) -> bool:
+    """Tells whether a step is a call of a function that uses a variable around it, beside its arguments."""
+    return isinstance(op, CallOp) and variable.result in op.target().captured()
 
 
 def partial_sums(product: FamilyOp, total: FamilyOp) -> PartialSums | None:

@@ -31,7 +31,7 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
-from populus.runtime.engine.native.run.epilogues import Epilogue, epilogues, in_dimensions_of
+from populus.runtime.engine.native.run.epilogues import Epilogue, epilogues, in_dimensions_of, shows
 from populus.runtime.engine.native.run.image import Blocks, Region
 from populus.runtime.engine.native.run.partials import PartialSums, as_product, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
@@ -317,7 +317,7 @@ class NativeProgram(NumpyProgram):
         [box] = family.space.collapse(frozenset()).boxes()
         expr = params_of(reader.params)["expr"]
         assert isinstance(expr, Expr), expr
-        read = [(f, v, None if storage_of(v) is end.sums else self.array(v)) for f, v in reader.connections() if f.name != "y"]
+        read = [(f, v, None if shows(v, end.sums) else self.array(v)) for f, v in reader.connections() if f.name != "y"]
         ((_, written),) = reader.written()
         y = self.array(written)
         places = [self.array(v) for _, v, x in read if x is None]
