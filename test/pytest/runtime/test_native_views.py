@@ -1,4 +1,4 @@
-"""Results and operands that are views: pixels apart, a product beside a formula on it, on every engine."""
+"""Results and operands that are views: pixels apart, rows backwards, a product beside a formula on it, on every engine."""
 
 from __future__ import annotations
 
@@ -216,3 +216,45 @@ def test_views_of_the_same_elements_in_any_order():
     assert not same_elements(whole.slice([0, 0], [2, 6], [1, 1]), whole.slice([2, 0], [4, 6], [1, 1]))
     assert not same_elements(whole.slice([0, 0], [4, 3], [1, 1]), whole.slice([0, 0], [4, 6], [1, 2]))
     assert not same_elements(whole, whole.slice([0, 0], [2, 6], [1, 1]))
+
+
+# -- rows backwards -----------------------------------------------------------------------------------------------------
+
+FLIP = {"start": np.array([-1]), "end": np.array([-100]), "step": np.array([-1])}
+WINDOWS: dict[str, tuple[tuple[int, ...], NodeProto, dict[str, Array]]] = {
+    "MaxPool with dilation": ((1, 3, 9, 8), node("MaxPool", ["f"], ["y"], kernel_shape=[3, 3], dilations=[2, 2]), {}),
+    "MaxPool of one column": ((1, 3, 9, 3), node("MaxPool", ["f"], ["y"], kernel_shape=[3, 3], dilations=[2, 1]), {}),
+    "a large AveragePool": ((1, 3, 9, 8), node("AveragePool", ["f"], ["y"], kernel_shape=[7, 7], pads=[3, 3, 3, 3]), {}),
+    "AveragePool in 3-D": ((1, 3, 5, 4, 6), node("AveragePool", ["f"], ["y"], kernel_shape=[2, 3, 2], pads=[1, 0, 1, 0, 1, 0]), {}),
+    "LpPool": ((1, 3, 9, 8), node("LpPool", ["f"], ["y"], kernel_shape=[6, 6]), {}),
+    "MaxPool of lines": ((1, 3, 40), node("MaxPool", ["f"], ["y"], kernel_shape=[7]), {}),
+    "a depthwise Conv with dilation": ((1, 3, 9, 8), node("Conv", ["f", "w"], ["y"], group=3, dilations=[2, 2]), {"w": noise(3, 1, 3, 3)}),
+    "a large depthwise Conv": ((1, 3, 9, 8), node("Conv", ["f", "w"], ["y"], group=3, pads=[3, 3, 3, 3]), {"w": noise(3, 1, 7, 7)}),
+    "a small depthwise Conv": ((1, 3, 9, 8), node("Conv", ["f", "w"], ["y"], group=3, pads=[1, 1, 1, 1]), {"w": noise(3, 1, 3, 3)}),
+    "a Conv": ((1, 3, 9, 8), node("Conv", ["f", "w"], ["y"], pads=[1, 1, 1, 1]), {"w": noise(4, 3, 3, 3)}),
+    "a small MaxPool": ((1, 3, 9, 8), node("MaxPool", ["f"], ["y"], kernel_shape=[3, 3], strides=[2, 2]), {}),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_slide_over_rows_in_descending_order(engine: str, window: str, dtype: Any):
+    shape, over, constants = WINDOWS[window]
+    x = noise(*shape, dtype=dtype)
+    constants = {name: a.astype(dtype) for name, a in constants.items()}
+    for axes in [(d,) for d in range(1, len(shape))] + [tuple(range(len(shape)))]:
+        flip = {name: np.repeat(a, len(axes)) for name, a in FLIP.items()} | {"axes": np.array(axes)}
+        nodes = [node("Slice", ["x", "start", "end", "axes", "step"], ["f"]), over]
+        agrees(model(nodes, x, constants | flip), x, engine, 2e-5 if dtype == np.float32 else 4e-3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_slide_over_columns_that_were_rows_backwards(engine: str):
+    x = noise(1, 3, 9, 8)
+    nodes = [
+        node("Slice", ["x", "start", "end", "axes", "step"], ["b"]),
+        node("Transpose", ["b"], ["f"], perm=[0, 1, 3, 2]),
+        node("MaxPool", ["f"], ["y"], kernel_shape=[4, 3], dilations=[2, 2]),
+    ]
+    agrees(model(nodes, x, FLIP | {"axes": np.array([3])}), x, engine)

@@ -26,6 +26,7 @@ from populus.runtime.engine.native.kernels.planes import Side, down
 from populus.runtime.engine.native.kernels.rows import combine, identity
 
 LANES = 16
+OUTSIDE = -(1 << 63)  # in place of the byte offset of a row outside the input; any other number may be a view's
 
 
 def _vector(f: Function, type: str, pointer: str, stride: int, step: str, low: str, end: str, neutral: str) -> str:
@@ -66,7 +67,7 @@ def _mask(f: Function, lanes: list[int], low: str, end: str) -> str:
 def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> str:
     """Emits the kernel of a plane's windows. Units are planes.
 
-    `tall`: for each row of outputs and of the window the byte offset of the input's row, or -1. `wide`: for each
+    `tall`: for each row of outputs and of the window the byte offset of the input's row, or OUTSIDE. `wide`: for each
     column of the window the range of outputs inside the input, and the byte offset for output 0.
     """
     f = Function(name)
@@ -85,7 +86,7 @@ def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> 
             def block(begin: str) -> None:
                 def window_row(k: str, total: str) -> list[str]:
                     at = f.load("i64", f.at(tall, f.add(f.mul(r, high), k), "i64"))
-                    present = f.let(f"icmp sge i64 {at}, 0")
+                    present = f.let(f"icmp ne i64 {at}, {OUTSIDE}")
                     line = f.beyond(f.beyond(source, at), f.mul(begin, step))
                     count = f.let(f"select i1 {present}, i64 {broad}, i64 0")
 
@@ -137,7 +138,7 @@ def _ones(kind: str, type: str, name: str, machine: Machine) -> str:
             def window_row(k: str, total: str) -> list[str]:
                 at = f.load("i64", f.at(tall, f.add(f.mul(r, high), k), "i64"))
                 line = f.beyond(source, at)
-                count = f.let(f"select i1 {f.let(f'icmp sge i64 {at}, 0')}, i64 {broad}, i64 0")
+                count = f.let(f"select i1 {f.let(f'icmp ne i64 {at}, {OUTSIDE}')}, i64 {broad}, i64 0")
 
                 def window_column(q: str, total: str) -> list[str]:
                     low, end, shift = (f.load("i64", f.at(wide, f.add(f.mul(q, 3), i), "i64")) for i in range(3))
@@ -171,9 +172,9 @@ class _Axis(Side):
     """Windows along one dimension, as tables."""
 
     def rows(self, step: int) -> Table:
-        """Builds [outputs, kernel]: byte offsets of the elements, -1 outside the input."""
+        """Builds [outputs, kernel]: byte offsets of the elements, OUTSIDE where there is none."""
         at = (np.arange(self.outputs, dtype=np.int64) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
-        return np.ascontiguousarray(np.where((at >= 0) & (at < self.n), at * step, -1))
+        return np.ascontiguousarray(np.where((at >= 0) & (at < self.n), at * step, OUTSIDE))
 
     def columns(self, step: int) -> Table:
         """Builds [kernel, 3]: first output and end of those with an element inside; byte offset for output 0."""
@@ -186,18 +187,18 @@ class _Axis(Side):
 
 
 def _both(a: Table, b: Table) -> Table:
-    """Combines the rows of two dimensions: [outputs, kernel] of each become [outputs, kernel] of both; -1 if either
-    is.
+    """Combines the rows of two dimensions: [outputs, kernel] of each become [outputs, kernel] of both; OUTSIDE
+    if either is.
     """
-    there = (a[:, None, :, None] >= 0) & (b[None, :, None, :] >= 0)
-    at = np.where(there, a[:, None, :, None] + b[None, :, None, :], -1)
+    a_at, b_at = a[:, None, :, None], b[None, :, None, :]
+    at = np.where((a_at != OUTSIDE) & (b_at != OUTSIDE), a_at + b_at, OUTSIDE)
     return np.ascontiguousarray(at.reshape(len(a) * len(b), -1))
 
 
 def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall: Table, wide: _Axis, w_plane: int) -> list[Launch] | None:
     """Builds the launch for x: [b, c, .., w] and y: [b, c, rows, o].
 
-    `tall`: for each row of outputs and of the window the byte offset of x's row, or -1; `other`: weights, or the
+    `tall`: for each row of outputs and of the window the byte offset of x's row, or OUTSIDE; `other`: weights, or the
     divisors of an average.
     """
     if y.shape[-1] > 1 and y.strides[-1] != y.itemsize:
