@@ -10,11 +10,14 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+
 from populus.buckets import bucket
 from populus.dialects.onnx.dimensions import parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, is_open
 from populus.dialects.signature.map_inputs import as_rows
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
+from populus.dialects.support.element_types import tensor
 from populus.dialects.support.guard import Guard
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.options import CompileOptions
@@ -88,6 +91,16 @@ class OpenProgram(Program):
     @property
     def names(self) -> Mapping[str, Mapping[int, str]]:
         return self._names
+
+    @property
+    def several(self) -> Mapping[str, Mapping[int, str]]:
+        dims = self.source.dims
+        return {i: {d: n for d, n in named.items() if not isinstance(dims.get(n), int)} for i, named in dimensions(self.source).items()}
+
+    def most(self, name: str) -> tuple[int | None, ...]:
+        named, (inputs, _) = self.several.get(name, {}), self.stated_types()
+        ranges = [self.source.dims.get(named.get(d, "")) for d in range(inputs[name].get_num_dims())]
+        return tuple(n if n >= 0 else r[1] if isinstance(r, tuple) else None for n, r in zip(inputs[name].get_shape(), ranges))
 
     @property
     def sizes(self) -> str:
@@ -257,12 +270,18 @@ class OpenProgram(Program):
 
     def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
         assert self.source.opened is not None, self.source
-        graph, dims = self.source.opened.proto.graph, self.source.dims
+        graph, dims, named = self.source.opened.proto.graph, self.source.dims, dimensions(self.source)
 
         def type_of(value: ValueInfoProto) -> Attribute:
             return from_proto(value.type, lambda name: n if isinstance(n := dims.get(name), int) else -1)
 
-        inputs = {i.name: t for i in graph.input if i.name in self.names and (t := as_tensor(type_of(i))) is not None}
+        def stated(i: ValueInfoProto) -> TensorType[Attribute] | None:
+            if (type := as_tensor(type_of(i))) is None:
+                return None
+            sizes = [n if n >= 0 else dims.get(named[i.name].get(d, "")) for d, n in enumerate(type.get_shape())]
+            return tensor([n if isinstance(n, int) else DYNAMIC_INDEX for n in sizes], type.element_type)
+
+        inputs = {i.name: t for i in graph.input if i.name in self.names and (t := stated(i)) is not None}
         return inputs, {o.name: type_of(o) for o in graph.output}
 
     def _unbound(self) -> Program:
@@ -271,10 +290,16 @@ class OpenProgram(Program):
 
 
 def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
-    """Lists the open dimensions of each input by position; empty if no input has a dimension that is known to be open.
+    """Lists the dimensions of each input that are open by position; empty if no input has a dimension that is known to be open.
 
     `source`: a model that was read once; modules have no open dimensions. Inputs without a stated rank are left out.
     """
+    found = {i: {d: name for d, name in named.items() if name not in source.dims} for i, named in dimensions(source).items()}
+    return found if any(found.values()) else {}
+
+
+def dimensions(source: Source) -> dict[str, dict[int, str]]:
+    """Names the dimensions of each input that have no number in the model by position, as `open_dimensions` does."""
     if source.opened is None:
         return {}
     proto = source.opened.proto
@@ -283,7 +308,6 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
     for i in proto.graph.input:
         if i.name in initial or i.name in source.values or not i.type.HasField("tensor_type"):
             continue
-        dimensions = list(enumerate(i.type.tensor_type.shape.dim))
-        names = {d: dimension_name(dimension) or f"{i.name}.{d}" for d, dimension in dimensions if is_open(dimension)}
-        found[i.name] = {d: name for d, name in names.items() if name not in source.dims}
-    return found if any(found.values()) else {}
+        shape = enumerate(i.type.tensor_type.shape.dim)
+        found[i.name] = {d: dimension_name(dimension) or f"{i.name}.{d}" for d, dimension in shape if is_open(dimension)}
+    return found

@@ -115,10 +115,9 @@ class Padding:
         axes = self.outputs.get(output) or (None,) * len(full)
         return tuple(n if axis is None else axis.evaluate(at) for n, axis in zip(full, axes))
 
-    def outgrown(self, name: str, shape: tuple[int, ...]) -> dict[str, int]:
-        """Gives the dimensions of an input whose buffer does not hold an array of this shape, with the sizes that would."""
-        axes = zip(shape, self.buffers[name], self.inputs[name])
-        return {str(axis): n for n, most, axis in axes if n > most and axis is not None}
+    def outgrown(self, name: str, shape: tuple[int, ...]) -> list[int]:
+        """Gives the axes along which the buffer of an input does not hold an array of this shape."""
+        return [d for d, (n, most) in enumerate(zip(shape, self.buffers[name], strict=True)) if n > most]
 
     def _check(self, dimension: str, n: int, name: str) -> None:
         low, high = self.bounds[dimension]

@@ -184,6 +184,15 @@ class Program:
             return {}
         return {name: {d: str(size) for d, size in enumerate(axes) if size is not None} for name, axes in padding.inputs.items()}
 
+    @property
+    def several(self) -> Mapping[str, Mapping[int, str]]:
+        """The dimensions of each input that have several sizes, open and bounded ones, by position."""
+        return self.names
+
+    def most(self, name: str) -> tuple[int | None, ...]:
+        """Gives the greatest size of an input along each axis, None where it is open."""
+        return self.signature.inputs[name].get_shape()
+
     def program_for(self, inputs: Mapping[str, Any], room: Mapping[str, int] = MappingProxyType({})) -> Program:
         """Gives the program that `run` uses for these inputs: itself."""
         return self

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Attribute
 
 from populus.dialects.onnx.types import as_tensor
@@ -46,6 +46,8 @@ class Stateful:
         alike = {o: inputs[i] for i, o in self.pairs.items() if i in inputs and o in outputs and _agree(inputs[i], outputs[o])}
         check_states(self.pairs, inputs, {**outputs, **alike})
         self._types = inputs
+        self._names = program.several
+        self._most = {name: program.most(name) for name in self.pairs}
         self._held: Arrays = {}  # states that are not in a program's memory
         self._shapes: Shapes = {}  # of states that are in the memory of `_session`
         self._growth: dict[str, int] = {}  # of dimensions, in the last run
@@ -68,9 +70,10 @@ class Stateful:
                 outgrown: dict[str, int] = {}
                 for _ in range(2):  # the second time, if a state grows faster than in the last run
                     program = self.program.program_for({**inputs, **states}, self._room(states, outgrown))
-                    if not self._fits_memory(program):
+                    after = self._after(program, inputs, states)
+                    if not self._fits_memory(program, after):
                         break
-                    after, outgrown = self._after(program, inputs, states)
+                    outgrown = self._outgrown(program, after)
                     if not outgrown:
                         return self._run_in_memory(program, inputs, states, after)
             except UnequalSizesError:
@@ -128,15 +131,17 @@ class Stateful:
         self._leave()
         held = {name: self._held.get(name, states[name]) for name in self.pairs}
         results = program.run({**inputs, **held})
+        after = {name: results[output].shape for name, output in self.pairs.items()}
+        self._check(after)
         self._held = {name: results.pop(output) for name, output in self.pairs.items()}
-        self._move({name: array.shape for name, array in self._held.items()}, states)
+        self._move(after, states)
         self._shapes = {}
         return results
 
     def _move(self, after: Shapes, states: Arrays) -> None:
         """Records the shapes of states after a run, and how far each dimension of several sizes grew."""
         self._shapes = after
-        for name, dimensions in self.program.names.items():
+        for name, dimensions in self._names.items():
             for d, dimension in dimensions.items() if name in after else ():
                 self._growth[dimension] = after[name][d] - states[name].shape[d]
 
@@ -145,37 +150,55 @@ class Stateful:
         room = {
             dimension: states[name].shape[d] + self._growth[dimension]
             for name in self.pairs
-            for d, dimension in self.program.names.get(name, {}).items()
+            for d, dimension in self._names.get(name, {}).items()
             if self._growth.get(dimension, 0) > 0
         }
         return {**room, **outgrown}
 
-    def _after(self, program: Program, inputs: Mapping[str, Any], states: Arrays) -> tuple[Shapes, dict[str, int]]:
-        """Gives the shapes of states after a run, and the dimensions whose bound they exceed, with the sizes that they need.
-
-        Raises PopulusError for inputs that do not match the model, and for a bound that the user stated.
-        """
-        padding, after = program.signature.padding, {name: array.shape for name, array in states.items()}
+    def _after(self, program: Program, inputs: Mapping[str, Any], states: Arrays) -> Shapes:
+        """Gives the shapes of states after a run. Raises PopulusError for inputs that do not match the model, and as `_check` does."""
+        padding = program.signature.padding
         if padding is None:
-            return after, {}
+            return {name: array.shape for name, array in states.items()}
         at = padding.sizes({**program.signature.without(self.pairs).checked(inputs), **states})
         after = {name: padding.shape(output, at) for name, output in self.pairs.items()}
-        outgrown: dict[str, int] = {}
-        for name, shape in after.items():
-            outgrown |= (found := padding.outgrown(name, shape))
-            if fixed := [d for d in found if program is self.program or d in self.program.source.dims]:
-                raise PopulusError(
-                    f"state '{name}' would have {found[fixed[0]]} elements along '{fixed[0]}', which is bounded by "
-                    f"{padding.bounds[fixed[0]][1]}; reset it, or compile with a larger bound"
-                )
-        return after, outgrown
+        self._check(after)
+        return after
 
-    def _fits_memory(self, program: Program) -> bool:
-        """Tells whether the memory of each state holds its next value: it is as large, or it has a bound."""
+    def _check(self, after: Shapes) -> None:
+        """Raises PopulusError for shapes that states cannot have: of another size than the model states, or above a bound of the user's."""
+        for name, shape in after.items():
+            stated, most = self._types[name].get_shape(), self._most[name]
+            if len(shape) != len(stated) or any(m not in (n, DYNAMIC_INDEX) for n, m in zip(shape, stated)):
+                raise PopulusError(f"state '{name}' would be {list(shape)}, and it is {[m if m >= 0 else '?' for m in stated]}")
+            for d, dimension in self._names.get(name, {}).items():
+                if (bound := most[d]) is not None and shape[d] > bound:
+                    raise PopulusError(
+                        f"state '{name}' would have {shape[d]} elements along '{dimension}', which is bounded by {bound}; "
+                        "reset it, or compile with a larger bound"
+                    )
+
+    def _outgrown(self, program: Program, after: Shapes) -> dict[str, int]:
+        """Gives the dimensions whose bound in a program the states exceed after a run, with the sizes that they need."""
+        padding = program.signature.padding
+        if padding is None:
+            return {}
+        return {self._names[name][d]: shape[d] for name, shape in after.items() for d in padding.outgrown(name, shape)}
+
+    def _fits_memory(self, program: Program, after: Shapes) -> bool:
+        """Tells whether the memory of states can hold their next values.
+
+        It can if these are as large, or if the program has a bound for each axis that grows: a program of more rows may hold those.
+        """
         if program.level != "poplar":
             return False
-        inputs, outputs = program.signature.inputs, program.signature.outputs
-        return program.signature.padding is not None or all(inputs[i].get_shape() == outputs[o].get_shape() for i, o in self.pairs.items())
+        padding, inputs, outputs = program.signature.padding, program.signature.inputs, program.signature.outputs
+        pairs = [(inputs[i].get_shape(), outputs[o].get_shape()) for i, o in self.pairs.items()]
+        if padding is None:
+            return all(now == next for now, next in pairs)
+        if any(len(now) != len(next) or any(m < n for n, m in zip(now, next)) for now, next in pairs):
+            return False
+        return all(padding.inputs[name][d] is not None for name, shape in after.items() for d in padding.outgrown(name, shape))
 
     def _loaded(self, program: Program) -> Session:
         """Loads a program with memory for the states."""
@@ -215,11 +238,11 @@ class Stateful:
         if name in self._held or name in self._shapes:
             return np.broadcast_to(zero, self._held[name].shape if name in self._held else self._shapes[name])
         shape = list(type.get_shape())
-        names = self.program.names
+        names = self._names
         for other, dimensions in names.items():
             for d, dimension in dimensions.items() if other in inputs else ():
                 if d < np.ndim(inputs[other]):
-                    same = [names[name].get(i) == dimension for i in range(len(shape))]
+                    same = [names.get(name, {}).get(i) == dimension for i in range(len(shape))]
                     shape = [np.shape(inputs[other])[d] if alike else n for alike, n in zip(same, shape)]
         return np.broadcast_to(zero, [max(n, 0) for n in shape])
 

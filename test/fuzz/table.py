@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fuzz import binary_files, codelets, faults, gradients, judging, levels, patterns, texts, tile_programs
+from fuzz import binary_files, codelets, faults, gradients, judging, levels, patterns, states, texts, tile_programs
 from fuzz.children import Outcome
 from fuzz.graphs import graph
 
@@ -69,6 +69,7 @@ TABLE = {
         Fuzzer("graphs-everywhere", "the same on every engine and number of tiles", partial(_graphs, everywhere=True), _model, ".onnx", 0),
         Fuzzer("levels", "every level of random graphs against the one above", _levels, _model, ".onnx"),
         Fuzzer("gradients", "gradients of random graphs against differences", gradients.judge, _model, ".onnx"),
+        Fuzzer("states", "programs with states in random sequences of calls", states.judge, states.described, ".txt"),
         Fuzzer("codelets", "random codelets in Python by every way that runs them", _codelets, _codelet, ".py"),
         Fuzzer("tiles", "mutated tile programs on every engine", tile_programs.judge, tile_programs.mutated, ".mlir"),
         Fuzzer("patterns", "programs at the edges of rewrite patterns' conditions", patterns.judge, patterns.mutated, ".mlir"),

@@ -191,6 +191,63 @@ def test_a_cache_that_begins_again_finds_its_programs_loaded_and_one_of_them_has
     assert with_memory == [cache._session]
 
 
+BATCHED = model(
+    [helper.make_node("Concat", ["past", "new"], ["present"], "join", axis=1), helper.make_node("ReduceSum", ["present"], ["y"], "y")],
+    [value("past", ["batch", "past", 2]), value("new", ["batch", "cur", 2])],
+    [value("present", ["batch", "past + cur", 2]), value("y", [1, 1, 1])],
+)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+@pytest.mark.parametrize(("batch", "prompt"), [(1, 3), (3, 1), (3, 5)])
+@pytest.mark.parametrize("dims", [{}, {"batch": (1, 4)}], ids=["open batch", "bounded batch"])
+def test_a_growing_cache_keeps_the_prompt_and_what_reset_and_set_leave(engine, batch, prompt, dims):
+    cache = populus.compile(BATCHED, dims=dims, tiles=2, engine=engine).stateful({"past": "present"})
+
+    def appended(rows, *sizes):
+        for cur in sizes:
+            rows = np.concatenate([rows, RNG.integers(-4, 5, (batch, cur, 2)).astype(np.float32)], 1)
+            assert cache.run({"new": rows[:, -cur:]})["y"].item() == rows.sum()
+            np.testing.assert_array_equal(cache.get("past"), rows)
+
+    empty, two = np.zeros((batch, 0, 2), np.float32), np.ones((batch, 2, 2), np.float32)
+    appended(empty, prompt, 1, 1)
+    cache.reset()
+    appended(empty, prompt, 1)
+    cache.set("past", two)
+    appended(two, prompt, 1)
+
+
+def test_a_prompt_compiles_one_program():
+    program = populus.compile(GROWING, tiles=2, engine="numpy")
+    cache = program.stateful({"past": "present"})
+    for cur, compiled in ((3, 1), (1, 2), (1, 2)):
+        cache.run({"new": np.ones((1, cur, 2), np.float32)})
+        assert program.compilations == compiled
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_a_state_may_shrink(engine):
+    made = model([helper.make_node("Neg", ["new"], ["present"], "y")], [value("past", [1, "past"]), value("new", [1, "cur"])], [])
+    made.graph.output.extend([value("present", [1, None]), value("seen", [1, None])])
+    made.graph.node.add(op_type="Neg", input=["past"], output=["seen"])
+    kept, before = populus.compile(made, tiles=2, engine=engine).stateful({"past": "present"}), np.zeros((1, 0), np.float32)
+    for n in (9, 3, 12, 0, 5):
+        x = RNG.standard_normal((1, n)).astype(np.float32)
+        np.testing.assert_array_equal(kept.run({"new": x})["seen"], -before)
+        before = -x
+
+
+@pytest.mark.parametrize("dims", [{}, {"new.1": (1, 4)}], ids=["open", "bounded"])
+def test_a_state_of_a_stated_size_keeps_it(dims):
+    nodes = [helper.make_node("Concat", ["past", "new"], ["present"], "join", axis=1)]
+    made = model(nodes, [value("past", [1, 2]), value("new", [1, None])], [value("present", [1, None])])
+    kept = populus.compile(made, tiles=2, engine="numpy", dims=dims).stateful({"past": "present"})
+    with pytest.raises(PopulusError, match=r"state 'past' would be \[1, 5\], and it is \[1, 2\]"):
+        kept.run({"new": np.ones((1, 3), np.float32)})
+    np.testing.assert_array_equal(kept.get("past"), np.zeros((1, 2)))
+
+
 def test_a_run_that_raises_leaves_the_states():
     nodes = [helper.make_node("Add", ["s", "x"], ["t"], "t")]
     program = populus.compile(model(nodes, [value("s", [2]), value("x", [2])], [value("t", [2])]), tiles=4).stateful({"s": "t"})
