@@ -26,6 +26,7 @@ import onnx
 import populus
 from benchmarks.models import LIGHT, half, randomised, transformer
 from benchmarks.quantized import best_of, mean_of, measured_alone, rival_of, times_of
+from benchmarks.spread import check_spread
 from populus.runtime.session import Session
 
 HEAD = "| f16 model | compile s | ours ms 1t | onnxruntime ms 1t | **ratio** 1t | largest difference |\n|---|---|---|---|---|---|"
@@ -47,6 +48,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
     assert not session.fallbacks, session.fallbacks
     rival, found = rival_of(path, True), session.run(inputs)
     wide = {n: e.astype(np.float32) for n, e in rival(inputs).items()}
+    check_spread(wide, str(path))
     apart = max(float(np.abs(found[n].astype(np.float32) - e).max() / max(np.abs(e).max(), 1e-30)) for n, e in wide.items())
     ours, theirs = best_of((partial(session.run, inputs), partial(rival, inputs)), rounds)
     return {"compile": compiled, "ours": ours, "theirs": theirs, "difference": apart}

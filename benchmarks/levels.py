@@ -17,6 +17,7 @@ from onnx import ModelProto, helper
 
 import populus
 from benchmarks.models import randomised
+from benchmarks.spread import check_spread
 from populus.dialects.support.diagnostics import PopulusError
 from populus.levels import compare_levels
 
@@ -45,15 +46,18 @@ def variants(path: Path) -> Iterator[tuple[str, Callable[[], ModelProto]]]:
     def shipped() -> ModelProto:
         return onnx.load(path)  # pyright: ignore[reportUnknownMemberType]
 
-    yield "drawn, initializers", lambda: randomised(path, seed=3)
-    yield "drawn, Constant nodes", lambda: with_constant_nodes(randomised(path, seed=3))
-    yield "drawn, nodes without names", lambda: with_constant_nodes(randomised(path, seed=3), named=False)
+    yield "drawn, initializers", lambda: randomised(path, seed=3, logits=True)
+    yield "drawn, Constant nodes", lambda: with_constant_nodes(randomised(path, seed=3, logits=True))
+    yield "drawn, nodes without names", lambda: with_constant_nodes(randomised(path, seed=3, logits=True), named=False)
     yield "shipped", shipped
     yield "shipped, Constant nodes", lambda: with_constant_nodes(shipped())
 
 
-def alarms(model: ModelProto | Path) -> tuple[list[str], int]:
-    """Compares the levels of a model on random inputs: the differences, and the number of places that were compared."""
+def alarms(model: ModelProto | Path, drawn: bool = False) -> tuple[list[str], int]:
+    """Compares the levels of a model on random inputs: the differences, and the number of places that were compared.
+
+    `drawn`: its weights are random, so its outputs may not be saturated. The nets as shipped have equal weights.
+    """
     data = None if not isinstance(model, Path) else model.with_name(f"{model.stem.rsplit('-', 2)[0]}.npz")
     program = populus.compile(model, target="gc200" if data is None else "host", tiles=None if data is None else 8)
     inputs = program.signature.random(4)
@@ -61,6 +65,8 @@ def alarms(model: ModelProto | Path) -> tuple[list[str], int]:
         with np.load(data) as arrays:
             given = {name.removeprefix("input:"): arrays[name] for name in arrays.files if name.startswith("input:")}
         inputs = {name: given[name] if name in given and given[name].shape == a.shape else a for name, a in inputs.items()}
+    if drawn:
+        check_spread(program.run(inputs), "a drawn net")
     found = list(compare_levels(program, inputs))
     return [str(c) for c in found if c.first is not None], sum(c.places for c in found)
 
@@ -77,7 +83,7 @@ def main(names: list[str]) -> int:
             continue
         start = perf_counter()
         try:
-            found, places = alarms(make())
+            found, places = alarms(make(), ": drawn" in name)
         except PopulusError as error:
             print(f"{name}: not compared: {error}", flush=True)
             continue

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512")
+BRANCH = 0.25  # of a branch that is added to its input
 
 
 def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelProto:
@@ -32,6 +33,7 @@ def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelPro
     for node in graph.node:
         for position, name in enumerate(node.input):
             readers.setdefault(name, (node, position))
+    rectified = {node.output[0] for node in graph.node if node.op_type == "Relu"}
     kept: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
     for node in graph.node:
@@ -39,10 +41,15 @@ def randomised(path: Path, seed: int = 0, logits: bool = False) -> onnx.ModelPro
             kept.append(node)
             continue
         shape = tuple(int(n) for n in shapes[node.input[0]])
-        value = _weight(rng, shape, *readers.get(node.output[0], (None, 0)), readers)
+        value = _weight(rng, shape, *readers.get(node.output[0], (None, 0)), readers, rectified)
         weights.append(numpy_helper.from_array(value.astype(np.float32), node.output[0]))
     used = {name for node in kept for name in node.input}
     old = [i for i in graph.initializer if i.name in used]
+    for tensor in old:  # some statistics are of the net that was trained
+        reader, position = readers[tensor.name]
+        if reader.op_type == "BatchNormalization":
+            value = _weight(rng, tuple(tensor.dims), reader, position, readers, rectified)
+            tensor.CopyFrom(numpy_helper.from_array(value.astype(np.float32), tensor.name))
     initial = {i.name for i in graph.initializer}
     inputs = [i for i in graph.input if i.name not in initial]
     if logits and kept[-1].op_type == "Softmax":
@@ -63,17 +70,22 @@ def _weight(
     reader: onnx.NodeProto | None,
     position: int,
     readers: dict[str, tuple[onnx.NodeProto, int]],
+    rectified: set[str],
 ) -> NDArray[Any]:
-    """Draws random values whose scale, by their reader, keeps activations near 1."""
+    """Draws random values whose scale, by their reader, keeps activations near 1: a Relu before a product halves its squares, and a
+    branch that is added to its input would double them, block by block.
+    """
     kind = "" if reader is None else reader.op_type
     if kind == "BatchNormalization":
+        assert reader is not None
         near_one = position in (1, 4)  # scale, variance
-        return rng.uniform(0.8, 1.2, shape) if near_one else 0.05 * rng.standard_normal(shape)
+        added = position == 1 and readers.get(reader.output[0], (reader, 0))[0].op_type in ("Add", "Sum")
+        return rng.uniform(0.8, 1.2, shape) * (BRANCH if added else 1) if near_one else 0.05 * rng.standard_normal(shape)
     if kind in ("Conv", "Gemm") and position == 1:
         assert reader is not None
         transposed = any(a.name == "transB" and a.i for a in reader.attribute)
         fan_in = int(np.prod(shape[1:])) if kind == "Conv" or transposed else shape[0]
-        return rng.standard_normal(shape, dtype=np.float32) * np.sqrt(2 / fan_in)
+        return rng.standard_normal(shape, dtype=np.float32) * np.sqrt((2 if reader.input[0] in rectified else 1) / fan_in)
     if kind == "Unsqueeze":  # a separate scale or bias, as in Caffe
         assert reader is not None
         factor = readers[reader.output[0]][0].op_type == "Mul"

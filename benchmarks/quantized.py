@@ -27,6 +27,7 @@ import onnx
 
 import populus
 from benchmarks.models import LIGHT, Graph, lstm, randomised, transformer
+from benchmarks.spread import check_spread
 from populus.runtime.session import Session
 
 BLOCK = 5  # consecutive runs of one side
@@ -135,7 +136,9 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
     def difference(expected: dict[str, Any]) -> float:
         return max(float(np.abs(found[n] - e).max() / max(np.abs(e).max(), 1e-30)) for n, e in expected.items())
 
-    apart = difference(rival(inputs)), difference(rival_of(path, False)(inputs))
+    expected = rival(inputs)
+    check_spread(expected, str(path))
+    apart = difference(expected), difference(rival_of(path, False)(inputs))
     ours, theirs = best_of((partial(session.run, inputs), partial(rival, inputs)), rounds)
     return {"compile": compiled, "ours": ours, "theirs": theirs, "difference": apart[0], "unoptimised": apart[1]}
 

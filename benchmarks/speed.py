@@ -31,6 +31,7 @@ import numpy as np
 
 import populus
 from benchmarks.models import MODELS, NETS, Graph
+from benchmarks.spread import check_spread
 from populus.dialects.poplar.memory import ConstOp, VarOp
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.element_types import bytes_of
@@ -79,6 +80,7 @@ def measure(path: Path, target: str, tiles: int, rounds: int, engine: str, cpu: 
         session = Session(graph, engine, threads=threads)
         rival = _rival(path, threads)
         expected = rival(inputs)
+        check_spread(expected, str(path))
         row["difference"] = max(float(np.abs(outputs[n] - e).max() / max(np.abs(e).max(), 1e-30)) for n, e in expected.items())
         row[f"ours_{threads}"], row[f"theirs_{threads}"] = _best(
             (partial(session.run, inputs), partial(rival, inputs)), rounds, time.process_time if cpu else time.perf_counter

@@ -20,6 +20,7 @@ import numpy as np
 import populus
 from benchmarks.judging import judged
 from benchmarks.models import LIGHT, NETS, randomised, transformer
+from benchmarks.spread import check_spread
 from populus.dialects.poplar import ExecuteOp
 from populus.runtime.session import Session
 
@@ -44,6 +45,7 @@ def compare(name: str, tiles: int | None = None, sample: int | None = None) -> t
     found = Session(module, "strict", sample=sample).run(inputs)
     assert found.keys() == expected.keys(), name
     assert all(np.isfinite(e).all() and e.std() > 0 for e in expected.values()), name
+    check_spread(expected, name)
     return vertices, max(float(np.abs(found[n] - e).max() / np.abs(e).max()) for n, e in expected.items())
 
 

@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 import populus
 from benchmarks.family_faults import NothingToChange
 from benchmarks.models import LIGHT, Graph, lstm, randomised, transformer
+from benchmarks.spread import check_spread
 from benchmarks.tile_faults import KINDS
 from benchmarks.tile_machine import TileMachine
 from populus.dialects.support.diagnostics import PopulusError
@@ -89,8 +90,8 @@ PROGRAMS: dict[str, tuple[int, Callable[[], ModuleOp]]] = {
     "images": (10, lambda: _compiled(_images(), 16)),
     "training rows": (12, lambda: _trained(_rows(), 8, optimizer="adam")),
     "training images": (12, lambda: _trained(_images(), 8, optimizer="sgd")),
-    "squeezenet": (1, lambda: _compiled(randomised(LIGHT / "light_squeezenet.onnx"), 4)),
-    "shufflenet": (1, lambda: _compiled(randomised(LIGHT / "light_shufflenet.onnx"), 4)),
+    "squeezenet": (1, lambda: _compiled(randomised(LIGHT / "light_squeezenet.onnx", logits=True), 4)),
+    "shufflenet": (1, lambda: _compiled(randomised(LIGHT / "light_shufflenet.onnx", logits=True), 4)),
 }
 """By name: how often a program is drawn, and its tile program."""
 
@@ -106,12 +107,14 @@ class Base:
 
 @lru_cache(None)
 def base(name: str) -> Base:
-    """Compiles a program, and runs it on drawn inputs."""
+    """Compiles a program, and runs it on drawn inputs, whose results are not saturated."""
     module = PROGRAMS[name][1]()
     session = Session(module, "strict")
     rng = np.random.default_rng(1)
     inputs = {n: _drawn(rng, shape, dtype) for n, (shape, dtype) in session.inputs.items()}
-    return Base(module, inputs, session.run(inputs))
+    results = session.run(inputs)
+    check_spread(results, name)
+    return Base(module, inputs, results)
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

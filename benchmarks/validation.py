@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 import populus
 from benchmarks.judging import judged
 from benchmarks.models import LIGHT, NETS, conv_net, mlp, randomised, transformer
+from benchmarks.spread import check_spread
 from populus.training import TrainingSession
 from populus.validation import validating
 
 
 def net(name: str) -> Callable[[], None]:
     """Makes the compilation of a net."""
-    return lambda: _compile(populus.compile, randomised(LIGHT / f"light_{name}.onnx"))
+    return lambda: _compile(populus.compile, randomised(LIGHT / f"light_{name}.onnx", logits=True))
 
 
 def _compile(compile: Callable[..., object], model: object) -> None:
@@ -46,6 +47,7 @@ def judge(name: str) -> tuple[bool, str]:
     with validating() as passes, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         CASES[name]()
+    check_spread(passes.outputs, name)
     kinds = sorted({kinds for _, kinds in passes.compared})
     return True, f"{len(passes.compared)} passes keep their results, on {kinds} kinds of inputs"
 

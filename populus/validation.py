@@ -102,6 +102,12 @@ class Validator:
         self._last: _Stage | None = None
         self._pending: list[ModulePass] = []
 
+    @property
+    def outputs(self) -> Arrays:
+        """The outputs of the last program on drawn inputs, by name; none if it refused them."""
+        found = {} if self._last is None else self._last.outputs["drawn"]
+        return {} if isinstance(found, str) else found
+
     def begin(self, module: ModuleOp) -> None:
         """Runs the program before the first pass, unless it is that after the last one."""
         if self._last is not None and self._last.hash == content_hash(module, every=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
+from benchmarks.spread import LEAST, spread
 from fuzz.differences import DIFFERENCES, known
 from fuzz.graphs import KINDS, graph, inputs
-from fuzz.judging import differ, judge
+from fuzz.judging import NoOracle, differ, judge, oracle
 
 pytest.importorskip("onnxruntime")
 
@@ -34,6 +37,18 @@ def test_most_of_the_sample_is_compared():
     kinds = {node.op_type for model in sample for node in model.graph.node}
     assert len(kinds) > 120
     assert sum(known(model) is None for model in sample) > 0.9 * SEEDS
+
+
+def test_few_results_of_the_sample_are_saturated():
+    """A Hardmax or OneHot at the end hides what comes before it."""
+    shares: list[float] = []
+    for seed in range(100):
+        model = graph(seed)
+        with suppress(NoOracle):
+            share = spread(oracle(model, inputs(model, seed)))
+            shares += [] if share is None else [share]
+    assert len(shares) > 40
+    assert sum(share >= LEAST for share in shares) > 0.9 * len(shares)
 
 
 def test_every_known_difference_is_about_a_kind_of_node_that_is_drawn():

@@ -80,6 +80,15 @@ def test_a_sample_of_planted_faults_is_found(monkeypatch: pytest.MonkeyPatch):
     assert score.of("", "other program") > 0
 
 
+@pytest.mark.parametrize("seed", [45, 73])
+def test_swapped_arguments_of_a_net_change_its_logits(seed: int):
+    """Behind the softmax of weights that let activations grow, these had no effect."""
+    m = tile_mutants.mutant(seed)
+    assert m.base == "shufflenet"
+    assert m.kind == "swapped arguments"
+    assert judged(m).effect == "other program"
+
+
 PROGRAM = """
 poplar.graph @main target <gc200, tiles = 2> {
   %x = poplar.var "x" on [4 in 2] order [0] at 0 : !poplar.tensor<4xf32>

@@ -12,7 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 import populus
 from benchmarks import levels
-from benchmarks.models import MODELS, mixed, randomised, transformer
+from benchmarks.models import LIGHT, MODELS, mixed, randomised, transformer
+from benchmarks.spread import check_spread, spread
 from helpers.command import Command
 from helpers.effort import effort
 from helpers.wheel_models import NETS, agree, light
@@ -59,10 +60,36 @@ def test_a_net_with_random_weights_agrees_with_onnxruntime(net: str, tmp_path: P
         inputs = program.signature.random(2)
         found = program.run(inputs)
         assert not program.session.fallbacks
-        for name, expected in onnxruntime_outputs(path, inputs).items():
+        oracle = onnxruntime_outputs(path, inputs)
+        check_spread(oracle, net)
+        for name, expected in oracle.items():
             assert np.isfinite(expected).all()
-            assert expected.std() > 1e-3  # random weights, so a logit each
             assert np.abs(found[name] - expected).max() < 1e-4 * np.abs(expected).max(), target
+
+
+@pytest.mark.parametrize("net", ["resnet50", "shufflenet"])
+@pytest.mark.parametrize("logits", [True, False])
+def test_a_drawn_net_is_not_saturated(net: str, logits: bool, tmp_path: Path):
+    """Its activations stay near 1, so that its softmax is not one-hot, and biases are no rounding beside them."""
+    path = tmp_path / "net.onnx"
+    save(randomised(LIGHT / f"light_{net}.onnx", logits=logits), path)
+    oracle = onnxruntime_outputs(path, populus.compile(path).signature.random(1))
+    check_spread(oracle, net)
+    assert not logits or all(0.05 < e.std() < 5 for e in oracle.values())
+
+
+def test_a_saturated_output_is_told_from_one_that_shows_mistakes():
+    scores = np.random.default_rng(0).normal(size=(1, 100)).astype(np.float32)
+    one_hot = np.exp(1000 * (scores - scores.max()))
+    assert spread({"y": scores}) == 0.98
+    assert spread({"y": np.maximum(scores, 0)}) > 0.3
+    assert spread({"y": one_hot}) == 0
+    assert spread({"y": np.ones(20, np.float32), "z": np.arange(20)}) == 0
+    assert spread({"y": np.float32(3), "z": np.arange(20)}) is None
+    check_spread({"y": scores}, "scores")
+    for saturated in ({"y": one_hot}, {"y": np.ones(20, np.float32)}, {"y": np.full(20, np.nan)}, {}):
+        with pytest.raises(AssertionError, match="a net has"):
+            check_spread(saturated, "a net")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +103,7 @@ def test_a_net_with_random_weights_agrees_with_onnxruntime(net: str, tmp_path: P
 )
 def test_all_levels_of_a_net_agree_op_by_op(net: str, weights: str):
     """`make levels` compares all nets with each kind of weights."""
-    found, places = levels.alarms(dict(levels.variants(light(net)))[weights]())
+    found, places = levels.alarms(dict(levels.variants(light(net)))[weights](), drawn=weights.startswith("drawn"))
     assert found == []
     assert places > 100
 
@@ -87,6 +114,7 @@ def test_the_strict_engine_agrees_with_numpy_on_1472_tiles(net: str, sample: int
     inputs = program.signature.random(6)
     module = program.module("poplar")
     found, expected = (Session(module, engine, sample=s).run(inputs) for engine, s in (("strict", sample), ("numpy", None)))
+    check_spread(expected, net)
     for name, e in expected.items():
         assert np.abs(found[name] - e).max() < 1e-5 * np.abs(e).max()
 
@@ -107,6 +135,7 @@ def test_every_pass_leaves_a_text_that_the_next_may_start_from(model: str, tmp_p
     program = populus.compile(proto, target="gc200", tiles=64)
     inputs = program.signature.random(8)
     expected = program.run(inputs)
+    check_spread(expected, model)
 
     pipeline = Pipeline.named("inference").with_defaults(target="gc200", tiles=64)
     ctx = context()
