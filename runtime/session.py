@@ -171,15 +171,15 @@ class Session:
 
         Raises PopulusError for another name, shape or dtype.
         """
-        target = self._state(name)
-        shape, dtype = self._program.inputs[name]
         array = np.asarray(value)
-        if front and array.ndim == len(shape):
-            target = target[tuple(slice(0, n) for n in array.shape)]
-            shape = target.shape
-        if array.shape != shape or array.dtype != dtype:
-            raise PopulusError(f"state '{name}' is {dtype} {list(shape)}; given is {array.dtype} {list(array.shape)}")
-        with self._running.lock:
+        with self._running.lock:  # a run of another thread may end with the state in other memory
+            target = self._state(name)
+            shape, dtype = self._program.inputs[name]
+            if front and array.ndim == len(shape):
+                target = target[tuple(slice(0, n) for n in array.shape)]
+                shape = target.shape
+            if array.shape != shape or array.dtype != dtype:
+                raise PopulusError(f"state '{name}' is {dtype} {list(shape)}; given is {array.dtype} {list(array.shape)}")
             np.copyto(target, converted(array, target.dtype, name))
 
     def _fitting(self, output: str, states: Mapping[str, str]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
+
 import numpy as np
 import pytest
 from onnx import TensorProto as T
@@ -124,6 +126,32 @@ def test_a_run_that_is_not_committed_leaves_the_states(engine):
             np.testing.assert_array_equal(one.state(n), two.state(n))
     with pytest.raises(ValueError, match="read-only"):
         one.memory_of("c")[...] = 0
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native", "strict"])
+def test_a_state_that_is_set_while_another_thread_runs_has_the_value_after_that_run(engine):
+    session = Session(populus.compile(recurrent(2), tiles=4, engine=engine).module("poplar"), engine, states=STATES)
+    begun, asked, x = Event(), Event(), RNG.standard_normal((3, 2, 4)).astype(np.float32)
+
+    class Value:
+        """A state that `set_state` asks for its elements."""
+
+        def __array__(self, dtype=None, copy=None):
+            asked.set()
+            return np.full((1, 2, HIDDEN), 7, np.float32)
+
+    def observe(step, written):
+        begun.set()
+        assert asked.wait(60)
+
+    for name in STATES:
+        begun.clear(), asked.clear()
+        running = Thread(target=session.run, args=({"x": x}, observe))
+        running.start()
+        assert begun.wait(60)
+        session.set_state(name, Value())  # waits for the run, which waits for the value
+        running.join()
+        np.testing.assert_array_equal(session.state(name), np.full((1, 2, HIDDEN), 7))
 
 
 GROWING = model(
