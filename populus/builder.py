@@ -11,10 +11,8 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
@@ -34,6 +32,7 @@ from populus.dialects.signature import state_names
 from populus.dialects.support.diagnostics import PopulusError, named, place, verify
 from populus.dialects.support.element_types import element_of, tensor
 from populus.dialects.support.errors import checked
+from populus.dialects.support.users_line import users_frame
 from populus.lowering.onnx.importer.build import hint
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 Hook: TypeAlias = "Callable[[PopartOp], None]"
 
-_HERE = Path(__file__).parent
 
 
 class Builder:
@@ -311,7 +309,5 @@ def _graph_of(value: SSAValue) -> str:
 
 def call_site() -> LocationAttr:
     """Gives the location of the caller's line outside this package."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_back is not None and _HERE in Path(frame.f_code.co_filename).parents:
-        frame = frame.f_back
+    frame = users_frame()
     return FileLineColLoc(StringAttr(frame.f_code.co_filename), IntAttr(frame.f_lineno), IntAttr(1))

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean, printable
+from populus.dialects.support.users_line import is_ours
 from populus.lowering.driver.files import parse_message
 from populus.nets import NETS, model_path, net
 
@@ -221,11 +222,14 @@ def _terminable() -> Generator[None, None, None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _warned(tool: str, other: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _warned(
+    tool: str, other: Callable[..., None], message: Warning | str, category: type[Warning], file: str, line: int, *rest: Any
+) -> None:
     if issubclass(category, PopulusWarning):
-        print(printable(f"{tool}: {' '.join(str(message).split())}"), file=sys.stderr)
+        place = "" if is_ours(file) else f"{file}:{line}: "  # of a user's program
+        print(printable(f"{tool}: {place}{' '.join(str(message).split())}"), file=sys.stderr)
     else:
-        other(message, category, *place)
+        other(message, category, file, line, *rest)
 
 
 def line_of(tool: str, error: BaseException) -> str:

@@ -27,7 +27,7 @@ class Placement:
         self._said: dict[tuple[str, str], Any] = {}
 
     def _say(self, kind: str, names: Any, value: Any) -> None:
-        ignored(f"Builder.{kind}")
+        ignored(f"Builder.{kind}", *(["partial sums are of f32"] if kind == "setPartialsType" else []))
         for name in [names] if isinstance(names, str) else cast("Sequence[str]", names):
             self._said[kind, name] = value
 

@@ -15,6 +15,7 @@ from populus.torch_backend.torch_package import need_torch
 need_torch("poptorch")
 
 from populus.poptorch import optim, profiling
+from populus.poptorch.absent import Error
 from populus.poptorch.dataloader import AsynchronousDataAccessor, DataLoader
 from populus.poptorch.enums import (
     AutoStage,
@@ -41,7 +42,7 @@ from populus.poptorch.execution import (
     ShardedExecution,
     Stage,
 )
-from populus.poptorch.executor import Error, PoplarExecutor
+from populus.poptorch.executor import PoplarExecutor
 from populus.poptorch.models import (
     ICustomArgParser,
     RecoverableError,

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import did_you_mean
 from populus.popart.reserved import GRADIENT
 from populus.poptorch import optim
+from populus.poptorch.absent import Absent, Error
 from populus.poptorch.enums import ConnectionType, OutputMode, ReductionType
+from populus.poptorch.exceptions import raised, spread, watched
 from populus.poptorch.options import Options
 from populus.poptorch.results import UPDATED, chosen, names_of, narrow_tensor, shapes_text
 from populus.poptorch.update import Update
@@ -28,23 +30,12 @@ _HOOKS: dict[str, dict[int, Callable[[], None]]] = {"before": {}, "after": {}}
 _TRACING: list[object] = []
 
 
-class Error(PopulusError, RuntimeError):
-    """A mistake in the use of a model. `message` is its text; there is no component or location of an SDK."""
-
-    type = location = recovery_action = ""
-
-    @property
-    def message(self) -> str:
-        """The text."""
-        return str(self)
-
-
 def is_tracing() -> bool:
     """Tells whether a model is being traced for the machine."""
     return bool(_TRACING)
 
 
-class PoplarExecutor:
+class PoplarExecutor(Absent):
     """A module on a machine; `inferenceModel` and `trainingModel` make it. A call compiles at first, then runs.
 
     A call takes `deviceIterations` times `gradientAccumulation` micro batches, one after the other along the first dimension of each
@@ -76,6 +67,7 @@ class PoplarExecutor:
         self._versions: dict[str, int] = {}
         self._shapes: list[tuple[Any, ...]] = []
         self._anchors: dict[str, Any] = {}
+        self._wanted: list[str] = []  # outputs of the program, without those that are looked at for exceptions
         self._attached, self._calls, self._steps = False, 0, 0
         self._seed = int(torch.initial_seed() if self._options.random_seed is None else self._options.random_seed) & (2**63 - 1)
         self._optimizer: Any = None
@@ -134,6 +126,9 @@ class PoplarExecutor:
         losses = [] if loss is None else [loss]
         inside = [n for n in anchored if not n.startswith((GRADIENT, UPDATED))]
         outputs = dict.fromkeys([*found.outputs, *losses, *found.changed.values(), *inside])
+        self._wanted = list(outputs)
+        if self._stops:
+            outputs |= dict.fromkeys(watched(found.model.graph))
         self._exported = found
         self._step = Step(found, list(outputs), self.MACHINE, [*names, *trained], trained, losses)
         self._take_weights()
@@ -190,6 +185,9 @@ class PoplarExecutor:
         for number, given in enumerate(rows(inputs, self._count), 1):
             self._calls += 1
             outputs, gradients = self._step.run(given, self._device, (self._seed, self._calls), self._cotangents())
+            if self._stops:
+                self._check(given, outputs, gradients)
+                outputs = {n: outputs[n] for n in self._wanted}
             self._device.update({n: outputs[o] for n, o in self._exported.changed.items()})
             sums = {n: g + sums[n] if n in sums else g for n, g in gradients.items()}
             found.append(outputs)
@@ -201,6 +199,17 @@ class PoplarExecutor:
         if self._training:
             self._give_weights()
         return self._results(found)
+
+    @property
+    def _stops(self) -> bool:
+        return self._options.Precision.floating_point_exceptions
+
+    def _check(self, given: Sequence[Any], outputs: Arrays, gradients: Arrays) -> None:
+        """Raises PopulusError for an op of this micro batch that raised a floating point exception."""
+        assert self._step is not None
+        known = {**dict(zip(self._step.inputs, given)), **self._device}
+        if said := raised(self._step.model, known, outputs) or spread({**known, **outputs}, gradients):
+            raise Error(f"floating point exception: {said}")
 
     def _cotangents(self) -> dict[str, float]:
         """Gives the loss scaling, by the loss's name."""
@@ -413,24 +422,6 @@ class PoplarExecutor:
     def compilationTime(self) -> timedelta:
         """Gives the time that the passes of the program took."""
         return timedelta(seconds=sum(t.seconds for t in self.program.timings))
-
-    def _no_clock(self) -> tuple[float, float, float]:
-        """Raises PopulusError: a machine that is not there has no latency."""
-        raise Error("latencies are those of hardware, which is not there; cycleCount() estimates the cycles of a call")
-
-    getLatency = getHostIpuLatency = getComputeLatency = getIpuHostLatency = getPerfCounters = _no_clock
-
-    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True) -> None:
-        """Raises PopulusError: an executable is not written."""
-        raise Error(f"{filename}: an executable is not written; torch.save(model.state_dict()) keeps the weights")
-
-    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> None:
-        """Raises PopulusError, as `save`."""
-        self.save(filename, export_model)
-
-    def loadExecutable(self, filename: str) -> None:
-        """Raises PopulusError, as `save`."""
-        raise Error(f"{filename}: an executable is not read; call the model, which compiles it")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_user_model" not in self.__dict__:

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from populus.poptorch.executor import _HOOKS, Error, PoplarExecutor, is_tracing
+from populus.poptorch.absent import Error
+from populus.poptorch.executor import _HOOKS, PoplarExecutor, is_tracing
 from populus.poptorch.options import Options
 
 

@@ -1,16 +1,9 @@
-"""Options of PopTorch without a meaning on one machine: accepted, with one warning by name."""
+"""Options of PopTorch without a meaning here: accepted, with one warning by name."""
 
 from __future__ import annotations
 
-import warnings
+from functools import partial
 
-from populus.dialects.support.diagnostics import PopulusWarning
+from populus.popart import quiet
 
-_SAID: set[str] = set()
-
-
-def ignored(name: str) -> None:
-    """Warns that a setting changes nothing here, once for each name in a process."""
-    if name not in _SAID:
-        _SAID.add(name)
-        warnings.warn(f"populus.poptorch takes {name} and ignores it: it changes no result on one machine", PopulusWarning, stacklevel=4)
+ignored = partial(quiet.ignored, front="poptorch")

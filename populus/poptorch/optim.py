@@ -61,7 +61,7 @@ class Optimizer:
             value = given[name] if given[name] is not None else defaults.get(name)
             setattr(self, name, value)
             if name in _TYPES and value not in (None, torch.float32):
-                ignored(f"optim.{type(self).__name__}.{name}: states are f32")
+                ignored(f"optim.{type(self).__name__}.{name}", "states are f32")
 
     def state_dict(self) -> dict[str, Any]:
         """Gives PyTorch's state with that of the machine."""

@@ -9,6 +9,8 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import torch
+
 from populus.dialects.support.diagnostics import PopulusError
 from populus.poptorch.enums import ConnectionType, MeanReductionStrategy, OutputMode, ReductionType
 from populus.poptorch.execution import Strategy
@@ -51,13 +53,17 @@ class Group:
         return found
 
 
-def takes(name: str, *parameters: str, **defaults: Any) -> Callable[..., Any]:
-    """Makes a method that keeps its arguments and changes no result; it warns once, by its name."""
+def takes(name: str, *parameters: str, why: str | None = None, usual: Sequence[Any] = (), **defaults: Any) -> Callable[..., Any]:
+    """Makes a method that keeps its arguments and has no effect; it warns once, by its name.
+
+    `why`: what happens instead, where that is more than that results stay. `usual`: values that say what happens anyway.
+    """
 
     def method(self: Group, *args: Any, **named: Any) -> Group:
         given = signature.bind(self, *args, **named)
         given.apply_defaults()
-        ignored(name)
+        if not usual or given.arguments[parameters[0]] not in usual:
+            ignored(name, *([why] if why else []))
         values = {p: given.arguments[p] for p in parameters}
         kept = self._values  # pyright: ignore[reportPrivateUsage], a method of the class
         return self._set(**{n: v for n, v in values.items() if n not in kept})  # pyright: ignore[reportPrivateUsage]
@@ -66,7 +72,7 @@ def takes(name: str, *parameters: str, **defaults: Any) -> Callable[..., Any]:
     rest = [Parameter(p, Parameter.POSITIONAL_OR_KEYWORD, default=defaults.get(p, Parameter.empty)) for p in parameters]
     signature = Signature([first, *rest])
     method.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess], which help() reads
-    method.__name__, method.__doc__ = name, f"Accepts {name}, which changes no result here."
+    method.__name__, method.__doc__ = name, f"Accepts {name}: {why or 'it changes no result here'}."
     return method
 
 
@@ -95,11 +101,21 @@ class JitOptions(Group):
 class PrecisionOptions(Group):
     """Types of numbers: each op computes in the type of its tensors, with sums of f32."""
 
-    halfFloatCasting = takes("Precision.halfFloatCasting", "half_float_casting")
-    runningStatisticsAlwaysFloat = takes("Precision.runningStatisticsAlwaysFloat", "value")
-    enableFloatingPointExceptions = takes("Precision.enableFloatingPointExceptions", "enabled")
-    enableStochasticRounding = takes("Precision.enableStochasticRounding", "enabled")
-    setPartialsType = takes("Precision.setPartialsType", "dtype")
+    FIRST: ClassVar[Mapping[str, Any]] = {"floating_point_exceptions": False}
+
+    halfFloatCasting = takes("Precision.halfFloatCasting", "half_float_casting", why="f16 beside f32 becomes f32, as in PyTorch")
+    runningStatisticsAlwaysFloat = takes(
+        "Precision.runningStatisticsAlwaysFloat", "value", why="running statistics have the type of the module's buffers"
+    )
+    enableStochasticRounding = takes("Precision.enableStochasticRounding", "enabled", why="f16 is rounded to the nearest", usual=(False,))
+    setPartialsType = takes("Precision.setPartialsType", "dtype", why="partial sums are of f32", usual=(torch.float32,))
+
+    def enableFloatingPointExceptions(self, enabled: bool) -> Self:
+        """Sets whether a run stops at an op that makes an infinity of finite numbers, or NaN of numbers.
+
+        Each tensor of the module becomes a result that the host looks at, so this is for finding mistakes.
+        """
+        return self._set(floating_point_exceptions=bool(enabled))
 
 
 class TrainingOptions(Group):

@@ -242,6 +242,52 @@ def test_gradients_of_a_graph_that_calls_another():
         np.testing.assert_allclose(running.run()[out], X.T @ (X * np.cos(X @ w)), rtol=1e-4, atol=1e-4)
 
 
+def nested(times: int | None = None) -> tuple[popxl.Ir, popxl.Graph, popxl.Graph, popxl.transforms.GradGraphInfo]:
+    """Gives graphs of `x^2` and of `3 y` after it, or of it so often in a row, and as the gradient of the square `10 dy + x - x`."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(X[0], name="x")
+        inner = ir.create_graph(lambda a: a * a, x)
+        again = {} if times is None else {"again": times}
+        outer = ir.create_graph(lambda a: (ops.repeat(inner, again["again"], a) if again else ops.call(inner, a))[0] * 3, x)
+        info = autodiff(inner)
+        assert isinstance(info, popxl.transforms.GradGraphInfo)
+        back = ir.create_empty_graph("back")
+        with back:
+            dy, a = (popxl.graph_input(t.shape, t.dtype, t.name) for t in info.graph.inputs)
+            popxl.graph_output(dy * 10 + a - a)
+    stated = popxl.transforms.GradGraphInfo(back, inner, info.expected_inputs, info.expected_outputs)
+    return ir, inner, outer, stated
+
+
+@pytest.mark.parametrize(("times", "expected"), [(None, 30), (2, 300)])
+def test_autodiff_calls_the_gradient_graph_that_is_given_for_a_called_graph(times, expected):
+    ir, inner, outer, stated = nested(times)
+    inner._pb_graph.setCanBeRecursivelyAutodiffed(False)
+    with ir.main_graph:
+        x = ir.main_graph.get_tensor("x")
+        info = autodiff(outer, called_graphs_grad_info={inner: stated})
+        site = ops.call_with_info(outer, x)
+        (dx,) = ops.call(info.graph, popxl.constant(np.ones(4, np.float32)), inputs_dict=info.inputs_dict(site))
+        out = stored(dx)
+    with session(ir) as running:
+        assert running.run()[out].tolist() == [expected] * 4
+
+
+def test_autodiff_goes_into_called_graphs_only_where_they_allow_it():
+    ir, inner, outer, stated = nested()
+    inner._pb_graph.setCanBeRecursivelyAutodiffed(False)
+    with ir.main_graph, pytest.raises(PopulusError, match="marked as unsafe to autodiff; provide its gradient graph"):
+        autodiff(outer)
+    inner._pb_graph.setCanBeRecursivelyAutodiffed(True)
+    with ir.main_graph:
+        autodiff(outer)
+    with stated.graph:
+        popxl.graph_input((2,), popxl.float32, "more")
+    with ir.main_graph, pytest.raises(PopulusError, match=r"gradient graph 'back\S*' has 3 inputs; its information names 2"):
+        autodiff(outer, called_graphs_grad_info={inner: stated})
+
+
 def test_adam_s_updater_counts_its_steps():
     ir = popxl.Ir()
     with ir.main_graph:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
@@ -14,6 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.base.control_flow import read_by
 from populus.dialects.data import ConstantOp
+from populus.dialects.popart import calls
 from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 
@@ -38,6 +39,19 @@ class Gradient:
     results: Sequence[int]
 
 
+@dataclass(frozen=True)
+class Stated:
+    """A gradient function that a caller of `CallGradients` has for a function, in place of the one that would be built.
+
+    `backward` takes gradients of results, arguments and results of a call: `taken` has the kind and number of each.
+    Its first results are the gradients of the arguments `given`. Other arguments have no gradient.
+    """
+
+    backward: str
+    taken: Sequence[tuple[Literal["gradient", "argument", "result"], int]]
+    given: Sequence[int]
+
+
 @dataclass
 class CallGradients:
     """Gradients of a module's functions, built on demand.
@@ -45,7 +59,8 @@ class CallGradients:
     `stitch` says how the gradient function obtains intermediate values of the forward function.
     `add_fwd_outputs`: the forward function returns them too. `recompute_minimal`: the gradient function
     recomputes them. `recompute_all_non_inputs`: it recomputes the results too. Raises PopulusError for another
-    name. Source: PopART's AutodiffStitchStrategy.
+    name. `stated`: gradients of functions by their names, which are taken as they are.
+    Source: PopART's AutodiffStitchStrategy.
     """
 
     module: ModuleOp
@@ -53,6 +68,7 @@ class CallGradients:
     made: dict[tuple[str, tuple[int, ...], tuple[int, ...]], Gradient] = field(
         default_factory=dict[tuple[str, tuple[int, ...], tuple[int, ...]], Gradient]
     )
+    stated: Mapping[str, Stated] = field(default_factory=dict[str, Stated])
 
     def __post_init__(self) -> None:
         if self.stitch not in STITCHES:
@@ -65,6 +81,8 @@ class CallGradients:
 
         Another call may replace `op`, which then returns saved values too.
         """
+        if stated := self.stated.get(op.callee.root_reference.data):
+            return self._as_stated(stated, op, b, grads)
         seeded = tuple(i for i, g in enumerate(grads) if g is not None)
         numbers = tuple(i for i, o in enumerate(op.operands) if o in wanted)
         key = op.callee.root_reference.data, seeded, numbers
@@ -88,6 +106,23 @@ class CallGradients:
         b.insert(call)
         gradients: list[SSAValue | None] = [None] * len(op.operands)
         for i, gradient in zip(numbers, call.results):
+            gradients[i] = gradient
+        return gradients
+
+    def _as_stated(self, stated: Stated, op: CallOp, b: Builder, grads: Sequence[SSAValue | None]) -> list[SSAValue | None]:
+        """Computes the gradients of a call's operands by the function that is stated for it."""
+        operands: list[SSAValue] = []
+        for kind, i in stated.taken:
+            if kind == "gradient":
+                result = op.results[i]
+                operands.append(grads[i] or calls.fill(b, 0, calls.element(result), calls.shape(result)))
+            else:
+                operands.append(op.operands[i] if kind == "argument" else op.results[i])
+        call = CallOp(stated.backward, operands, list(self.function(stated.backward).function_type.outputs))
+        call.attributes |= {PLACES: op.attributes[PLACES]} if PLACES in op.attributes else {}
+        b.insert(call)
+        gradients: list[SSAValue | None] = [None] * len(op.operands)
+        for i, gradient in zip(stated.given, call.results):
             gradients[i] = gradient
         return gradients
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from copy import copy
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from types import SimpleNamespace
@@ -175,15 +175,13 @@ class ConvOp(Op):
 
     def getConvOptions(self) -> SimpleNamespace:
         """Gives a copy of the options."""
-        given = self.arguments.get("available_memory_proportions")
-        options = self.__dict__.setdefault("_options", SimpleNamespace(availableMemoryProportions=list(given or ())))
-        found = copy(options)
-        found.availableMemoryProportions = list(options.availableMemoryProportions)
-        return found
+        proportions, types = (self.arguments.get(name) for name in ("available_memory_proportions", "partials_types"))
+        options = SimpleNamespace(availableMemoryProportions=list(proportions or ()), partialsTypes=list(types or ()))
+        return deepcopy(self.__dict__.setdefault("_options", options))
 
     def setConvOptions(self, options: SimpleNamespace) -> None:
         """Takes other options."""
-        self.__dict__["_options"] = copy(options)
+        self.__dict__["_options"] = deepcopy(options)
 
 
 class MatMulOp(Op):

@@ -111,8 +111,12 @@ class GraphView:
         """Gives the names of the outputs in order."""
         return [t.id for t in self.graph.outputs]
 
+    def canBeRecursivelyAutodiffed(self) -> bool:
+        """Tells what `setCanBeRecursivelyAutodiffed` said last; True at first."""
+        return self.graph.differentiated_with_callers
+
     def setCanBeRecursivelyAutodiffed(self, allowed: bool) -> None:
-        """Says whether `autodiff` of a graph that calls this one may differentiate this one too."""
+        """Says whether `autodiff` of a graph that calls this one may differentiate this one too; else it takes its information."""
         self.graph.differentiated_with_callers = allowed
 
     def __contains__(self, name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from populus.popart.quiet import ignored
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.internals.recording import kept, recorded
@@ -17,6 +18,7 @@ from populus.popxl.ops.reduce import sum as total
 from populus.popxl.ops.shape import reshape
 from populus.popxl.tensor import Tensor, constant
 
+PARTIALS = "partial sums are of f32"
 PadType = Literal["not_set", "same_upper", "same_lower", "valid"]
 Reduction = Literal["mean", "sum", "none"]
 
@@ -31,8 +33,11 @@ def matmul(
 ) -> Tensor:
     """Computes the matrix product, with batch dimensions broadcast. The planner chooses how, so two of the options are hints only.
 
+    Partial sums are of f32; another `partials_type` warns.
     Raises ValueError for a session option `partialsTypeMatMuls` that is no type of partial sums.
     """
+    if partials_type not in (None, dtypes.float32):
+        ignored("matmul's partials_type", PARTIALS, "popxl")
     stated_type = lhs.ir.session_options.partialsTypeMatMuls
     if partials_type is None and stated_type not in ("", "half", "float"):
         raise WrongValue(f"session option partialsTypeMatMuls is '', 'half' or 'float', not '{stated_type}'")
@@ -98,12 +103,22 @@ def conv(
 ) -> Tensor:
     """Computes the convolution of t [N, C, ..] with `weight` [O, C / groups, ..]. The last three options are hints.
 
-    Raises ValueError for an unknown kind of padding.
+    Partial sums are of f32: another of `partials_types` warns. Raises ValueError for an unknown kind of padding or of partial sums.
     """
+    _check_partials("conv", partials_types)
     n = t.rank - 2
     strides, dilations = tuple(stride)[:n], tuple(dilation)[:n]
     pads = _pads(t.shape[2:], weight.shape[2:], strides, dilations, _of_rank(padding, n), pad_type)
     return emit("conv", t, weight, strides=strides, pads=pads, dilations=dilations, group=groups)
+
+
+def _check_partials(op: str, types: Sequence[str] | None) -> None:
+    """Raises ValueError for types of partial sums that there are not, and warns of those that are not taken."""
+    for name in types or ():
+        if name not in ("half", "float"):
+            raise WrongValue(f"{op}: partials_types has 'half' or 'float', not {name!r}")
+        if name == "half":
+            ignored(f"{op}'s partials_types", PARTIALS, "popxl")
 
 
 def _of_rank(padding: Sequence[int], n: int) -> tuple[int, ...]:
@@ -129,8 +144,9 @@ def conv_transpose(
     """Computes the transposed convolution of t [N, C, ..] with `weight` [C, O / groups, ..].
 
     `output_shape` states the spatial sizes, and padding follows: half of the excess on each side, an odd one more before with
-    `same_upper`, else after. The last three options are hints that plans do without.
+    `same_upper`, else after. The last three options are hints that plans do without; `partials_types` as in `conv`.
     """
+    _check_partials("conv_transpose", partials_types)
     n = t.rank - 2
     strides, dilations = tuple(stride)[:n], tuple(dilation)[:n]
     extra = tuple(output_padding) or (0,) * n

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.popart.autodiff.call_gradients import Stated
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
 from populus.popxl.ops.call import CallSiteInfo
@@ -77,20 +79,22 @@ def autodiff(
     """Gives the graph of the gradients of `grads_required`, by default all inputs, from those of `grads_provided`, by default all outputs.
 
     Its inputs are the gradients provided, then the inputs of the forward graph that it needs. It computes the forward graph
-    once more, so the forward graph stays as it is, called or not. Graphs that are called are differentiated inside;
-    `called_graphs_grad_info` is not needed.
-    Raises ValueError for tensors that are no outputs or inputs, and PopulusError for an op on the way that has no gradient.
+    once more, so the forward graph stays as it is, called or not. Graphs that are called are differentiated inside, but for those
+    whose gradient graphs `called_graphs_grad_info` has: these are called, and inputs that they give no gradient of have none.
+    Raises ValueError for tensors that are no outputs or inputs, and PopulusError for an op on the way that has no gradient, and for
+    a gradient graph with inputs that its information does not name.
     """
     provided = list(graph.outputs if grads_provided is None else grads_provided)
     required = list(graph.inputs if grads_required is None else grads_required)
     for tensors, known, kind in ((provided, graph.outputs, "output"), (required, graph.inputs, "input")):
         if wrong := next((t for t in tensors if t not in known), None):
             raise WrongValue(f"{wrong.id} is no {kind} of graph '{graph.name}'")
+    stated = {g: (info.graph, _stated(g, info)) for g, info in (called_graphs_grad_info or {}).items()}
     made = graph.ir.create_empty_graph(f"{graph.name}_grad")
     with made:
         seeds = [made.input_tensor(t.shape, t.dtype, f"Gradient___{t.name}", False) for t in provided]
         given = {t: made.input_tensor(t.shape, t.dtype, t.name, False) for t in graph.inputs}
-        for t, gradient in zip(required, gradients(made, graph, dict(zip(provided, seeds)), given, required)):
+        for t, gradient in zip(required, gradients(made, graph, dict(zip(provided, seeds)), given, required, stated)):
             made.output_tensor(made.tensor(gradient, f"Gradient___{t.name}"))
         made.drop(given.values())
     fwd, grad = ExpectedConnectionType.Fwd, ExpectedConnectionType.FwdGrad
@@ -100,3 +104,29 @@ def autodiff(
     ]
     info = GradGraphInfo(made, graph, tuple(inputs), tuple(ExpectedConnection(t, grad) for t in required))
     return {graph: info} if return_all_grad_graphs else info
+
+
+def _stated(called: Graph, info: GradGraphInfo) -> Stated:
+    """Gives how a gradient graph takes the tensors of a call. Raises PopulusError for information of other tensors or another graph."""
+    back = info.graph
+    if info.forward_graph is not called:
+        raise PopulusError(f"called_graphs_grad_info of graph '{called.name}' is that of graph '{info.forward_graph.name}'")
+    if back.states or back.streams:
+        said = back.states[0].name if back.states else back.streams[0].name
+        raise PopulusError(f"gradient graph '{back.name}' reads '{said}'; pass it as an input of graph '{called.name}'")
+    if len(back.inputs) != len(info.expected_inputs):
+        raise PopulusError(f"gradient graph '{back.name}' has {len(back.inputs)} inputs; its information names {len(info.expected_inputs)}")
+    taken = [_place(called, c) for c in info.expected_inputs]
+    return Stated(back.name, taken, [called.slots.index(c.fwd_tensor) for c in info.expected_outputs])
+
+
+def _place(called: Graph, connection: ExpectedConnection) -> tuple[Literal["gradient", "argument", "result"], int]:
+    """Gives where a call of the forward graph has what its gradient graph takes. Raises PopulusError for an inner tensor."""
+    t = connection.fwd_tensor
+    if connection.connection_type is ExpectedConnectionType.FwdGrad and t in called.outputs:
+        return "gradient", called.outputs.index(t)
+    if t in called.slots:
+        return "argument", called.slots.index(t)
+    if t in called.outputs:
+        return "result", called.outputs.index(t)
+    raise PopulusError(f"{t.id} is neither an input nor an output of graph '{called.name}', so a call does not give it to a gradient graph")

@@ -17,7 +17,7 @@ from populus.dialects.signature import return_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, is_float
 from populus.lowering.popart.autodiff import Seed, differentiate
-from populus.lowering.popart.autodiff.call_gradients import CallGradients
+from populus.lowering.popart.autodiff.call_gradients import CallGradients, Stated
 from populus.popxl.graph import Graph
 from populus.popxl.tensor import State, Tensor
 
@@ -25,12 +25,18 @@ STITCH = "recompute_all_non_inputs"
 
 
 def gradients(
-    made: Graph, graph: Graph, seeds: Mapping[Tensor, Tensor], given: Mapping[Tensor, Tensor], wanted: Sequence[Tensor]
+    made: Graph,
+    graph: Graph,
+    seeds: Mapping[Tensor, Tensor],
+    given: Mapping[Tensor, Tensor],
+    wanted: Sequence[Tensor],
+    stated: Mapping[Graph, tuple[Graph, Stated]],
 ) -> list[SSAValue]:
     """Inserts into `made` what computes the gradients of inputs of `graph` from those of outputs.
 
-    `given`: tensors of `made` for the inputs of `graph`. Raises PopulusError for a graph that loads or stores streams, for inputs that
-    are no floats, and for an op on the way that has no gradient.
+    `given`: tensors of `made` for the inputs of `graph`. `stated`: gradient graphs of graphs that it calls.
+    Raises PopulusError for a graph that loads or stores streams, for inputs that are no floats, and for an op on the way that has no
+    gradient.
     """
     if streams := graph.streams:
         raise PopulusError(f"graph '{graph.name}' has no gradient, as it loads or stores '{streams[0].name}'; do that outside of it")
@@ -39,7 +45,15 @@ def gradients(
             raise PopulusError(f"{t.id} is {t.dtype}; only floats have gradients, so leave it out of autodiff's lists")
     if printing := next((g.name for g in graph.functions() if isinstance(g, Graph) and g.printed_gradients), None):
         raise PopulusError(f"graph '{printing}' prints a gradient, and '{graph.name}' calls it; print in '{graph.name}' itself")
+    _check_called(graph, stated)
     module, copies = graph.standalone()
+    known = {g.name: g for g in graph.functions()}
+    for back, _ in stated.values():
+        back.changed()  # it is finished, as it is called
+        for g in (back, *back.functions()):
+            if g.name not in known:
+                known[g.name] = g
+                module.body.block.add_op(g._function(g.name, "private"))
     function = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
     block, end = function.body.block, return_of(function)
     arguments: dict[Tensor, SSAValue] = dict(zip(graph.slots, block.args))
@@ -47,10 +61,10 @@ def gradients(
     outer = {block.insert_arg(g.ssa.type, len(block.args)): g for g in seeds.values()}
     pairs = [Seed(t.name, results[t], g) for t, g in zip(seeds, outer)]
     printed = {copies[t.ssa]: print for t, print in graph.printed_gradients.items()}
-    found = differentiate(block, pairs, [*(arguments[t] for t in wanted), *printed], CallGradients(module, STITCH))
+    functions_of = CallGradients(module, STITCH, stated={g.name: how for g, (_, how) in stated.items()})
+    found = differentiate(block, pairs, [*(arguments[t] for t in wanted), *printed], functions_of)
     values: dict[SSAValue, SSAValue] = {a: (given[t] if t in given else made.state(_state(t))).ssa for t, a in arguments.items()}
     values |= {a: t.ssa for a, t in outer.items()}
-    known = {g.name: g for g in graph.functions()}
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp) and op is not function}
     lifted: dict[str, Builder] = {}
     lift = partial(_lifted, functions, known, lifted, made)
@@ -63,6 +77,19 @@ def gradients(
     for value, print in printed.items():
         print(made.tensor(values[found[value]], "gradient"))
     return [values[v] for v in wants]
+
+
+def _check_called(graph: Graph, stated: Mapping[Graph, object]) -> None:
+    """Raises PopulusError for a called graph that is not to be differentiated with its callers, and has no gradient graph."""
+    for called in graph.called_graphs:
+        if called in stated:
+            continue
+        if not called.differentiated_with_callers:
+            raise PopulusError(
+                f"The graph contains a call to another graph {called.name} which has been marked as unsafe to autodiff; "
+                "provide its gradient graph via `called_graphs_grad_info`"
+            )
+        _check_called(called, stated)
 
 
 def _state(slot: Tensor) -> State:

@@ -278,7 +278,7 @@ def test_the_page_of_names_has_every_option_and_what_becomes_of_it(api):
 
 
 def test_each_option_is_honoured_refused_or_warned_of_once(monkeypatch):
-    monkeypatch.setattr(quiet, "_SAID", set[str]())  # nothing was said yet, and other tests find it as it was
+    monkeypatch.setattr(quiet, "_SAID", set[tuple[str, str]]())  # nothing was said yet, and other tests find it as it was
     unsaid = popart.SessionOptions.HONOURED | popart.SessionOptions.REFUSED
     for name, default in popart.SessionOptions.DEFAULTS.items():
         other = {"other": "1"} if isinstance(default, dict) else "another value"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import populus
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
+from populus.popart import quiet
 
 torch = pytest.importorskip("torch", reason="needs torch, which is optional")
 poptorch = pytest.importorskip("populus.poptorch", reason="needs onnxscript, as torch.onnx does", exc_type=ImportError)
@@ -245,16 +249,62 @@ def test_a_module_that_cannot_be_trained_is_refused(losses, message):
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_option_without_meaning_warns_once_by_name():
-    poptorch.notes._SAID.clear()
-    with pytest.warns(UserWarning, match=r"takes Precision.enableStochasticRounding and ignores it"):
-        poptorch.Options().Precision.enableStochasticRounding(True)
+@pytest.mark.parametrize(
+    ("option", "value", "usual", "why"),
+    [
+        ("Precision.enableStochasticRounding", True, False, "f16 is rounded to the nearest"),
+        ("Precision.setPartialsType", torch.half, torch.float32, "partial sums are of f32"),
+        ("logCycleCount", True, None, "it changes no result on one machine"),
+    ],
+)
+def test_an_option_without_meaning_warns_once_by_name_at_the_user_s_line(option, value, usual, why, monkeypatch):
+    monkeypatch.setattr(quiet, "_SAID", set[tuple[str, str]]())
+    method = attrgetter(option)(poptorch.Options())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        if usual is not None:
+            method(usual)
+    with pytest.warns(PopulusWarning, match=re.escape(f"populus.poptorch takes {option} and ignores it: {why}")) as said:
+        method(value)
+    assert [Path(w.filename) for w in said] == [Path(__file__)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method(value)
         options = poptorch.Options()
-        options.Precision.enableStochasticRounding(False)
         assert options.deviceIterations(3).device_iterations == 3
         assert options.Training.gradientAccumulation(2).gradient_accumulation == 2
+
+
+class Masked(torch.nn.Module):
+    """Computes a logarithm whose NaN no result shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        logs = torch.log(x * self.scale)
+        shown = torch.where(x > 0, logs, 0.0)
+        return shown, poptorch.identity_loss(shown, "sum")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_with_floating_point_exceptions_a_run_stops_at_the_op(training):
+    options = poptorch.Options().outputMode(poptorch.OutputMode.All)
+    options.Precision.enableFloatingPointExceptions(True)
+    model = poptorch.trainingModel(Masked(), options) if training else poptorch.inferenceModel(Masked(), options)
+    shown, loss = model(torch.tensor([1.0, 4.0]))
+    assert shown.tolist() == pytest.approx([0, np.log(4)])
+    assert loss.item() == pytest.approx(np.log(4))
+    with pytest.raises(PopulusError, match=r"floating point exception: Log '.*' gives NaN \(.*test_poptorch\.py:\d+\)"):
+        model(torch.tensor([1.0, -1.0]))
+    with pytest.raises(PopulusError, match="floating point exception: Log '.*' gives an infinity of finite numbers"):
+        model(torch.tensor([1.0, 0.0]))
+    model(torch.tensor([1.0, np.inf]) if not training else torch.tensor([2.0, 3.0]))  # infinities that are given are none of it
+
+
+def test_without_floating_point_exceptions_a_run_goes_on():
+    assert poptorch.inferenceModel(Masked())(torch.tensor([1.0, -1.0]))[0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
