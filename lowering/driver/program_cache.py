@@ -34,8 +34,9 @@ from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline
 
 LIMIT = 4 << 30  # bytes
-MAGIC = b"populus program 1\n"
+MAGIC = b"populus program 2\n"
 BETWEEN = "// -----\n"
+NO_WEIGHTS = "0"
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,16 @@ class ProgramCache:
         if (content := self._disk.read(program)) is None:
             return None
         try:
-            size, _, text = content.decode().partition("\n")
+            stated, _, text = content.decode().partition("\n")
             place = self.folder / weights
-            if int(size) and (place.is_symlink() or place.stat().st_size != int(size)):
+            if stated != NO_WEIGHTS and (place.is_symlink() or size_and_header(place) != stated):
                 return None
-            blobs = load_blobs(place) if int(size) else []
+            blobs = load_blobs(place) if stated != NO_WEIGHTS else []
             signature, made = (parse_text(ctx, part, program) for part in text.split(BETWEEN))
             assert all(blob.key for blob in blobs)  # keeps the blobs alive until here
         except (OSError, ValueError, PopulusError, ParseError, VerifyException):
             return None
-        if int(size):
+        if stated != NO_WEIGHTS:
             self._disk.used(weights)
         return made, signature
 
@@ -82,14 +83,23 @@ class ProgramCache:
         name, weights = _names(key)
         blobs = blobs_of(program)
         with contextlib.suppress(OSError, PopulusError):
-            size = 0
+            stated = NO_WEIGHTS
             if blobs:  # weights first: then a stored program always has its weights
                 with self._disk.written(weights) as partial:
                     save_blobs(blobs, partial)
-                    size = partial.stat().st_size
-            text = f"{size}\n{text_of(signature, locations=True)}{BETWEEN}{text_of(program, locations=True)}"
+                    stated = size_and_header(partial)
+            text = f"{stated}\n{text_of(signature, locations=True)}{BETWEEN}{text_of(program, locations=True)}"
             self._disk.write(name, text.encode())
             self._disk.trim()
+
+
+def size_and_header(weights: Path) -> str:
+    """Writes the size of a file of weights and the hash of its header; the header has the hash of each of the constants."""
+    size = weights.stat().st_size
+    with weights.open("rb") as file:
+        length = file.read(8)
+        header = file.read(min(int.from_bytes(length, "little"), size))
+    return f"{size} {sha256(length + header).hexdigest()}"
 
 
 def _names(key: str) -> tuple[str, str]:

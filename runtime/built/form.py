@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = "NDArray[Any]"
 
-MAGIC, VERSION = int.from_bytes(b"populus\0", "little"), 1
+MAGIC, VERSION = int.from_bytes(b"populus\0", "little"), 2
 HEAD, PAGE, ALIGNMENT = 256, 4096, 64  # bytes
+SUMS = 7  # the number of the first of two words that have the sums of all others
+PIECE = 1 << 13  # rows of 8 words that are summed at a time
 IN, OUT = 16, 17  # kinds of steps beside those of a walk: IN or OUT number place elements from to
 MACHINES = {"x86_64": 62, "aarch64": 183}  # ELF's numbers
 
@@ -149,7 +151,7 @@ class Form:
         counts = [len(role) for role in self.tensors]
         head = [
             MAGIC, VERSION, *np.frombuffer(identity, np.uint64).tolist(), MACHINES[self.architecture], mask, self._size,
-            checksum(self.front), self.steps, len(self.words), len(self.places), self.memory, *counts, *self.at, len(self.texts),
+            0, 0, self.steps, len(self.words), len(self.places), self.memory, *counts, *self.at, len(self.texts),
             self._at_data, self.shared, self.kernels,
         ]  # fmt: skip
         with open(path, "wb") as file:
@@ -158,11 +160,31 @@ class Form:
                 file.seek(offset)
                 file.write(np.ascontiguousarray(constant).view(np.uint8).data)
             file.truncate(self._size)
+            file.flush()
+            found = checksum(np.memmap(path, np.uint64, "r"))
+            file.seek(8 * SUMS)
+            file.write(found)
 
 
-def checksum(content: bytes) -> int:
-    """Sums mixed words of eight bytes."""
-    words = np.frombuffer(content, np.uint64, len(content) // 8)
-    with np.errstate(over="ignore"):
-        mixed = words + np.arange(1, len(words) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return int(((mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)).sum(dtype=np.uint64))
+def checksum(content: NDArray[np.uint64]) -> bytes:
+    """Gives the two sums of a file, with zeros in their place. A change of one byte always changes the first.
+
+    They are of its words in 8 columns, and of those sums after each row; the columns of each are mixed into one word.
+    """
+    rows, words, sums = content.reshape(-1, 8), np.zeros(8, np.uint64), np.zeros(8, np.uint64)
+    for at in range(0, len(rows), PIECE):
+        part = rows[at : at + PIECE]
+        if at == 0:
+            part = part.copy()
+            part.reshape(-1)[SUMS : SUMS + 2] = 0
+        sums += len(part) * words + (part * np.arange(len(part), 0, -1, dtype=np.uint64)[:, None]).sum(0, np.uint64)
+        words += part.sum(0, np.uint64)
+    return b"".join(_folded(columns.tolist()).to_bytes(8, "little") for columns in (words, sums))
+
+
+def _folded(columns: Sequence[int]) -> int:
+    found = 0
+    for column in columns:
+        found = (found ^ column) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+        found ^= found >> 31
+    return found

@@ -31,7 +31,7 @@ from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.pipeline import Pipeline
-from populus.lowering.driver.program_cache import MAGIC, ProgramCache, signature_module
+from populus.lowering.driver.program_cache import MAGIC, ProgramCache, signature_module, size_and_header
 from populus.runtime.session import Session
 from populus.tools.arrays import read_arrays
 from populus.tools.report import record
@@ -269,7 +269,11 @@ def _read_unsummed(path: Path) -> None:
 def _cached(rng: random.Random) -> bytes:
     """A cached program of which the text is changed, and then the hash is right; or any bytes are."""
     program, weights, signature = _program()
-    text = f"{len(weights)}\n{signature}// -----\n{program}".encode()
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(weights)
+        file.flush()
+        stated = size_and_header(Path(file.name))
+    text = f"{stated}\n{signature}// -----\n{program}".encode()
     if rng.random() < 0.7:
         at = rng.randrange(max(len(text) - 4000, 1))
         text = text[:at] + text_changed(text[at:], rng)

@@ -190,6 +190,19 @@ def test_damaged_files_are_a_miss(path, kind, damage):
     assert compiled(path).run(X)["y"][0, 1] == 2.0
 
 
+@pytest.mark.parametrize("kind", ["so", "bin", "ready"])
+def test_a_kept_program_with_any_byte_changed_is_compiled_again(path, kind):
+    compiled(path)
+    assert found(path) is not None
+    (file,) = kept(path, kind)
+    content, stamp, rng = file.read_bytes(), file.stat(), np.random.default_rng(len(kind))
+    for at in (*range(0, 256, 16), *rng.integers(0, len(content), 60).tolist(), len(content) - 1):
+        file.unlink()  # as a new file: the old one is mapped
+        file.write_bytes(content[:at] + bytes([content[at] ^ int(rng.integers(1, 256))]) + content[at + 1 :])
+        os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        assert found(path) is None, at
+
+
 def test_a_folder_that_others_may_write_is_not_used(path):
     compiled(path)
     kept(path)[0].parent.chmod(0o777)

@@ -18,7 +18,7 @@ import populus
 from helpers.command import command
 from populus.dialects.support.errors import ProgramError
 from populus.runtime.built import library as built_library
-from populus.runtime.built.form import FEATURES, HEAD
+from populus.runtime.built.form import FEATURES, HEAD, PIECE, SUMS, checksum
 from populus.runtime.built.library import _arrays
 from populus.runtime.built.types import TYPES
 from populus.runtime.engine.native.codegen.cpu import machine
@@ -288,6 +288,11 @@ def changed(data, tmp_path, change):
     return path
 
 
+def sealed(data):
+    """A file of weights with the sums of what is in it."""
+    return data[: 8 * SUMS] + checksum(np.frombuffer(data, np.uint64)) + data[8 * SUMS + 16 :]
+
+
 def test_files_that_are_not_its_data_are_refused(folder, tmp_path):
     library, data = Library(folder), (folder / "net.bin").read_bytes()
     other = tmp_path / "other"
@@ -303,12 +308,43 @@ def test_files_that_are_not_its_data_are_refused(folder, tmp_path):
         (lambda d: d[: HEAD + 9] + bytes([d[HEAD + 9] ^ 1]) + d[HEAD + 10 :], FORMAT, "is damaged"),
         (lambda d: (other / "model.bin").read_bytes(), FORMAT, "is the data of another library"),
         (word(4, 40), CPU, "another kind of CPU"),
-        (word(5, 1 << 60), CPU, "built for a CPU with a feature of a later version, which this one lacks"),
+        (lambda d: sealed(word(5, 1 << 60)(d)), CPU, "built for a CPU with a feature of a later version, which this one lacks"),
     ):
         status, said = library.load(changed(data, tmp_path, change))
         assert (status, text in said) == (code, True), said
     assert library.load(tmp_path / "nothing.bin") == (FILE, f"{tmp_path / 'nothing.bin'}: cannot be read")
     library.close()
+
+
+def test_a_file_with_any_byte_changed_is_refused(folder, tmp_path):
+    library, data = Library(folder), (folder / "net.bin").read_bytes()
+    rng = np.random.default_rng(5)
+    front = int(np.frombuffer(data, np.uint64)[21])  # where constants begin
+    offsets = [*range(HEAD), *rng.integers(HEAD, front, 100).tolist(), *rng.integers(front, len(data), 100).tolist(), len(data) - 1]
+    assert front < len(data) - 64
+    for at in offsets:
+        change = bytes([data[at] ^ int(rng.integers(1, 256))])
+        status, said = library.load(changed(data, tmp_path, lambda d, at=at, change=change: d[:at] + change + d[at + 1 :]))
+        assert status in (FORMAT, CPU), (at, said)
+    swapped = data[:front] + data[front + 64 : front + 128] + data[front : front + 64] + data[front + 128 :]
+    status, said = library.load(changed(data, tmp_path, lambda d: swapped))
+    assert (status, "is damaged" in said) == (FORMAT, True), said
+    library.close()
+
+
+def test_the_sums_of_a_file_depend_on_every_word_and_its_place():
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 1 << 63, 8 * (2 * PIECE + 5), np.uint64)
+    expected = checksum(words)
+    for at in (0, 6, 9, 8 * PIECE - 1, 8 * PIECE, len(words) - 1):
+        other = words.copy()
+        other[at] += np.uint64(1)
+        assert checksum(other)[:8] != expected[:8]
+        other[at] = words[at - 1]
+        other[at - 1] = words[at]
+        assert checksum(other) != expected
+    words[SUMS : SUMS + 2] = 1
+    assert checksum(words) == expected
 
 
 def test_a_library_for_another_cpu_refuses_to_load(tmp_path):
@@ -319,7 +355,7 @@ def test_a_library_for_another_cpu_refuses_to_load(tmp_path):
     judged = dict.fromkeys(f[1:] for f in host.features.split(",") if f[1:] in FEATURES[host.architecture])
     for name in judged:
         data[40:48] = (1 << FEATURES[host.architecture].index(name)).to_bytes(8, "little")
-        path.write_bytes(data)
+        path.write_bytes(sealed(bytes(data)))
         if name in host.enabled:
             populus.load_program(tmp_path)
         else:
