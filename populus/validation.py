@@ -108,6 +108,10 @@ class Validator:
         found = {} if self._last is None else self._last.outputs["drawn"]
         return {} if isinstance(found, str) else found
 
+    def lines(self) -> list[str]:
+        """Says on how many kinds of inputs each pass kept the results."""
+        return [f"{name} keeps the results on {kinds} kinds of inputs" for name, kinds in self.compared]
+
     def begin(self, module: ModuleOp) -> None:
         """Runs the program before the first pass, unless it is that after the last one."""
         if self._last is not None and self._last.hash == content_hash(module, every=True):

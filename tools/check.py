@@ -7,7 +7,9 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,9 +19,12 @@ from populus.lowering.driver import extensions
 from populus.lowering.driver.inventory import Row
 from populus.lowering.driver.plausible_sizes import Plausible, inventory_at_plausible_sizes
 from populus.lowering.onnx.custom_ops import custom_ops
-from populus.tools.command import add_model, dims_of, values_of
+from populus.tools.command import add_model, dims_of, values_of, whole
 from populus.tools.output import Json, add_json, say_written, write_json
 from populus.tools.output import console as make_console
+
+if TYPE_CHECKING:
+    from populus.proof.passes import Row as ProofRow
 
 COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 
@@ -34,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
     add("--no-host", action="store_true", help="treat ops that need the host as missing")
     add("--nodes", action="store_true", help="list every node instead of every kind")
+    add("--prove", action="store_true", help="compile the model and prove each pass; exit 1 if one is refuted")
+    add("--target", metavar="NAME", help="with --prove: the machine to compile for (host)")
+    add("--tiles", type=whole(1), metavar="N", help="with --prove: the number of its tiles")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -68,11 +76,31 @@ def execute(args: argparse.Namespace) -> int:
         "counts": {status: counts[status] for status in COLOURS},
         "sizes": dict(found.sizes),
     }
+    if args.prove and not missing:
+        result["proofs"] = [asdict(row) for row in _proved(args, console)]
     write_json(args, result)
     say_written(console, args.json)
     if missing:
         print(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled", file=sys.stderr)
     return 1 if missing else 0
+
+
+def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
+    """Compiles the model and proves each pass; prints one table. Raises PopulusError for a pass that is refuted."""
+    from populus.api import compile
+    from populus.proof.passes import proving
+
+    named = {"target": args.target, "tiles": args.tiles}
+    options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    with proving(run=False) as prover:
+        compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("passes", "verdict", "seconds", "why"):
+        table.add_column(column, overflow="fold")
+    for row in prover.rows:
+        table.add_row(escape(row.passes), row.verdict, f"{row.seconds:.2f}", escape(row.why))
+    console.print(table)
+    return prover.rows
 
 
 def _sizes(found: Plausible, missing: bool) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import IO
@@ -27,8 +26,8 @@ from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.nets import model_path
 from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, reporting
 from populus.tools.formats import TARGETS, WRITERS
+from populus.tools.judges import judging
 from populus.tools.mlir_opt import Expected, check_expected, dump, expected_errors, flat_pipeline, source_line
-from populus.validation import validating
 
 
 class _Kept(StringIO):
@@ -71,8 +70,9 @@ class PopulusOpt(xDSLOptMain):
         self.register_all_targets()
         parser = ArgumentParser(prog="populus-opt", description=__doc__)
         self.register_all_arguments(parser)
-        self.runs_each = "--verify-each=run" in args  # not a value for argparse, which would take the file for it
-        self.args = parser.parse_args(["--verify-each" if a == "--verify-each=run" else a for a in args])
+        # Not values for argparse, which would take the file for one.
+        self.judge = next((a.partition("=")[2] for a in args if a in ("--verify-each=run", "--verify-each=prove")), None)
+        self.args = parser.parse_args(["--verify-each" if a.startswith("--verify-each=") and self.judge else a for a in args])
         if self.args.input_file is not None:
             self.args.input_file = None if self.args.input_file == "-" else model_path(self.args.input_file)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
@@ -105,7 +105,7 @@ class PopulusOpt(xDSLOptMain):
         add("--weights", metavar="FILE", help="read stored constants from this file instead of the one next to the input")
         add("--save-weights", metavar="FILE", help="write stored constants to this file")
         add("--dump-dir", metavar="DIR", help="write the module after each pass to a numbered file in this folder")
-        add("--verify-each", action="store_true", help="verify the module after each pass; =run: also run it before and after each")
+        add("--verify-each", action="store_true", help="verify the module after each pass; =run: also run it; =prove: prove it")
         add("--disable-verify", action="store_true", help="do not verify the module before, between and after the passes")
         add("--mlir-print-ir-after-all", "--print-between-passes", action="store_true", help="print the module after each pass, to stderr")
         add("--mlir-print-ir-after-failure", action="store_true", help="print the module that a failing pass leaves, to standard error")
@@ -211,7 +211,7 @@ class PopulusOpt(xDSLOptMain):
         return sys.stdout if self.args.output_file is None else self.text
 
     def apply_passes(self, prog: ModuleOp) -> None:
-        with in_file(self.args.input_file), validating() if self.runs_each else nullcontext():
+        with in_file(self.args.input_file), judging(self.judge):
             self._apply_passes(prog)
 
     def _apply_passes(self, prog: ModuleOp) -> None:

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -30,11 +29,11 @@ from populus.runtime.differences import RTOL
 from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import UsageError, add_model, amount, bounds_of, buckets_of, dims_of, values_of, whole
+from populus.tools.judges import judging
 from populus.tools.output import Json, add_json, described, say_written, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import stages, working
 from populus.tools.replicated import dealt, run_dealt
-from populus.validation import validating
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--atol", type=amount, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
     add("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
     add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
-    add("--verify-each", choices=["run"], help="run: run the program before and after each pass, and fail at one that changes a result")
+    add("--verify-each", choices=["run", "prove"], help="run the program before and after each pass, or prove each; fail at a wrong one")
     add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles to this file; print how threads would share a run")
     add("--shuffle-orders", type=whole(2), metavar="N", help="print the differences between N other orders of the sums")
     add("--seed", type=whole(0), default=0, metavar="N", help="which random inputs (0)")
@@ -124,13 +123,13 @@ def program_of(
 
 
 def verified(args: argparse.Namespace, console: Console) -> Program:
-    """Compiles the program. With --verify-each=run, runs it before and after each pass, and prints the passes that were compared."""
+    """Compiles the program. With --verify-each, judges each pass, and prints the verdicts."""
     looks_inside = args.verify_each or args.profile or args.check_levels or args.shuffle_orders or args.replicas > 1 or args.value
-    with validating() if args.verify_each else nullcontext() as passes:
+    with judging(args.verify_each) as judge:
         buckets = BUCKETS if args.buckets is None else buckets_of(args.buckets)
         program = program_of(args, args.level, buckets, api.compile if looks_inside else front.compile)
-    for name, kinds in () if passes is None else passes.compared:
-        console.print(f"{name} keeps the results on {kinds} kinds of inputs", style="dim")
+    for line in judge.lines():
+        console.print(line, style="dim", markup=False)
     return program
 
 

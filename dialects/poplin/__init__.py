@@ -11,6 +11,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp, ints
+from populus.dialects.poplar.meaning import RESULT, Meaning, Whole, numbered, plain, windows
+from populus.dialects.poplar.partition import ALL, Access
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, tensor
@@ -51,6 +53,12 @@ class MatMulOp(TensorOp):
             raise ShapeError(f"{shapes.text(a)} times {shapes.text(b)}; [g, m, k] times [g, k, n] is expected")
         return [tensor((a[0], a[1], b[2]), product_element(element_type_of(self.a.type), element_type_of(self.b.type)))]
 
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        (g, m, k), n = shape_of(self.a.type), shape_of(self.b.type)[2]
+        fields = (("a", 0, plain("g", "m", "k")), ("b", 1, plain("g", "k", "n")), ("c", RESULT, plain("g", "m", "n")))
+        return [Whole("matmul", (("g", g), ("m", m), ("k", k), ("n", n)), fields)]
+
 
 @irdl_op_definition
 class ConvolutionOp(TensorOp):
@@ -79,12 +87,26 @@ class ConvolutionOp(TensorOp):
         x, w, groups = shape_of(self.x.type), shape_of(self.w.type), self.groups
         if len(w) != len(x):
             raise ShapeError(f"x {shapes.text(x)} and w {shapes.text(w)} do not agree on the number of spatial dimensions")
-        windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations))
+        sizes = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations))
         if x[1] != w[1] * groups:
             raise ShapeError(f"w has {w[1]} input channels, x has {x[1]}; group = {groups} needs {groups} times as many")
         if groups < 1 or w[0] % groups:
             raise ShapeError(f"w has {w[0]} output channels, which do not divide into group = {groups}")
-        return [tensor((x[0], w[0], *windows), product_element(element_type_of(self.x.type), element_type_of(self.w.type)))]
+        return [tensor((x[0], w[0], *sizes), product_element(element_type_of(self.x.type), element_type_of(self.w.type)))]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        w, y, groups = shape_of(self.w.type), shape_of(self.y.type), self.groups
+        outs, taps, per = numbered("o", len(y) - 2), numbered("k", len(y) - 2), w[0] // groups
+        axes = (("b", y[0]), ("g", groups), ("oc", per), ("ic", w[1]), *zip(outs, y[2:]), *zip(taps, w[2:]))
+        seen = windows(outs, taps, ints(self.strides), ints(self.dilations), ints(self.pads))
+        out = Access((("g", per), ("oc", 1)))
+        fields = (
+            ("x", 0, (*plain("b"), Access((("g", w[1]), ("ic", 1))), *seen)),
+            ("w", 1, (out, *plain("ic", *taps))),
+            ("y", RESULT, (*plain("b"), out, *plain(*outs))),
+        )
+        return [Whole("conv", axes, fields)]
 
 
 @irdl_op_definition
@@ -110,6 +132,13 @@ class PackedMatMulOp(TensorOp):
             raise ShapeError(f"x is {self.x.type}; [m, k] of f32 is expected")
         check_packed(x[1], self.codes.type, self.scale.type, self.zero.type, self.bits)
         return [tensor((x[0], shape_of(self.codes.type)[0]), f32)]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        (m, k), n = shape_of(self.x.type), shape_of(self.codes.type)[0]
+        rows = [(name, i, (*plain("n"), *[ALL] * count)) for name, i, count in (("codes", 1, 2), ("scale", 2, 1), ("zero", 3, 1))]
+        fields = (("x", 0, plain("m", "k")), *rows, ("y", RESULT, plain("m", "n")))
+        return [Whole("packed_matmul", (("m", m), ("n", n), ("k", k)), fields, {"bits": self.properties["bits"]})]
 
 
 POPLIN = Dialect("poplin", [ConvolutionOp, MatMulOp, PackedMatMulOp], [])

@@ -11,6 +11,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp, ints
+from populus.dialects.poplar.meaning import RESULT, Meaning, Whole, numbered, plain, windows
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, number
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
@@ -43,8 +44,17 @@ class PoolOp(TensorOp):
             raise VerifyException(f"'{self.kind.data}' is not one of {', '.join(POOLINGS)}")
         x = shape_of(self.x.type)
         lists = (ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations))
-        windows = shapes.windows(x, *lists, ceil=self.ceil)
-        return [tensor((*x[:2], *windows), element_type_of(self.x.type))]
+        return [tensor((*x[:2], *shapes.windows(x, *lists, ceil=self.ceil)), element_type_of(self.x.type))]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        y, kernel = shape_of(self.y.type), ints(self.kernel)
+        outs, taps, pads = numbered("o", len(kernel)), numbered("k", len(kernel)), ints(self.pads)
+        seen = windows(outs, taps, ints(self.strides), ints(self.dilations), pads)
+        axes = (("n", y[0]), ("c", y[1]), *zip(outs, y[2:]), *zip(taps, kernel))
+        fields = (("x", 0, (*plain("n", "c"), *seen)), ("y", RESULT, plain("n", "c", *outs)))
+        after = DenseArrayBase.from_list(i64, list(pads[len(kernel) :]))
+        return [Whole("pool", axes, fields, {"kind": self.kind, "after": after, "count_padding": self.properties["count_padding"]})]
 
 
 class _RowOp(TensorOp):
@@ -57,6 +67,13 @@ class _RowOp(TensorOp):
         if not shape_of(self.x.type) or not is_float(element_type_of(self.x.type)):
             raise VerifyException(f"{self.x.type} has no rows of floats")
         return [tensor(shape_of(self.x.type), element_type_of(self.x.type))]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        shape = shape_of(self.x.type)
+        axes = (*numbered("d", len(shape) - 1), "r")
+        fields = (("x", 0, plain(*axes)), ("y", RESULT, plain(*axes)))
+        return [Whole(self.name.partition(".")[2], tuple(zip(axes, shape)), fields, dict(self.properties))]
 
 
 @irdl_op_definition

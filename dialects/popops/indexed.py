@@ -11,6 +11,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import HIGH_VALUE, TensorOp
+from populus.dialects.poplar.meaning import RESULT, Meaning, Whole, numbered, plain
+from populus.dialects.poplar.partition import ALL
 from populus.dialects.support.constraints import flag, whole
 from populus.dialects.support.element_types import element_type_of, is_integer, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError, text
@@ -37,6 +39,18 @@ class MultiUpdateOp(TensorOp):
     def infer(self) -> Sequence[TensorType[Attribute]]:
         return [updated(self.table.type, self.indices.type, self.updates.type, self.op.data)]
 
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        shape = shape_of(self.table.type)
+        d = numbered("d", len(shape))
+        fields = (
+            ("table", 0, plain(*d)),
+            ("indices", 1, (ALL,)),
+            ("updates", 2, (ALL, *plain(*d[1:]))),
+            ("y", RESULT, plain(*d)),
+        )
+        return [Whole("multi_update", tuple(zip(d, shape)), fields, {"op": self.op})]
+
 
 @irdl_op_definition
 class TopKOp(TensorOp):
@@ -55,6 +69,13 @@ class TopKOp(TensorOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         return [ordered(self.x.type, self.k)]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        shape = shape_of(self.x.type)
+        d = numbered("d", len(shape) - 1)
+        fields = (("x", 0, (*plain(*d), ALL)), ("y", RESULT, plain(*d, "k")))
+        return [Whole("top_k", (*zip(d, shape), ("k", self.k)), fields, {"largest": self.properties["largest"]})]
 
 
 def updated(table: Attribute, indices: Attribute, updates: Attribute, op: str) -> TensorType[Attribute]:

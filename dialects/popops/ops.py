@@ -24,6 +24,8 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import expr
 from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.poplar.codelets import CODELETS
+from populus.dialects.poplar.meaning import RESULT, Meaning, Whole, moved, numbered, plain, stretched
+from populus.dialects.poplar.partition import ALL, Access
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
@@ -55,6 +57,13 @@ class MapOp(TensorOp):
             raise VerifyException(f"operand _{min(unread)} is not read by {self.expr.data}")
         return [tensor(shapes.broadcast(*(shape_of(o.type) for o in self.operands)), element)]
 
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        shape = shape_of(self.y.type)
+        axes = numbered("d", len(shape))
+        inputs = [(f"x{i + 1}", i, stretched(axes, shape_of(x.type), shape)) for i, x in enumerate(self.operands)]
+        return [Whole("map", tuple(zip(axes, shape)), (*inputs, ("y", RESULT, plain(*axes))), {"expr": self.expr})]
+
 
 @irdl_op_definition
 class ReduceOp(TensorOp):
@@ -78,6 +87,13 @@ class ReduceOp(TensorOp):
         if self.to is not None and (not is_float(element) or size_in_bytes(self.to) <= size_in_bytes(element)):
             raise VerifyException(f"to = {self.to} of {element}; a wider float than that of x is expected")
         return [tensor(shapes.reduced(shape, dims, keep=False), self.to or element)]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        shape, dims = shape_of(self.x.type), ints(self.dims)
+        axes = [f"{'r' if d in dims else 'd'}{d}" for d in range(len(shape))]
+        kept = plain(*(a for d, a in enumerate(axes) if d not in dims))
+        return [Whole("reduce", tuple(zip(axes, shape)), (("x", 0, plain(*axes)), ("y", RESULT, kept)), {"op": self.op})]
 
 
 class _ViewOp(TensorOp):
@@ -167,6 +183,18 @@ class ConcatOp(TensorOp):
             raise VerifyException("the operands' element types differ")
         return [tensor(shape, element_type_of(self.operands[0].type))]
 
+    def meaning(self) -> Meaning:
+        """Says what the result is: the operands, one after the other."""
+        found: list[Whole] = []
+        begin = 0
+        for i, part in enumerate(self.operands):
+            shape = shape_of(part.type)
+            axes = numbered("d", len(shape))
+            to = [Access(((a, 1),), begin if d == self.dim else 0) for d, a in enumerate(axes)]
+            found.append(moved(i, list(zip(axes, shape)), plain(*axes), to))
+            begin += shape[self.dim]
+        return found
+
 
 @irdl_op_definition
 class PadOp(TensorOp):
@@ -194,6 +222,13 @@ class PadOp(TensorOp):
         result = [a + b + n + c * max(n - 1, 0) for n, a, b, c in zip(shape, lower, upper, interior)]
         return [tensor(result, element_type_of(self.x.type))]
 
+    def meaning(self) -> Meaning:
+        """Says what the result is: the value everywhere, and then x over it."""
+        shape, full = shape_of(self.x.type), shape_of(self.y.type)
+        axes = numbered("d", len(shape))
+        to = [Access(((a, 1 + c),), low) for a, low, c in zip(axes, ints(self.lower), ints(self.interior))]
+        return [moved(1, list(zip(axes, full)), (), plain(*axes)), moved(0, list(zip(axes, shape)), plain(*axes), to)]
+
 
 @irdl_op_definition
 class MultiSliceOp(TensorOp):
@@ -215,6 +250,19 @@ class MultiSliceOp(TensorOp):
             raise VerifyException(f"the indices are {self.indices.type}, not integers")
         return [tensor((*table[:d], *shape_of(self.indices.type), *table[d + 1 :]), element_type_of(self.table.type))]
 
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        table, indices = shape_of(self.table.type), shape_of(self.indices.type)
+        i, d = numbered("i", len(indices)), numbered("d", len(table))
+        before, after = d[: self.dim], d[self.dim + 1 :]
+        sizes = dict(zip(d, table)) | dict(zip(i, indices))
+        fields = (
+            ("table", 0, (*plain(*before), ALL, *plain(*after))),
+            ("indices", 1, plain(*i)),
+            ("y", RESULT, plain(*before, *i, *after)),
+        )
+        return [Whole("multi_slice", tuple((a, sizes[a]) for a in (*before, *i, *after)), fields)]
+
 
 @irdl_op_definition
 class IotaOp(TensorOp):
@@ -230,6 +278,11 @@ class IotaOp(TensorOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         return [tensor((self.count,), self.element)]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is."""
+        params = {"start": self.start, "step": self.step}
+        return [Whole("iota", (("d0", self.count),), (("y", RESULT, plain("d0")),), params)]
 
 
 @irdl_op_definition

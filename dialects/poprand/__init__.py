@@ -10,6 +10,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import TensorOp, ints
+from populus.dialects.poplar.meaning import RESULT, Meaning, Whole, numbered, plain
+from populus.dialects.poplar.partition import ALL
 from populus.dialects.support.constraints import number, whole
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor, ui32
 
@@ -42,6 +44,13 @@ class RandomOp(TensorOp):
         if not is_float(self.element):
             raise VerifyException(f"random numbers are floats, not {self.element}")
         return [tensor(ints(self.shape), self.element)]
+
+    def meaning(self) -> Meaning:
+        """Says what the result is: a function of the seed and of the element's place in row-major order."""
+        shape = ints(self.shape)
+        axes = numbered("d", len(shape))
+        params = {name: self.properties[name] for name in ("distribution", "a", "b", "stream")}
+        return [Whole("random", tuple(zip(axes, shape)), (("seed", 0, (ALL,)), ("y", RESULT, plain(*axes))), params)]
 
 
 POPRAND = Dialect("poprand", [RandomOp], [])

@@ -44,7 +44,7 @@ TABLES = {
         "engine/native/run",
     ),
     "tools": ("", "report"),
-    "populus": ("", "popart", "popxl", "poptorch", "torch_backend"),
+    "populus": ("", "proof", "popart", "popxl", "poptorch", "torch_backend"),
     "test": ("", "helpers"),
     "test/fuzz": ("",),
 }

@@ -1,0 +1,314 @@
+"""Splits, grids, domains, accesses and views as integer sets and maps, for proofs: `islpy`, an optional dependency.
+
+Everything is a Presburger formula as it stands. A split is at most two linear pieces without a division, an access is affine, a view is
+one affine map for each of its ops. Nothing here calls `View.through`, `race`, `image` or `disjoint`, so it is a second opinion of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation, SSAValue
+
+from populus.dialects.base.tensor_op import ints
+from populus.dialects.poplar.memory import ViewOp, type_of
+from populus.dialects.poplar.partition import Access, Domain, Grid, Split
+from populus.dialects.support.diagnostics import PopulusError
+
+if TYPE_CHECKING:
+    import islpy as isl
+else:
+    try:
+        import islpy as isl
+    except ImportError as error:
+        raise PopulusError("proofs need islpy; install it with: pip install islpy") from error
+
+Map = isl.Map
+Set = isl.Set
+
+
+@lru_cache(1 << 16)
+def read_map(text: str) -> Map:
+    """Reads a map in isl's notation: `{ [i] -> [2 i] : 0 <= i < 9 }`."""
+    return Map.read_from_str(isl.DEFAULT_CONTEXT, text)
+
+
+@lru_cache(1 << 16)
+def read_set(text: str) -> Set:
+    """Reads a set in isl's notation."""
+    return Set.read_from_str(isl.DEFAULT_CONTEXT, text)
+
+
+def names(stem: str, count: int) -> list[str]:
+    """Lists variables for the text of a set: i0, i1, ..."""
+    return [f"{stem}{d}" for d in range(count)]
+
+
+def within(variables: Sequence[str], shape: Sequence[int]) -> str:
+    """Gives the condition that variables are indices of a shape."""
+    return " and ".join(f"0 <= {v} < {n}" for v, n in zip(variables, shape, strict=True)) or "true"
+
+
+def box(shape: Sequence[int]) -> Set:
+    """Makes the set of all indices of a shape."""
+    i = names("i", len(shape))
+    return read_set(f"{{ [{', '.join(i)}] : {within(i, shape)} }}")
+
+
+def identity(indices: Set) -> Map:
+    """Makes the map of each element of a set to itself."""
+    return Map.identity(indices.get_space().map_from_set()).intersect_domain(indices)
+
+
+def part_of(split: Split, element: str, part: str) -> str:
+    """Gives the condition that an element is in a part of a split: linear, without a division, in at most two pieces.
+
+    With q grains in a small part and r parts of one more: parts below r begin at (q + 1) g p, the others r g after q g p.
+    """
+    q, r = divmod(-(-split.n // split.grain), split.parts)
+    g = split.grain
+    pieces: list[str] = []
+    if r:
+        first = f"{(q + 1) * g}*{part}"
+        pieces.append(f"(0 <= {part} < {r} and {first} <= {element} < {first} + {(q + 1) * g})")
+    if q or not r:
+        first = f"{q * g}*{part} + {r * g}"
+        pieces.append(f"({r} <= {part} < {split.parts} and {first} <= {element} < {first} + {q * g})")
+    return f"0 <= {element} < {split.n} and ({' or '.join(pieces)})"
+
+
+def _affine(access: Access, variables: dict[str, str]) -> str:
+    return " + ".join([*(f"{c}*{variables[a]}" for a, c in access.terms), str(access.offset)])
+
+
+@lru_cache(1 << 14)
+def points_map(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, ...], clipped: bool = False) -> Map:
+    """Maps the points of an iteration space, in the order of its axes, to the elements of a view that they touch.
+
+    `clipped`: elements outside of the view are left out, as padding is.
+    """
+    variables = {a: f"a{k}" for k, (a, _) in enumerate(domain.axes)}
+    conditions = [within(list(variables.values()), [s.n for _, s in domain.axes])]
+    for d, (access, n) in enumerate(zip(accesses, shape, strict=True)):
+        if access.whole:
+            conditions.append(f"0 <= e{d} < {n}")
+        elif access.part:
+            axis = access.terms[0][0]
+            split = domain[axis]
+            conditions.append(f"({part_of(split, variables[axis], f'e{d}')})" if split.parts > 1 else f"e{d} = 0")
+        else:
+            conditions.append(f"e{d} = {_affine(access, variables)}")
+            if clipped:
+                conditions.append(f"0 <= e{d} < {n}")
+    e = ", ".join(names("e", len(shape)))
+    return read_map(f"{{ [{', '.join(variables.values())}] -> [{e}] : {' and '.join(conditions)} }}")
+
+
+@lru_cache(1 << 14)
+def vertex_map(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, ...], clipped: bool = False) -> Map:
+    """Maps vertices, as their part numbers in the order of the tile's digits, to the elements of a view that they touch."""
+    cut = [a for a in domain.order if domain[a].parts > 1]
+    named = {t for access in accesses for t, _ in access.terms}
+    variables = {a: f"a{k}" for k, (a, _) in enumerate(domain.axes)}
+    exists: list[str] = []
+    conditions: list[str] = []
+    for axis, split in domain.axes:
+        counted = any(t == axis for access in accesses if not access.part for t, _ in access.terms)
+        if axis in cut:
+            if counted:
+                exists.append(variables[axis])
+            where = part_of(split, variables[axis], f"p{variables[axis]}") if counted else f"0 <= p{variables[axis]} < {split.parts}"
+            conditions.append(f"({where})")
+        elif axis in named and counted:
+            exists.append(variables[axis])
+            conditions.append(f"0 <= {variables[axis]} < {split.n}")
+    for d, (access, n) in enumerate(zip(accesses, shape, strict=True)):
+        if access.whole:
+            conditions.append(f"0 <= e{d} < {n}")
+        elif access.part:
+            axis = access.terms[0][0]
+            conditions.append(f"e{d} = " + (f"p{variables[axis]}" if axis in cut else "0"))
+        else:
+            conditions.append(f"e{d} = {_affine(access, variables)}")
+            if clipped:
+                conditions.append(f"0 <= e{d} < {n}")
+    parts, elements = ", ".join(f"p{variables[a]}" for a in cut), ", ".join(names("e", len(shape)))
+    body = " and ".join(conditions) or "true"
+    if exists:
+        body = f"exists {', '.join(exists)} : {body}"
+    return read_map(f"{{ [{parts}] -> [{elements}] : {body} }}").coalesce()
+
+
+@lru_cache(1 << 14)
+def tile_map(domain: Domain, tiles: int) -> Map:
+    """Maps vertices, as `vertex_map` numbers them, to their tiles, which go on at 0 after the last."""
+    cut = [a for a in domain.order if domain[a].parts > 1]
+    p = names("p", len(cut))
+    number, step = ["0"], math.prod(domain[a].parts for a in cut)
+    for name, axis in zip(p, cut):
+        step //= domain[axis].parts
+        number.append(f"{step}*{name}")
+    where = within(p, [domain[a].parts for a in cut])
+    start = domain.start % tiles
+    begins = [start] if start + math.prod(domain[a].parts for a in cut) <= tiles else [start, start - tiles]
+    return read_map(
+        "{ "
+        + "; ".join(f"[{', '.join(p)}] -> [t] : t = {b} + {' + '.join(number)} and 0 <= t < {tiles} and {where}" for b in begins)
+        + " }"
+    )
+
+
+def cell(grid: Grid, tile: int, tiles: int) -> Set | None:
+    """Makes the set of a variable's elements that a tile owns; None if it owns none."""
+    rank = (tile - grid.start) % tiles
+    if rank >= grid.cells:
+        return None
+    digits: dict[int, int] = {}
+    for d in reversed(grid.order):
+        rank, digits[d] = divmod(rank, grid.splits[d].parts if d >= 0 else -d)
+    i = names("i", len(grid.splits))
+    conditions: list[str] = []
+    for d, split in enumerate(grid.splits):
+        bounds = split.bounds()
+        low, high = (bounds[digits[d]], bounds[digits[d] + 1]) if d in digits else (0, split.n)
+        conditions.append(f"{low} <= i{d} < {high}")
+    return read_set(f"{{ [{', '.join(i)}] : {' and '.join(conditions) or 'true'} }}")
+
+
+# -- views --------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(1 << 14)
+def reshape_map(shape: tuple[int, ...], old: tuple[int, ...]) -> Map:
+    """Maps indices of `shape` to those of `old` at the same place in row-major order.
+
+    Dimensions are grouped by equal products from the front; each group is one linear equation.
+    """
+    i, j = names("i", len(shape)), names("j", len(old))
+    conditions = [within(i, shape), within(j, old)]
+    a = b = 0
+    if 0 in shape:
+        a, b = len(shape), len(old)  # there are no indices
+    while a < len(shape) or b < len(old):
+        first, second = range(a, min(a + 1, len(shape))), range(b, min(b + 1, len(old)))
+        while (m := math.prod(shape[d] for d in first)) != (n := math.prod(old[d] for d in second)):
+            if m < n:
+                first = range(a, first.stop + 1)
+            else:
+                second = range(b, second.stop + 1)
+        a, b = first.stop, second.stop
+        conditions.append(f"{_place(i, shape, first)} = {_place(j, old, second)}")
+    return read_map(f"{{ [{', '.join(i)}] -> [{', '.join(j)}] : {' and '.join(conditions)} }}")
+
+
+def _place(variables: Sequence[str], shape: Sequence[int], group: range) -> str:
+    """Gives the place in row-major order within a group of dimensions."""
+    terms, step = ["0"], 1
+    for d in reversed(group):
+        if shape[d] != 1:
+            terms.append(f"{step}*{variables[d]}")
+        step *= shape[d]
+    return " + ".join(terms)
+
+
+def slice_map(shape: Sequence[int], begins: Sequence[int], steps: Sequence[int]) -> Map:
+    """Maps indices of a slice to those of what is cut."""
+    i = names("i", len(shape))
+    return read_map(f"{{ [{', '.join(i)}] -> [{', '.join(f'{b} + {s}*{v}' for b, s, v in zip(begins, steps, i))}] : {within(i, shape)} }}")
+
+
+def broadcast_map(shape: Sequence[int], old: Sequence[int]) -> Map:
+    """Maps indices of a stretched tensor to those of the tensor, right-aligned; 1 repeats."""
+    i, lead = names("i", len(shape)), len(shape) - len(old)
+    image = [i[lead + d] if n == shape[lead + d] else "0" for d, n in enumerate(old)]
+    return read_map(f"{{ [{', '.join(i)}] -> [{', '.join(image)}] : {within(i, shape)} }}")
+
+
+def shuffle_map(shape: Sequence[int], permutation: Sequence[int]) -> Map:
+    """Maps indices of a tensor whose dimension i is dimension permutation[i] of another to those of the other."""
+    i = names("i", len(shape))
+    image = [i[list(permutation).index(d)] for d in range(len(shape))]
+    return read_map(f"{{ [{', '.join(i)}] -> [{', '.join(image)}] : {within(i, shape)} }}")
+
+
+def shown(op: Operation, shape: tuple[int, ...], old: tuple[int, ...]) -> Map | None:
+    """Maps indices of a view op's result to those of its operand, at the tile level and at that of library calls; None for another op."""
+    match op.name.partition(".")[2]:
+        case "reshape":
+            return reshape_map(shape, old)
+        case "broadcast":
+            return broadcast_map(shape, old)
+        case "slice":
+            return slice_map(shape, ints(op.begins), ints(op.steps))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
+        case "dim_shuffle":
+            return shuffle_map(shape, ints(op.permutation))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
+        case _:
+            return None
+
+
+class Views:
+    """Maps of the indices of views to those of their variables, each made once. One for each module, as it keeps its values alive."""
+
+    def __init__(self) -> None:
+        self._maps: dict[SSAValue, Map] = {}
+
+    def of(self, value: SSAValue) -> Map:
+        """Maps the indices of a view to those of its variable."""
+        if (found := self._maps.get(value)) is None:
+            op, shape = value.owner, type_of(value).shape
+            if isinstance(op, ViewOp):
+                own = shown(op, shape, type_of(op.x).shape)
+                assert own is not None, op.name
+                found = own.apply_range(self.of(op.x))
+            else:
+                found = identity(box(shape))
+            self._maps[value] = found
+        return found
+
+    def seen(self, value: SSAValue) -> Set:
+        """Makes the set of the elements of its variable that a view shows."""
+        return self.of(value).range()
+
+
+def example(elements: Set) -> str:
+    """Gives an element of a set as text: `[3, 0]`."""
+    if elements.is_empty():
+        return "nothing"
+    return f"[{', '.join(map(str, some_point(elements)))}]"
+
+
+def some_point(elements: Set) -> tuple[int, ...]:
+    """Gives an element of a set."""
+    return _numbers(elements.sample_point(), elements.n_dim())
+
+
+def _numbers(point: isl.Point, count: int) -> tuple[int, ...]:
+    return tuple(int(point.get_coordinate_val(isl.dim_type.set, d).to_python()) for d in range(count))
+
+
+class TooMany(Exception):
+    """Raised for a set of more elements than are to be listed."""
+
+
+def images(relation: Map, point: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Lists the elements that a relation has for one. Raises TooMany for more than `most`."""
+    for d, value in enumerate(point):
+        relation = relation.fix_val(isl.dim_type.in_, d, isl.Val(value))
+    found: list[tuple[int, ...]] = []
+    image = relation.range()
+
+    def add(p: isl.Point) -> None:
+        if len(found) == most:
+            raise TooMany(f"more than {most} terms")
+        found.append(_numbers(p, image.n_dim()))
+
+    image.foreach_point(add)
+    return found
+
+
+def count(elements: Set) -> int:
+    """Counts the elements of a finite set."""
+    return sum(int(Set.from_basic_set(b).count_val().to_python()) for b in elements.make_disjoint().get_basic_sets())

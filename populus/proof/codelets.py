@@ -1,0 +1,229 @@
+"""The meaning of each codelet, on all elements of a family at once. A library call is a family over whole axes (`meaning`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+
+from populus.dialects import expr
+from populus.dialects.poplar import affine
+from populus.dialects.poplar.affine import Map, Set, identity, names, read_map, read_set, reshape_map
+from populus.dialects.poplar.partition import Access, Domain
+from populus.dialects.support.element_types import is_float
+from populus.proof.report import Undecided
+from populus.proof.terms import Node, Piece, Pieces, Terms, inner_too, once, rank
+from populus.proof.trees import Leaf, Number
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A field of a family: what is in its view, the view's shape and element type, and the accesses."""
+
+    pieces: Pieces
+    shape: tuple[int, ...]
+    element: Attribute
+    access: tuple[Access, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family on symbolic contents. `fields`: by name, inputs and the output, which is the last."""
+
+    terms: Terms
+    codelet: str
+    domain: Domain
+    params: Mapping[str, Attribute]
+    fields: Mapping[str, Operand]
+
+    @property
+    def output(self) -> Operand:
+        """The field that is written."""
+        return list(self.fields.values())[-1]
+
+    def points(self, name: str) -> Map:
+        """Maps the points of the iteration space to the elements of a field; those outside of its view are left out."""
+        f = self.fields[name]
+        return affine.points_map(self.domain, f.access, f.shape, True)
+
+    @property
+    def to_output(self) -> Map:
+        """Maps the points of the iteration space to the output's elements."""
+        return affine.points_map(self.domain, self.output.access, self.output.shape, True)
+
+    def axis(self, name: str) -> int:
+        """Gives the place of an axis among the coordinates of a point."""
+        return [a for a, _ in self.domain.axes].index(name)
+
+    def text(self, name: str) -> str:
+        """Gives a parameter that is a text."""
+        value = self.params[name]
+        assert isinstance(value, StringAttr), value
+        return value.data
+
+    def flag(self, name: str) -> bool:
+        """Gives a parameter that is true or false; absent is false."""
+        value = self.params.get(name)
+        return isinstance(value, IntegerAttr) and value.value.data != 0
+
+    def written(self) -> Pieces:
+        """Gives the output's elements that the family writes. Raises Undecided for a codelet that has no meaning here."""
+        try:
+            meaning = MEANINGS[self.codelet]
+        except KeyError:
+            raise Undecided(f"@{self.codelet}") from None
+        try:
+            return meaning(self, self.to_output.reverse())
+        except Undecided as why:
+            raise Undecided(f"@{self.codelet}: {why}") from None
+
+    def ordered(self, name: str, points: Map) -> tuple[Pieces, Map, int]:
+        """Gives a field for `Terms.opaque`: the dimensions that are `*` are its inner coordinates."""
+        f = self.fields[name]
+        inner = [d for d, a in enumerate(f.access) if a.whole]
+        e, i = names("e", len(f.shape)), names("l", len(inner))
+        same = " and ".join(f"e{d} = {v}" for v, d in zip(i, inner)) or "true"
+        at = points.apply_range(self.points(name))  # index -> elements
+        told = read_map(f"{{ [{', '.join(e)}] -> [{', '.join(i)}] : {same} }}")
+        return f.pieces, at.flat_domain_product(told.reverse()) if inner else at, len(inner)
+
+
+def _map(f: Family, points: Map) -> Pieces:
+    e = f.params["expr"]
+    assert isinstance(e, expr.ExprAttr), e
+    inputs = sorted(((name, x) for name, x in f.fields.items() if name.startswith("x")), key=lambda field: int(field[0][1:]))
+    operands = [f.terms.seen(x.pieces, points.apply_range(f.points(name))) for name, x in inputs]
+    floats = all(is_float(x.element) for _, x in inputs)
+    return f.terms.elementwise(e.data, f.to_output.range(), operands, floats)
+
+
+def _product(a: str, b: str) -> Callable[[Family, Map], Pieces]:
+    def meaning(f: Family, points: Map) -> Pieces:
+        return f.terms.product(f.to_output.range(), points, f.fields[a].pieces, f.fields[b].pieces, f.points(a), f.points(b))
+
+    return meaning
+
+
+def _reduce(f: Family, points: Map) -> Pieces:
+    return f.terms.reduced(f.text("op"), f.to_output.range(), points, f.fields["x"].pieces, f.points("x"))
+
+
+def _pool(f: Family, points: Map) -> Pieces:
+    elements, x, kind = f.to_output.range(), f.fields["x"], f.text("kind")
+    if kind in ("sum", "square_sum"):
+        return f.terms.reduced("add" if kind == "sum" else "square_add", elements, points, x.pieces, f.points("x"))
+    if kind == "max":
+        return f.terms.reduced("max", elements, points, x.pieces, f.points("x"))
+    terms: list[tuple[tuple[int, ...], Map]] = []
+    for to, node in f.terms.sealed(x.pieces):
+        relation = f.points("x").apply_range(to)
+        if not once(points, relation):
+            raise Undecided("an element occurs twice in a window")
+        terms.append(((node,), points.apply_range(relation)))
+    if points.intersect_range(f.points("x").domain()).is_equal(points):  # every window is whole
+        return f.terms.total("average", elements, terms, (math.prod(s.n for a, s in f.domain.axes if a.startswith("k")),))
+    if not f.flag("count_padding"):
+        return f.terms.total("average", elements, terms, ("of those inside",))
+    after = f.params["after"]
+    assert isinstance(after, DenseArrayBase), after
+    room = [n + int(p) for n, p in zip(x.shape[2:], after.get_values())]  # what hangs over the padding is never counted
+    limits = " and ".join(f"e{d} < {n}" for d, n in enumerate(room, 2)) or "true"
+    inside = read_set(f"{{ [{', '.join(names('e', len(x.shape)))}] : {limits} }}")
+    counted = points.apply_range(affine.points_map(f.domain, x.access, x.shape).intersect_range(inside))
+    return f.terms.total("average", elements, [*terms, ((), counted)], ("with padding",))
+
+
+def _fill(f: Family, points: Map) -> Pieces:
+    value = f.params["value"]
+    assert isinstance(value, IntegerAttr | FloatAttr), value
+    number = value.value.data
+    return [Piece(points.domain(), Number(float(number) if is_float(f.output.element) else int(number)))]
+
+
+def _iota(f: Family, points: Map) -> Pieces:
+    return f.terms.opaque("iota", (str(f.params["start"]), str(f.params["step"]), str(f.output.element)), points.domain(), [])
+
+
+def _random(f: Family, points: Map) -> Pieces:
+    params = tuple(str(f.params[name]) for name in ("distribution", "a", "b", "stream"))
+    flat = reshape_map(f.output.shape, (math.prod(f.output.shape),))  # an element's number is its place in row-major order
+    field = f.ordered("seed", points)
+    found = f.terms.opaque("random", (*params, str(f.output.element)), flat.range(), [(field[0], _under(field, flat.reverse()), field[2])])
+    return f.terms.seen(found, flat.intersect_domain(points.domain()))
+
+
+def _under(field: tuple[Pieces, Map, int], back: Map) -> Map:
+    return inner_too(back, field[2]).apply_range(field[1])
+
+
+def _rows(f: Family, points: Map) -> Pieces:
+    """Gives softmax by its definition, exp(x - max) / sum of exp(x - max), and whiten as a function of an element and its row."""
+    t, x, full = f.terms, f.fields["x"], f.to_output.range()
+    at = points.apply_range(f.points("x"))
+    pieces = t.seen(x.pieces, at)
+    a = names("a", rank(full))
+    row = [d for d, access in enumerate(f.output.access) if access.terms and access.terms[0][0] == "r"]
+    to_row = read_map(f"{{ [{', '.join(a)}] -> [{', '.join(v for d, v in enumerate(a) if d not in row)}] }}").intersect_domain(full)
+    if f.codelet == "softmax":
+        _1, _2 = expr.Arg(1), expr.Arg(2)
+        largest = t.reduced("max", to_row.range(), to_row.reverse(), pieces, identity(full))
+        shifted = t.elementwise(_1 - _2, full, [pieces, t.seen(largest, to_row)], True)
+        e = t.elementwise(expr.exp(_1), full, [shifted], True)
+        total = t.reduced("add", to_row.range(), to_row.reverse(), e, identity(full))
+        if f.flag("log"):
+            return t.elementwise(_1 - expr.log(_2), full, [shifted, t.seen(total, to_row)], True)
+        return t.elementwise(_1 / _2, full, [e, t.seen(total, to_row)], True)
+    sealed = t.sealed(pieces)
+    if len(sealed) != 1 or not sealed[0][0].is_injective():
+        raise Undecided(f"rows of {len(sealed)} pieces")
+    to, node = sealed[0]
+    same_row = to_row.apply_range(to_row.reverse())
+    members = to.reverse().apply_range(same_row).apply_range(to)  # an element -> those of its row
+    params = (f.codelet, *(str(f.params[k]) for k in sorted(f.params)))
+    number, own = t.intern(Node("row", params, ((node,),), to.range(), (members,)))
+    return [Piece(full, Leaf(number, to.apply_range(own)))]
+
+
+def _of_ordered(*fields: str) -> Callable[[Family, Map], Pieces]:
+    """Makes the meaning of a codelet that depends on the order of what it reads."""
+
+    def meaning(f: Family, points: Map) -> Pieces:
+        params = tuple(str(f.params[k]) for k in sorted(f.params))
+        elements = points.domain()
+        own = [f.ordered(name, points) for name in fields]
+        position = () if f.codelet != "top_k" else (f.output.access[-1].terms[0][0],)
+        if position:  # the place in the order is the last coordinate
+            axis = names("o", rank(elements))
+            place = _place(f.terms, elements, axis)
+            own.append((place, identity(elements), 0))
+        return f.terms.opaque(f.codelet, params, elements, own)
+
+    return meaning
+
+
+def _place(t: Terms, elements: Set, axis: list[str]) -> Pieces:
+    """Makes the last coordinate of an index as a term."""
+    last = read_map(f"{{ [{', '.join(axis)}] -> [{axis[-1]}] }}").intersect_domain(elements)
+    return t.seen(t.leaf("place", "", (1 << 31,)), last)
+
+
+MEANINGS: Mapping[str, Callable[[Family, Map], Pieces]] = {
+    "map": _map,
+    "conv": _product("x", "w"),
+    "matmul": _product("a", "b"),
+    "winograd": _product("x", "w"),  # by contract the sum of products that a convolution is
+    "reduce": _reduce,
+    "pool": _pool,
+    "fill": _fill,
+    "iota": _iota,
+    "random": _random,
+    "softmax": _rows,
+    "whiten": _rows,
+    "multi_slice": _of_ordered("table", "indices"),
+    "multi_update": _of_ordered("table", "indices", "updates"),
+    "packed_matmul": _of_ordered("x", "codes", "scale", "zero"),
+    "top_k": _of_ordered("x"),
+}

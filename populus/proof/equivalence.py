@@ -1,0 +1,201 @@
+"""Compares the terms of two programs, element by element, and judges what differs.
+
+Elements whose terms are one are proved. Where terms differ in form, both are evaluated at some elements, with numbers in the place of
+what the two have in common: unequal numbers refute; equal ones say only that a law is missing, so nothing is decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+import numpy as np
+from xdsl.utils.exceptions import DiagnosticException
+
+from populus.dialects import expr
+from populus.dialects.poplar.affine import Map, Set, TooMany, box, example, images, read_set, some_point
+from populus.proof.programs import Results
+from populus.proof.report import Report, Undecided
+from populus.proof.terms import Node, Terms, same
+from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree, leaves
+from populus.runtime.expr import evaluate
+
+MOST_TERMS = 100_000  # that an evaluation visits
+TURNS = 6  # drawn elements at which terms of different form are evaluated
+
+
+def compare(terms: Terms, want: Results, have: Results) -> Report:
+    """Compares the outputs of two programs. Refuted claims name an output, an element, and both terms."""
+    report = Report()
+    for name, (pieces, shape) in want.items():
+        report.claims["output"] += 1
+        if name not in have:
+            report.refuted.append(f"there is no output '{name}'")
+            continue
+        rest = box(shape)
+        for p in pieces:
+            for q in have[name][0]:
+                elements = p.elements.intersect(q.elements)
+                if elements.is_empty():
+                    continue
+                rest = rest.subtract(elements)
+                if same(p.tree, q.tree, elements):
+                    continue
+                _judge(terms, name, elements, p.tree, q.tree, report)
+        if not rest.is_empty():
+            report.refuted.append(f"output '{name}': {example(rest)} is not computed")
+    return report
+
+
+def _judge(terms: Terms, name: str, elements: Set, a: Tree, b: Tree, report: Report) -> None:
+    both = f"{told(terms, a)} is meant, {told(terms, b)} is computed"
+    try:
+        for turn, point in enumerate(_chosen(elements)):
+            values = _Values(terms, a, b, turn)
+            x, y = float(values.tree(a, point)), float(values.tree(b, point))
+            if not math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-6) and not (math.isnan(x) and math.isnan(y)):
+                at = f"[{', '.join(map(str, point))}]"
+                report.refuted.append(f"output '{name}', element {at}: {both} (with drawn numbers {x:.6g} and {y:.6g})")
+                return
+    except (Undecided, TooMany, ArithmeticError, TypeError, ValueError, DiagnosticException) as why:
+        report.undecided.append(f"output '{name}': {both}; it is not evaluated: {why}")
+        return
+    report.undecided.append(f"output '{name}': {both}; no law shows that they are equal, and drawn numbers do not differ")
+
+
+def _chosen(elements: Set) -> Iterator[tuple[int, ...]]:
+    """Yields elements of a set: the first, the last, and drawn ones, as a maximum with 0 hides a difference at some."""
+    yield some_point(elements.lexmin())
+    yield some_point(elements.lexmax())
+    rng = random.Random(0)
+    ranges = [(elements.dim_min_val(d), elements.dim_max_val(d)) for d in range(elements.n_dim())]
+    for _ in range(TURNS):
+        point = tuple(rng.randint(int(low.to_python()), int(high.to_python())) for low, high in ranges)
+        if not elements.is_disjoint(read_set(f"{{ [{', '.join(map(str, point))}] }}")):
+            yield point
+
+
+class _Values:
+    """Numbers for terms. A node that both sides reach is a free variable: its elements are drawn, and equal on both sides.
+
+    In odd turns they are of both signs.
+    """
+
+    def __init__(self, terms: Terms, a: Tree, b: Tree, turn: int):
+        self.terms, self.left, self.turn = terms, MOST_TERMS, turn
+        self.free = self._reached(a) & self._reached(b)
+        self.known: dict[tuple[int, tuple[int, ...]], np.generic] = {}
+
+    def _reached(self, tree: Tree) -> set[int]:
+        found: set[int] = set()
+        work = [leaf.node for leaf in leaves(tree)]
+        while work:
+            if (number := work.pop()) not in found:
+                found.add(number)
+                work += [i for part in self.terms.nodes[number].parts for i in part]
+        return found
+
+    def tree(self, tree: Tree, point: tuple[int, ...]) -> np.generic:
+        match tree:
+            case Leaf(node, at):
+                return self.node(node, self.image(at, point))
+            case Number(value):
+                return np.float64(value) if not isinstance(value, bool) else np.bool_(value)
+            case Converted(to, bits, x):
+                return _converted(str(to), bits, self.tree(x, point))
+            case Apply(function, args):
+                return _applied(function, [self.tree(x, point) for x in args])
+
+    def image(self, at: Map, point: tuple[int, ...]) -> tuple[int, ...]:
+        [found] = images(at, point, 1)
+        return found
+
+    def node(self, number: int, index: tuple[int, ...]) -> np.generic:
+        key = (number, index)
+        if key not in self.known:
+            node = self.terms.nodes[number]
+            if (array := self.terms.arrays.get(number)) is not None:
+                self.known[key] = np.float64(array[index[0]]) if array.dtype != bool else np.bool_(array[index[0]])
+            else:
+                self.known[key] = _drawn(self.turn, key) if number in self.free or not node.parts else self.defined(node, index)
+        return self.known[key]
+
+    def defined(self, node: Node, index: tuple[int, ...]) -> np.generic:
+        if node.kind == "tree":
+            pairs = iter(zip(node.parts, node.maps))
+            [form] = node.params
+            assert isinstance(form, tuple)
+            return self.formula(cast("Skeleton", form), pairs, index)
+        if node.kind not in _SUMS or (node.kind == "average" and not isinstance(node.params[0], int)):
+            raise Undecided(node.kind)
+        found: list[float] = []
+        for ids, relation in zip(node.parts, node.maps):
+            points = images(relation, index, self.left)
+            self.left -= len(points)
+            found += [math.prod(self.factors(ids, point)) for point in points]
+        divisor = node.params[0] if node.params else 1
+        assert isinstance(divisor, int), node
+        return np.float64(_SUMS[node.kind](found) / divisor)
+
+    def factors(self, ids: tuple[int, ...], point: tuple[int, ...]) -> Iterator[float]:
+        at = 0
+        for i in ids:
+            rank = self.terms.nodes[i].elements.n_dim()
+            yield float(self.node(i, point[at : at + rank]))
+            at += rank
+
+    def formula(self, form: Skeleton, pairs: Iterator[tuple[tuple[int, ...], Map]], index: tuple[int, ...]) -> np.generic:
+        match form:
+            case ("leaf", _):
+                (node,), at = next(pairs)
+                return self.node(node, self.image(at, index))
+            case ("number", kind, value):
+                return np.bool_(value == "True") if kind == "bool" else np.float64(str(value))
+            case ("as", to, bits, x):
+                return _converted(str(to), bool(bits), self.formula(cast("Skeleton", x), pairs, index))
+            case (function, *args):
+                return _applied(str(function), [self.formula(cast("Skeleton", x), pairs, index) for x in args])
+            case _:
+                raise AssertionError(form)
+
+
+_SUMS: Mapping[str, Callable[[list[float]], float]] = {"add": math.fsum, "mul": math.prod, "max": max, "min": min, "average": math.fsum}
+
+
+def _applied(function: str, values: list[np.generic]) -> np.generic:
+    args = [expr.Arg(i + 1) for i in range(len(values))]
+    return cast("np.generic", evaluate(expr.call(function, *args), [np.asarray(v) for v in values])[()])
+
+
+def _converted(to: str, bits: bool, value: np.generic) -> np.generic:
+    if bits:
+        raise Undecided("bits of a number")
+    if to.startswith(("f", "bf")):
+        return np.float64(value)
+    return np.bool_(value) if to == "i1" else np.float64(np.trunc(np.float64(value)))
+
+
+def _drawn(turn: int, key: tuple[int, tuple[int, ...]]) -> np.generic:
+    """Draws a number for an element that both programs have: in even turns of 0.5 to 1.5, in odd ones of -2 to 2."""
+    share = int.from_bytes(hashlib.sha256(repr((turn, key)).encode()).digest()[:6], "little") / (1 << 48)
+    return np.float64(4 * share - 2 if turn % 2 else 0.5 + share)
+
+
+def told(terms: Terms, tree: Tree, depth: int = 3) -> str:
+    """Gives a term as text, so deep."""
+    match tree:
+        case Leaf(number, _):
+            node = terms.nodes[number]
+            if not node.parts:
+                return f"{node.kind} '{node.params[0]}'" if node.kind == "input" else node.kind
+            inner = " ".join(sorted({terms.nodes[i].kind for part in node.parts for i in part[-2:]}))
+            return f"{node.kind}({inner})"
+        case Number(value):
+            return str(value)
+        case Apply(function, args):
+            return f"{function}({', '.join(told(terms, a, depth - 1) if depth else '..' for a in args)})"
+        case Converted(to, _, x):
+            return f"{to}({told(terms, x, depth)})"

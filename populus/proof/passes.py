@@ -1,0 +1,140 @@
+"""`--verify-each=prove`: proves for each pass that the program after it computes the same as before, and that tiles share no memory.
+
+with proving() as proofs:
+    populus.compile("model.onnx")
+print(proofs.rows)  # [Row("popart-fuse", "proved", "2 claims", 0.02), ...]
+
+A program of the level `popart` means what its library calls do. Between two levels there is no program; the passes from one to the other
+are one. A pass that is not decided is judged by running (`populus.validation`), unless `run` is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from populus.dialects.poplar.program import GraphOp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.table import context
+from populus.lowering.driver.content_hash import content_hash
+from populus.lowering.driver.passes import PASSES
+from populus.lowering.driver.pipeline import WATCHING
+from populus.proof.equivalence import compare
+from populus.proof.memory import prove_memory
+from populus.proof.programs import Results, execute
+from populus.proof.report import REFUTED, UNDECIDED, Report, Undecided
+from populus.proof.terms import Terms
+from populus.runtime.session import graph_of
+from populus.source import level_of
+from populus.validation import NOT_TILES, Validator
+
+
+@dataclass(frozen=True)
+class Row:
+    """The outcome for one pass, or for the passes from one level to the next: a verdict, its reason, and the seconds that it took."""
+
+    passes: str
+    verdict: str
+    why: str
+    seconds: float
+
+
+@dataclass
+class _Stage:
+    hash: str
+    level: str
+    results: Results | Undecided
+    module: ModuleOp | None  # a copy, for running
+
+
+class Prover:
+    """Proves each pass of the pipelines that it watches. `rows`: what came out. A refuted pass raises PopulusError."""
+
+    def __init__(self, run: bool = True):
+        self.run, self.terms = run, Terms()
+        self.rows: list[Row] = []
+        self._last: _Stage | None = None
+        self._pending: list[str] = []
+
+    def lines(self) -> list[str]:
+        """Gives the verdict on each pass."""
+        return [
+            f"{row.passes}: {row.verdict}" + (f" ({row.why}); compared by running" if row.verdict == UNDECIDED and self.run else "")
+            for row in self.rows
+        ]
+
+    def begin(self, module: ModuleOp) -> None:
+        """Executes the program before the first pass, unless it is that after the last one."""
+        if self._last is None or self._last.hash != content_hash(module, every=True):
+            self._pending, self._last = [], self._stage(context(), module)
+
+    def after(self, p: ModulePass, ctx: Context, module: ModuleOp) -> None:
+        """Proves a pass. Raises PopulusError that names it, an output, an element and both terms, if it is refuted."""
+        begin = perf_counter()
+        self._pending.append(p.name)
+        if self._last is not None and self._last.hash == content_hash(module, every=True):
+            self._pending = []
+            return
+        if (stage := self._stage(ctx, module)) is None:
+            return
+        names, self._pending = self._pending, []
+        before, self._last = self._last, stage
+        name = " to ".join(dict.fromkeys((names[0], names[-1])))
+        report = Report() if before is None else self._compared(before, stage)
+        if stage.level == "poplar":
+            memory = prove_memory(graph_of(module))
+            report.claims += memory.claims
+            report.refuted += memory.refuted
+        row = Row(name, report.verdict, next(iter(report.refuted or report.undecided), ""), perf_counter() - begin)
+        if before is not None or stage.level == "poplar":
+            self.rows.append(row)
+        if row.verdict == REFUTED:
+            self._last = None
+            raise PopulusError(f"{name} is refuted: {row.why}")
+        if row.verdict == UNDECIDED and self.run and before is not None and before.module is not None:
+            judge = Validator()
+            judge.begin(before.module)
+            judge.after(p, ctx, module)
+
+    def _compared(self, before: _Stage, after: _Stage) -> Report:
+        for stage in (before, after):
+            if isinstance(stage.results, Undecided):
+                return Report(undecided=[str(stage.results)])
+        assert not isinstance(before.results, Undecided)
+        assert not isinstance(after.results, Undecided)
+        return compare(self.terms, before.results, after.results)
+
+    def _stage(self, ctx: Context, module: ModuleOp) -> _Stage | None:
+        """Executes a program symbolically; None for one that has no level."""
+        level = level_of(module)
+        found = {op.name.partition(".")[0] for op in module.walk()}
+        if level == "onnx" or (level != "poplar" and "poplar" in found) or (level == "poplar" and found & NOT_TILES):
+            return None
+        if level == "poplar" and not any(isinstance(op, GraphOp) for op in module.body.block.ops):
+            return None
+        calls = module
+        if level == "popart":
+            calls = module.clone()
+            PASSES["popart-to-popops"]()().apply(ctx, calls)
+        try:
+            results: Results | Undecided = execute(self.terms, calls)
+        except Undecided as why:
+            results = why
+        return _Stage(content_hash(module, every=True), level, results, module.clone() if self.run else None)
+
+
+@contextmanager
+def proving(run: bool = True) -> Generator[Prover, None, None]:
+    """Proves each pass of every pipeline that runs inside. `run`: judges what is not decided by running."""
+    prover = Prover(run)
+    token = WATCHING.set(prover)
+    try:
+        yield prover
+    finally:
+        WATCHING.reset(token)

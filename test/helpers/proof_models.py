@@ -1,0 +1,137 @@
+"""Small models in which rewrite patterns fire, for proofs: each has a name that says what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnx
+
+from benchmarks.models import Graph, transformer
+
+
+def _ints(g: Graph, *values: int) -> str:
+    return g.constant(values, np.int64)
+
+
+def _model(g: Graph, y: str, shape: list[int], **inputs: list[int]) -> onnx.ModelProto:
+    g.nodes.append(onnx.helper.make_node("Identity", [y], ["y"], name="y"))
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        g.nodes, "model", [info(n, 1, s) for n, s in inputs.items()], [info("y", 1, shape)], g.initializers
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    return model
+
+
+def _slice(g: Graph, x: str, begin: int, end: int, axis: int = 0, step: int = 1) -> str:
+    return g.op("Slice", x, _ints(g, begin), _ints(g, end), _ints(g, axis), _ints(g, step))
+
+
+def slices() -> onnx.ModelProto:
+    g = Graph()
+    a = _slice(g, _slice(g, "x", 1, 8, step=3), 1, 3)
+    b = _slice(g, _slice(g, "x", 9, 0, step=-2), 0, 4, step=2)
+    return _model(g, g.op("Sub", a, b), [2, 5], x=[10, 5])
+
+
+def views() -> onnx.ModelProto:
+    g = Graph()
+    a = g.op("Transpose", g.op("Transpose", "x", perm=[1, 2, 0]), perm=[0, 2, 1])
+    c = g.op("Transpose", g.op("Relu", g.op("Transpose", "x", perm=[2, 0, 1])), perm=[1, 2, 0])
+    s = _slice(g, _slice(g, a, 1, 6, step=2), 1, 3)
+    p = _slice(g, g.op("Concat", g.op("Reshape", s, _ints(g, 2, 24)), g.op("Reshape", c, _ints(g, 6, 24)), axis=0), 3, 7)
+    q = g.op("Concat", p, _slice(g, "x2", 0, 2), _slice(g, "x2", 2, 5), axis=0)
+    return _model(g, g.op("Concat", q, _slice(g, "x2", 0, 2), _slice(g, "x2", 3, 5), axis=0), [13, 24], x=[4, 6, 6], x2=[5, 24])
+
+
+def concats() -> onnx.ModelProto:
+    g = Graph()
+    a = g.op("Concat", g.op("Relu", "x"), g.op("Neg", "x"), axis=2)
+    b = g.op("Transpose", g.op("Abs", "x2"), perm=[0, 2, 1])
+    return _model(g, g.op("Concat", a, b, axis=1), [4, 8, 12], x=[4, 5, 6], x2=[4, 12, 3])
+
+
+def pads() -> onnx.ModelProto:
+    g = Graph()
+    p = g.op("Pad", "x", _ints(g, 0, 0, 1, 0, 0, 0, 2, 3))
+    c = g.op("Conv", p, g.weight(4, 3, 3, 3), g.weight(4), pads=[0, 1, 1, 0])
+    return _model(g, g.op("MaxPool", c, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 0, 1]), [2, 4, 5, 5], x=[2, 3, 8, 9])
+
+
+def strided() -> onnx.ModelProto:
+    g = Graph()
+    c = g.op("Conv", "x", g.weight(8, 3, 5, 5), strides=[4, 4], pads=[1, 2, 2, 1])
+    d = g.op("Conv", c, g.weight(6, 8, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1])
+    return _model(g, g.op("Relu", d), [1, 6, 4, 4], x=[1, 3, 32, 32])
+
+
+def grouped() -> onnx.ModelProto:
+    g = Graph()
+    c = g.op("Relu", g.op("Conv", "x", g.weight(8, 3, 3, 3), group=2, pads=[1, 1, 1, 1]))
+    return _model(g, g.op("Concat", c, g.op("Neg", c), axis=1), [2, 16, 8, 8], x=[2, 6, 8, 8])
+
+
+def transposed_windows() -> onnx.ModelProto:
+    g = Graph()
+    c = g.op("ConvTranspose", "x", g.weight(3, 4, 4, 4), strides=[3, 3], pads=[1, 2, 2, 1])
+    d = g.op("ConvTranspose", c, g.weight(4, 2, 3, 3), strides=[2, 2], pads=[1, 1, 0, 0], output_padding=[1, 0])
+    return _model(g, d, [2, 2, 33, 38], x=[2, 3, 6, 7])
+
+
+def averages() -> onnx.ModelProto:
+    g = Graph()
+    a = g.op("AveragePool", "x", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    b = g.op("AveragePool", a, kernel_shape=[2, 2], pads=[0, 1, 1, 0], count_include_pad=1)
+    return _model(g, g.op("GlobalAveragePool", b), [1, 4, 1, 1], x=[1, 4, 9, 9])
+
+
+def sums() -> onnx.ModelProto:
+    g = Graph()
+    e = g.op("Relu", g.op("Mul", g.op("Add", "x", g.op("Transpose", "x", perm=[1, 0])), "x"))
+    r = g.op("ReduceMax", g.op("Add", e, "x"), axes=[0], keepdims=1)
+    u = g.op("Sub", g.op("Mul", r, g.op("ReduceL2", "x", axes=[1], keepdims=1)), g.op("ReduceProd", e, axes=[1], keepdims=1))
+    h = g.op("Sigmoid", u)
+    return _model(g, g.op("Mul", g.op("Add", h, g.op("Tanh", u)), g.op("Exp", h)), [24, 24], x=[24, 24])
+
+
+def long_sums() -> onnx.ModelProto:
+    g = Graph()
+    found = [g.op(op, "x", axes=[0], keepdims=1) for op in ("ReduceSumSquare", "ReduceMax", "ReduceMin")]
+    return _model(g, g.op("Concat", *found, axis=0), [3, 3], x=[8192, 3])
+
+
+def attention() -> onnx.ModelProto:
+    """Rewrites without new constants: the proof needs no numbers."""
+    g = Graph()
+    e = g.op("Exp", g.op("Sub", "q", g.op("ReduceMax", "q", axes=[-1], keepdims=1)))
+    y = g.op("Div", e, g.op("ReduceSum", e, _ints(g, -1), keepdims=1))
+    s = g.op("Softmax", g.op("Div", g.op("MatMul", y, g.op("Transpose", "k", perm=[0, 2, 1])), g.constant(2.5)), axis=-1)
+    return _model(g, g.op("MatMul", s, g.op("Mul", "v", g.constant(2.5))), [2, 12, 8], q=[2, 12, 16], k=[2, 12, 16], v=[2, 12, 8])
+
+
+def rows() -> onnx.ModelProto:
+    g = Graph()
+    q, k = (g.op("MatMul", "x", g.weight(16, 8)) for _ in range(2))
+    s = g.op("LogSoftmax", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 2, 1])), axis=-1)
+    return _model(g, g.op("LayerNormalization", s, g.weight(12), g.weight(12)), [2, 12, 12], x=[2, 12, 16])
+
+
+def looked_up() -> onnx.ModelProto:
+    g = Graph()
+    rows = g.op("Gather", "x", _ints(g, 3, 0, 3, 6), axis=1)
+    return _model(g, g.op("Add", rows, g.op("Gather", "x", _ints(g, 1, 1, 2, 0), axis=1)), [5, 4, 3], x=[5, 7, 3])
+
+
+def bert() -> onnx.ModelProto:
+    return transformer(layers=1, batch=1, sequence=8, hidden=16, heads=2, feed_forward=32)
+
+
+MODELS: Mapping[str, Callable[[], onnx.ModelProto]] = {
+    f.__name__: f
+    for f in (
+        slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, attention, rows, looked_up, bert
+    )
+}  # fmt: skip
+"""Models by name."""

@@ -1,0 +1,133 @@
+"""Proofs of passes: small models are proved from their first pass to their tiles, and wrong passes are refuted with an element."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import Rewriter
+
+import populus
+from benchmarks.models import lstm
+from helpers.command import command
+from helpers.proof_models import MODELS
+from populus.dialects import expr
+from populus.dialects.data import ConstantOp, constant
+from populus.dialects.poplar.compute import FamilyOp
+from populus.dialects.poplar.partition import Access
+from populus.dialects.poplar.types import Field, FieldsAttr
+from populus.dialects.popops import MapOp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.poplar import merge
+from populus.lowering.popops import fuse
+from populus.proof.passes import proving
+from populus.proof.report import PROVED, UNDECIDED
+from populus.tools.main import main
+
+OPEN = {"rows": {"popart-fuse"}, "bert": {"popart-fuse"}}
+"""Passes that are not decided, by model: products of one operand become one product of joined weights, whose values are new."""
+
+
+def rows_of(model, **options):
+    with proving(run=False) as prover:
+        populus.compile(model, engine="numpy", **{"tiles": 16, **options})
+    return prover.rows
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_pass_of_a_small_model_is_proved(name):
+    rows = rows_of(MODELS[name]())
+    assert {row.passes for row in rows if row.verdict != PROVED} == OPEN.get(name, set()), rows
+    assert {"popart-to-popops", "poplar-allocate"} <= {row.passes for row in rows}
+
+
+@pytest.mark.parametrize("name", ["strided", "bert"])
+def test_programs_of_a_thousand_tiles_are_proved(name):
+    rows = rows_of(MODELS[name](), target="gc200", tiles=1472)
+    assert {row.passes for row in rows if row.verdict != PROVED} == OPEN.get(name, set()), rows
+
+
+def test_what_has_no_meaning_yet_is_not_decided_and_is_run():
+    with proving() as prover:
+        populus.compile(lstm(sequence=40, inputs=4, hidden=4), tiles=4, engine="numpy")
+    undecided = [row for row in prover.rows if row.verdict == UNDECIDED]
+    assert undecided and all("loop" in row.why or "repeat" in row.why for row in undecided)
+
+
+# -- wrong passes -------------------------------------------------------------------------------------------------------
+
+
+def refused(model, **options) -> str:
+    with proving(), pytest.raises(PopulusError) as error:
+        populus.compile(model, engine="numpy", **{"tiles": 16, **options})
+    return str(error.value)
+
+
+def also(monkeypatch, module, name, change):
+    """After the pass, a change of the program."""
+    cls = getattr(module, name)
+    right = cls.apply
+
+    def wrong(self, ctx, op):
+        right(self, ctx, op)
+        change(op)
+
+    monkeypatch.setattr(cls, "apply", wrong)
+
+
+def test_another_formula_is_refuted(monkeypatch):
+    def change(module: ModuleOp):
+        op = next(o for o in module.walk() if isinstance(o, MapOp) and "max" in str(o.expr.data))
+        op.properties["expr"] = expr.ExprAttr(op.expr.data * 2.0)
+
+    also(monkeypatch, fuse, "PopopsFusePass", change)
+    assert refused(MODELS["strided"]()).startswith("popops-fuse is refuted: output 'y', element [")
+
+
+def test_another_constant_is_refuted(monkeypatch):
+    def change(module: ModuleOp):
+        op = next(o for o in module.walk() if isinstance(o, ConstantOp) and o.result.type.get_shape() == (4, 3, 3, 3))
+        values = np.arange(108, dtype=np.float32).reshape(4, 3, 3, 3)
+        Rewriter.replace_op(op, constant(values))
+
+    also(monkeypatch, fuse, "PopopsFusePass", change)
+    assert "popops-fuse is refuted: output 'y'" in refused(MODELS["pads"]())
+
+
+def test_a_padded_window_at_another_place_is_refuted_though_it_stays_in_bounds(monkeypatch):
+    def change(module: ModuleOp):
+        op = next(o for o in module.walk() if isinstance(o, FamilyOp) and o.codelet.data == "conv")
+        fields = list(op.fields.data)
+        at, x = next((i, f) for i, f in enumerate(fields) if f.name == "x")
+        access = list(x.access)
+        access[-1] = Access(access[-1].terms, access[-1].offset + 1)
+        fields[at] = Field(x.kind, x.name, tuple(access))
+        op.properties["fields"] = FieldsAttr(tuple(fields))
+
+    also(monkeypatch, merge, "PoplarMergePass", change)
+    assert refused(MODELS["strided"]()).startswith("poplar-merge is refuted: output 'y', element [")
+
+
+def test_an_unwritten_result_is_refuted(monkeypatch):
+    def change(module: ModuleOp):
+        op = next(o for o in module.walk() if isinstance(o, FamilyOp) and o.codelet.data == "conv").parent_op()
+        assert op is not None
+        op.detach()
+        op.erase()
+
+    also(monkeypatch, merge, "PoplarMergePass", change)
+    assert refused(MODELS["strided"]()).startswith("poplar-merge is refuted: output 'y', element [")
+
+
+# -- the command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_verdict_for_each_pass(tmp_path, capsys):
+    onnx.save(MODELS["slices"](), tmp_path / "model.onnx")
+    done = command(main, capsys)("check", tmp_path / "model.onnx", "--prove", "--tiles", 4)
+    assert done.status == 0, done
+    verdicts = Counter(word for word in done.out.split() if word in ("proved", "refuted"))
+    assert verdicts["proved"] >= 4 and not verdicts["refuted"]
