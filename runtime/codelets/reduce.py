@@ -171,7 +171,9 @@ def _copy(x: Array, out: Array) -> Run:
 
 
 def _reducer(ufunc: np.ufunc, x: Array, axis: int, out: Array) -> Run:
-    return lambda: ufunc.reduce(x, axis=axis, out=out, dtype=out.dtype)
+    # NumPy begins at 0.0, which would make 0.0 of a sum of -0.0 alone.
+    given: dict[str, Any] = {"initial": -0.0} if ufunc is np.add and out.dtype.kind == "f" else {}
+    return lambda: ufunc.reduce(x, axis=axis, out=out, dtype=out.dtype, **given)
 
 
 def _accumulate(ufunc: np.ufunc, x: Array, out: Array) -> Run:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import populus
 from helpers.formulas import agrees, one_op, program_of
@@ -150,3 +152,44 @@ def test_a_product_whose_formula_has_another_type_keeps_its_own():
             model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
             found, expected = ran(model, {"x": x} if constant else {"x": x, "w": w})
             agrees(found, expected, 1e-2 if to == onnx.TensorProto.FLOAT16 else 1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (3,), (0, 2), (0, 2, 3), (1, 2, 3), (0, 1, 2)])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceSumSquare"])
+def test_a_sum_has_the_same_bits_in_any_layout(op: str, axes: tuple[int, ...]):
+    x = np.random.default_rng(1).standard_normal((3, 5, 33, 4)).astype(np.float32)
+    found: set[bytes] = set()
+    for order in itertools.permutations(range(4)):
+        nodes = [
+            helper.make_node("Transpose", ["x"], ["t"], perm=[int(d) for d in np.argsort(order)]),
+            helper.make_node(op, ["t", "axes"], ["y"], keepdims=0),
+        ]
+        given = np.ascontiguousarray(x.transpose(order))
+        graph = helper.make_graph(
+            nodes,
+            "sum",
+            [helper.make_tensor_value_info("x", 1, given.shape)],
+            [helper.make_empty_tensor_value_info("y")],
+            [numpy_helper.from_array(np.array(axes), "axes")],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        y = populus.compile(model, engine="native", tiles=4).run({"x": given})["y"]
+        np.testing.assert_allclose(y, (x if op == "ReduceSum" else x * x).sum(axes), rtol=2e-5, atol=2e-5)
+        found.add(y.tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize(("shape", "axis"), [((5, 1), 0), ((5, 2), 0), ((1, 5), 1), ((3, 40), 1), ((4, 3, 2), 1), ((90, 1), 0)])
+def test_a_mean_of_negative_zeros_is_one(engine: str, shape: tuple[int, ...], axis: int):
+    graph = helper.make_graph(
+        [helper.make_node("ReduceMean", ["x", "axis"], ["y"])],
+        "mean",
+        [helper.make_tensor_value_info("x", 1, shape)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.array([axis]), "axis")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    y = populus.compile(model, engine=engine, tiles=4).run({"x": np.full(shape, -0.0, np.float32)})["y"]
+    assert (y == 0).all()
+    assert np.signbit(y).all()

@@ -20,7 +20,7 @@ from populus.runtime.engine.native.kernels.contraction import lanes_of
 from populus.runtime.engine.native.kernels.endings import BYTES, SUFFIX, TYPES, Ending, Formula, OnPlanes, ending_of, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
-from populus.runtime.engine.native.kernels.rows import combine, identity
+from populus.runtime.engine.native.kernels.rows import combine, window_start
 
 SIDES = range(1, 6)  # sides of a window whose rows fit the registers
 STRIDES = (1, 2)
@@ -98,7 +98,7 @@ class Columns:
         outside the plane, whether it is inside; `line_in_plane`: bytes from the plane's start to `line`, and the plane's end.
         """
         f, mask = self.f, f"<{self.lanes} x i1>"
-        neutral = f"splat ({self.form.type} {identity(self.form.op, self.form.type)})"
+        neutral = f"splat ({self.form.type} {window_start(self.form.op, self.form.type)})"
         name = f"llvm.masked.load.v{self.lanes}{SUFFIX[self.form.type]}.p0"
         places = [f.at(line, start, self.form.type) for start in self.starts]
 
@@ -190,7 +190,7 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
     operands = OnPlanes(f, ending, 16, type, lanes)
     (tall, _), down, vector = form.kernel, form.strides[0], f"<{lanes} x {type}>"
     late = -(-tall // down)  # outputs under way
-    start = (vector, f"splat ({type} {identity(form.op, type)})")
+    start = (vector, f"splat ({type} {window_start(form.op, type)})")
     turns = f.add(rows, late - 1)
     plane_end = f.add(f.mul(f.sub(high, 1), x_row), f.mul(wide, BYTES[type]))
     # In the turns from `full` to `short` all rows are inside the plane.

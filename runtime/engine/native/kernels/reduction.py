@@ -1,6 +1,7 @@
 """Kernel of `reduce` in floats, integers and booleans.
 
-Rows of adjacent elements are folded as those of a softmax. Elements further apart are folded one after the other.
+The family alone decides the order of a sum, as in `codelets/reduce.py`: trailing reduced dimensions are a row, which is folded
+as those of a softmax; leading ones follow one after the other. Elements that lie otherwise in memory are copied first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -105,10 +106,18 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
     reduced = [d for d in range(x.ndim) if d not in order]
     if x.size == 0:
         return copy(library, identity_of(op, y.dtype), y)
+    fold, type = kind
+    before: list[Launch] = []
+    ordered = y.dtype.kind == "f" and op not in ("max", "min")
+    row = x[(0,) * (1 + max((d for d in order if x.shape[d] > 1), default=-1))]
+    if ordered and (run_of(row) < row.size or (row.size == 1 and _lies_across(x, y, reduced, order))):
+        made = dense(library, task, x)
+        if made is None:
+            return None
+        x, before = made
     turned = x.transpose([*reduced, *order])
     folded_part, result_part = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
-    fold, type = kind
-    n = run_of(folded_part)
+    n = row.size if ordered else run_of(folded_part)
     along = n > 1
     if not along:
         n = run_of(result_part, y)
@@ -119,7 +128,13 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
     xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     slices = offsets(lead.shape, lead.strides)
     units = len(xs) if along else len(xs) * -(-n // BLOCK)
-    return [Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], units, x.nbytes // 12)]
+    return [*before, Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], units, x.nbytes // 12)]
+
+
+def _lies_across(x: Array, y: Array, reduced: list[int], order: list[int]) -> bool:
+    """Tells whether results that are adjacent in y and in x's own order are apart in x's memory."""
+    last = max((d for d in range(x.ndim) if x.shape[d] > 1), default=-1)
+    return order[-1:] == [last] and y.strides[-1] == y.itemsize and run_of(x.transpose([*reduced, *order])[(0,) * len(reduced)], y) == 1
 
 
 def _kind(op: str, dtype: np.dtype[Any]) -> tuple[str, str] | None:

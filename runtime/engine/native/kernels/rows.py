@@ -51,12 +51,17 @@ def combine(f: Function, op: str, type: str, a: str, b: str) -> str:
 
 
 def identity(op: str, type: str) -> str:
-    """Returns the neutral element of a fold."""
+    """Returns the neutral element of a fold; of a sum it is -0.0, as 0.0 would make 0.0 of a sum of -0.0 alone."""
     if type.startswith("i"):
         half = 1 << (8 * size(type) - 1)
         neutral = {"add": 0, "and": -1, "mul": 1, "or": 0, "smax": -half, "smin": half - 1, "umax": 0, "umin": -1}
         return str(neutral[op])
-    return {"add": "0.0", "mul": "1.0", "max": number(-np.inf, type), "min": number(np.inf, type)}[op]
+    return {"add": "-0.0", "mul": "1.0", "max": number(-np.inf, type), "min": number(np.inf, type)}[op]
+
+
+def window_start(op: str, type: str) -> str:
+    """Returns what stands for elements outside a window; sums begin at 0.0, as products do."""
+    return "0.0" if op == "add" else identity(op, type)
 
 
 def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[str, str], str] | None = None) -> str:
