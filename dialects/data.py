@@ -31,6 +31,7 @@ from populus.dialects.support.diagnostics import PlainErrors, PopulusError, name
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes, tensor
 from populus.dialects.support.guard import Guard
 from populus.dialects.support.mmap_file import Mapped, mapped
+from populus.dialects.support.tensor_file import write_tensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -416,14 +417,9 @@ def blobs_of(module: ModuleOp) -> dict[str, Blob]:
 
 def save_blobs(blobs: ModuleOp | Mapping[str, Blob], path: str | os.PathLike[str]) -> None:
     """Writes stored constants (a module's, or these) to a safetensors file, each as its bytes. Raises OSError."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
-
     blobs = blobs_of(blobs) if isinstance(blobs, ModuleOp) else blobs
-    try:
-        save_file({key: blob.bytes for key, blob in blobs.items() if blob.bytes is not None}, os.fspath(path))
-    except SafetensorError as error:  # the system's error, as text
-        raise OSError(str(error)) from error
+    with open(path, "wb") as file:
+        write_tensors(file, {key: blob.bytes for key, blob in blobs.items() if blob.bytes is not None})
 
 
 def load_blobs(path: str | os.PathLike[str]) -> list[Blob]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.tensor_file import write_tensors
 from populus.lowering.driver.files import replacing
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ class Checkpoint:
 def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     """Writes `step-<n>.safetensors`, flushed to disk, and removes all but the last two checkpoints. Raises PopulusError."""
     import numpy as np
-    from safetensors.numpy import save
 
     place = Path(folder)
     try:
@@ -54,10 +54,9 @@ def write(folder: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
     tensors = {name: np.asarray(a, order="C") for name, a in checkpoint.tensors.items()}
     training = json.dumps(about)
     metadata = {"populus": str(FORMAT), "training": training, "sums": json.dumps(_sums(training, tensors))}
-    content = save(tensors, metadata)
     path = place / f"step-{checkpoint.step:09}.safetensors"
     with replacing(path) as partial, partial.open("wb") as file:
-        file.write(content)
+        write_tensors(file, tensors, metadata)
         file.flush()
         os.fsync(file.fileno())
     _settle(place)

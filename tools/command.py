@@ -187,13 +187,28 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
     except (Exception, ArgSpecParseError) as error:
         if "--debug" in args:
             raise
-        from populus.runtime import ranks  # with NumPy, which most commands that succeed at once do not need
-
-        if not ranks.failed(line_of(tool, error)):
+        if not _left_to_others(line_of(tool, error)):
             print(line_of(tool, error), file=sys.stderr)
             if isinstance(error, SourceError) and error.source:
                 print(error.source, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _left_to_others(line: str) -> bool:
+    """Tells whether the line of a failure is printed by another rank of `mpiexec`.
+
+    A process that is alone imports nothing for it: memory or files may just be what fails.
+    """
+    if "populus.runtime.ranks" not in sys.modules and not _launched():
+        return False
+    from populus.runtime import ranks
+
+    return ranks.failed(line)
+
+
+def _launched() -> bool:
+    """Tells whether a launcher of MPI has started this process."""
+    return any(name.endswith(("COMM_WORLD_SIZE", "PMI_SIZE")) for name in os.environ)
 
 
 class Terminated(BaseException):
@@ -207,7 +222,7 @@ def _terminable() -> Generator[None, None, None]:
     It stays as it is in other threads, where somebody handles it, and for ranks of MPI: they wait outside of Python for each other.
     """
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not ours or any(name.endswith(("COMM_WORLD_SIZE", "PMI_SIZE")) for name in os.environ):
+    if not ours or _launched():
         yield
         return
 

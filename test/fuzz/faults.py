@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -295,20 +297,29 @@ def _calls(name: str) -> int:
 
 def limit(name: str, which: int, most: int) -> Outcome:
     """Runs a command in a child process in which the system refuses more: bytes of a file (RLIMIT_FSIZE), or of memory (RLIMIT_AS)."""
-    case, (before, after, _) = CASES[name], stage().clean(name)
-    said = f"{name}: {'files' if which == resource.RLIMIT_FSIZE else 'memory'} of at most {most} bytes"
 
     def limited() -> None:
         begun = 0 if which == resource.RLIMIT_FSIZE else mapped()
         resource.setrlimit(which, (begun + most, resource.getrlimit(which)[1]))
 
+    return begun_with(name, limited, f"{'files' if which == resource.RLIMIT_FSIZE else 'memory'} of at most {most} bytes")
+
+
+def begun_with(name: str, begin: Callable[[], None], what: str) -> Outcome:
+    """Runs a command in a child process after `begin`, which takes something away. LLVM's own end is not ours to word: its line, SIGABRT.
+
+    `what`: what is taken away. Returns how the command ended; files are whole.
+    """
+    case, (before, after, _), said = CASES[name], stage().clean(name), f"{name}: {what}"
     with stage().prepared(name, before.files) as place:
-        status, lines = _child(case, place, limited)
+        status, lines = _child(case, place, begin)
         found = stage().ended(case, place, status, lines)
-    if found.status not in (0, 1):
-        return "wrong", f"{said}: status {found.status}, lines {found.lines}"
-    why = wrong(case, before, after, found, Memory())
-    return ("wrong", f"{said}: {why}") if why else ("refused" if found.status else "goes on", said)
+    aborted = status == -signal.SIGABRT and len(found.lines) == 1 and found.lines[0].startswith("LLVM ERROR: ")
+    if status not in (0, 1) and not aborted:
+        return "wrong", f"{said}: status {status}, lines {found.lines}"
+    if why := wrong(case, before, after, found, Memory()):
+        return "wrong", f"{said}: {why}"
+    return "aborted by LLVM" if aborted else "refused" if status else "goes on", said
 
 
 def judge_limit(seed: int) -> Outcome:
@@ -330,6 +341,8 @@ def _child(case: Case, place: Path, begin: Callable[[], None]) -> tuple[int, str
             os.close(read)
             os.dup2(write, 2)
             status = _command(case, place, begin)
+        except BaseException:  # what no command may let through: its lines tell
+            os.write(2, traceback.format_exc().encode())
         finally:
             sys.setprofile(None)
             sys.stderr.flush()
@@ -342,6 +355,8 @@ def _child(case: Case, place: Path, begin: Callable[[], None]) -> tuple[int, str
 
 
 def _command(case: Case, place: Path, begin: Callable[[], None]) -> int:
+    faulthandler.disable()  # the parent reports a signal
+    sys.dont_write_bytecode = True  # Python keeps what a limit on files has cut, and each later process fails
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if case.continues:

@@ -7,15 +7,18 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import populus
 from fuzz import faults
+from fuzz.children import mapped
 from fuzz.failing_calls import ERRORS, Disk, Memory, Threads
 from fuzz.faults import CASES
 from populus.lowering.driver.files import put_in_place
+from populus.runtime.engine.native.codegen import jit
 
 HELD = ("refused", "goes on")
 
@@ -67,11 +70,44 @@ def test_a_signal_leaves_the_old_file_or_the_new_one(name: str, number: signal.S
 
 @pytest.mark.parametrize(
     ("name", "which", "most"),
-    [("outputs", resource.RLIMIT_FSIZE, 100), ("module", resource.RLIMIT_FSIZE, 500), ("cache", resource.RLIMIT_AS, 1000)],
+    [
+        ("outputs", resource.RLIMIT_FSIZE, 100),
+        ("module", resource.RLIMIT_FSIZE, 500),
+        ("cache", resource.RLIMIT_AS, 1000),
+        ("cache", resource.RLIMIT_AS, 1 << 20),
+        ("threads", resource.RLIMIT_AS, 1 << 22),
+    ],
 )
 def test_limits_of_the_system_are_one_line(name: str, which: int, most: int):
     kind, why = faults.limit(name, which, most)
     assert kind == "refused", why
+
+
+@pytest.mark.parametrize("name", ["cache", "threads"])
+def test_memory_that_only_llvm_does_not_get_ends_in_its_line_or_ours(name: str):
+    """The limit begins inside LLVM, after what it needs was seen to be there: it ends the process itself, with one line."""
+
+    def limited() -> None:
+        optimised = jit.optimised
+
+        def without_memory(*arguments: Any, **named: Any) -> Any:
+            resource.setrlimit(resource.RLIMIT_AS, (mapped(), resource.getrlimit(resource.RLIMIT_AS)[1]))
+            return optimised(*arguments, **named)
+
+        jit.optimised = without_memory
+
+    kind, why = faults.begun_with(name, limited, "memory that LLVM is refused")
+    assert kind in ("aborted by LLVM", "refused"), why
+
+
+def test_what_a_command_lets_through_is_shown_by_its_lines():
+    def broken() -> None:
+        raise ValueError("not one of ours")
+
+    kind, why = faults.begun_with("outputs", broken, "an error")
+    assert kind == "wrong"
+    assert "status 70" in why
+    assert "ValueError: not one of ours" in why
 
 
 def test_a_program_that_did_not_get_memory_runs_again():
