@@ -1,5 +1,6 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
-# portability: the tests of numbers as two other machines would run them; with FULL=1, under every setting that is known.
+# portability: the tests of numbers as five other machines would run them; with FULL=1, under every setting that is known;
+#   with CPU=cascadelake (or alderlake, x86-64-v3, x86-64-v4), all tests as that one.
 # wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
 # blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
@@ -40,7 +41,7 @@ pytest: $(READY)
 
 portability: $(READY)
 	@echo "== portability"
-	@$(BIN)/python -m benchmarks.portability $(if $(FULL),--full)
+	@$(BIN)/python -m benchmarks.portability $(if $(FULL),--full) $(if $(CPU),--only $(CPU) -- -n 2 --dist worksteal)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.speed

@@ -1,8 +1,8 @@
 """make portability: the tests of numbers as other machines would run them.
 
-    python -m benchmarks.portability                 # as in CI: two machines that differ in every setting from this one
+    python -m benchmarks.portability                 # as in CI: a machine without vectors, and four with them
     python -m benchmarks.portability --full          # each setting by itself
-    python -m benchmarks.portability --full -- test/pytest
+    python -m benchmarks.portability --only cascadelake -- -n 2    # all tests as one of them
 
 A setting is a set of environment variables and the facts that a process must then observe: OpenBLAS's kernels, NumPy's loops,
 and the CPU that machine code is made for. If a fact differs, the setting is skipped, and the table says so.
@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+from populus.runtime.engine.native.codegen.cpu import CPUS, binding
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,18 +88,21 @@ def native(cpu: str) -> Setting:
     return Setting(f"native {cpu}", {"POPULUS_NATIVE_CPU": cpu}, {"native": cpu})
 
 
-# Code for AVX-512 on a CPU without it: the text of that code, in vectors that LLVM cuts (test/helpers/cut_vectors.py).
+# Code for a CPU that this one is not: its text, in vectors that LLVM cuts (test/helpers/cut_vectors.py).
 PLACES = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "test")]))
-CUT = Setting(
-    "native AVX-512, cut",
-    {"PYTEST_ADDOPTS": "-p helpers.cut_vectors", "PYTHONPATH": PLACES},
-    {"native": "cut-avx512"},
-)
 
 
-def beyond() -> bool:
-    """Tells whether this CPU has the vectors of AVX-512."""
-    return bool(np._core._multiarray_umath.__cpu_features__.get("AVX512_SKX"))
+def cut(cpu: str) -> Setting:
+    variables = {"PYTEST_ADDOPTS": "-p helpers.cut_vectors", "PYTHONPATH": PLACES, "POPULUS_CUT_CPU": cpu}
+    return Setting(f"native {cpu}, cut", variables, {"native": f"cut-{cpu}"})
+
+
+def code(cpu: str) -> Setting:
+    """Takes the code of a CPU: in its own instructions if this one has them, else cut."""
+    llvm = binding()
+    here = {name for name, there in llvm.get_host_cpu_features().items() if there}
+    needed = {feature[1:] for feature in CPUS["x86_64"][cpu].split(",") if feature}
+    return native(cpu) if needed <= here else cut(cpu)
 
 
 def threads(n: int) -> Setting:
@@ -108,18 +113,35 @@ def threads(n: int) -> Setting:
 NOHUP = Setting("SIGINT ignored", facts={"SIGINT": "ignored"}, ignored=True)
 KERNELS = ("Katmai", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")
 WIDE = ("AVX512", "X86_V4")  # beyond AVX2
+LATER = ("AVX512_ICL", "AVX512_SPR")  # beyond the first CPUs with AVX-512
 
-SAMPLE = [
-    blas("Nehalem") + loops("baseline", "") + native("x86-64") + threads(1) + NOHUP,
-    blas("Haswell") + loops("AVX2", *WIDE) + (native("x86-64-v3") if beyond() else CUT) + threads(2),
-]
+BASELINE = blas("Nehalem") + loops("baseline", "") + native("x86-64") + threads(1) + NOHUP
+AVX2_LOOPS = loops("AVX2", *WIDE)
+AVX2, AVX512 = blas("Haswell") + AVX2_LOOPS, blas("SkylakeX") + loops("AVX-512", *LATER)
+
+
+def machines() -> list[Setting]:
+    """Lists the sets of features that CPUs of x86-64 have: vectors of AVX2 or AVX-512, without and with dot products of bytes.
+
+    On a CPU without AVX-512, NumPy and OpenBLAS stay with AVX2.
+    """
+    wide = AVX512 if np._core._multiarray_umath.__cpu_features__.get("AVX512_SKX") else AVX2
+    return [
+        AVX2 + code("x86-64-v3") + threads(2),
+        AVX2 + code("alderlake") + threads(2),
+        wide + code("x86-64-v4") + threads(2),
+        wide + code("cascadelake") + threads(2),
+    ]
+
+
+SAMPLE = [BASELINE, *machines()]
 FULL = [
     Setting("as it is"),
     *(blas(kernel) for kernel in KERNELS),
     loops("baseline", ""),
-    loops("AVX2", *WIDE),
-    *(native(cpu) for cpu in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")),
-    CUT,
+    AVX2_LOOPS,
+    *map(native, CPUS["x86_64"]),
+    *map(cut, ("x86-64-v4", "alderlake", "cascadelake")),
     threads(1),
     threads(2),
     NOHUP,
@@ -134,8 +156,8 @@ def found() -> dict[str, object]:
     from populus.runtime.engine.native.codegen.cpu import machine
     from populus.runtime.engine.native.run.thread_pool import threads_of
 
-    if "cut_vectors" in os.environ.get("PYTEST_ADDOPTS", ""):
-        importlib.import_module("helpers.cut_vectors").install()
+    if cpu := os.environ.get("POPULUS_CUT_CPU"):
+        importlib.import_module("helpers.cut_vectors").install(cpu)
     features = loops("", "\0").facts["NumPy"]
     assert np.isfinite(np.exp(np.ones((64, 64), np.float32) @ np.full((64, 64), 2.0**-6, np.float32))).all()
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas" and "numpy" in pool["filepath"]]

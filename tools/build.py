@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--output", required=True, metavar="DIR", help="folder for the library, its header, its weights and an example")
     add("--name", help="the library is libNAME.so (the model's file name)")
-    add("--cpu", default="native", metavar="CPU", help="native (this CPU, default), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
+    cpus = "native (this CPU, default), x86-64-v2, x86-64-v3, x86-64-v4, alderlake, cascadelake or aarch64"
+    add("--cpu", default="native", metavar="CPU", help=cpus)
     add("--embed", action="store_true", help="put the weights inside the library")
     add("--state", action="append", default=[], metavar="INPUT=OUTPUT", help="keep an input from run to run, replaced by an output")
     add("--cc", metavar="COMMAND", help="the C compiler (CC, or cc, gcc, clang, ziglang)")

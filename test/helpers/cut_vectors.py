@@ -1,19 +1,25 @@
-"""Code for a CPU with AVX-512 and its dot products, on a CPU that lacks them: plugin of pytest, `-p helpers.cut_vectors`.
+"""Code for a CPU with other vectors and dot products than the CPU at hand: plugin of pytest, `-p helpers.cut_vectors`.
 
-Plans, blocks and LLVM text are those of AVX-512. LLVM cuts vectors of 64 bytes for the CPU at hand, and functions replace the two
-instructions that kernels name. So a wrong text or plan shows on any x86-64 CPU, but for that of tile registers. LLVM's own selection of
-instructions for AVX-512 is not tested.
+Plans, blocks and LLVM text are those of the CPU that POPULUS_CUT_CPU names. LLVM cuts vectors of 64 bytes for the CPU at hand, and
+functions replace the instructions of AVX-512 that kernels name. So a wrong text or plan shows on any x86-64 CPU with AVX2, but for that of
+tile registers. LLVM's own selection of instructions is not tested.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from populus.runtime.engine.native.codegen import cpu, jit
 
-NAME = "cut-avx512"  # of the CPU
+VARIABLE = "POPULUS_CUT_CPU"  # names the CPU, one of `cpu.CPUS`
+CUT = "cut-"  # begins the names of such CPUs
 DOTS, PAIRS = "llvm.x86.avx512.vpdpbusd", "llvm.x86.avx512.pmaddw.d"
+_HERE, _TARGET, _OPTIMISED = cpu._machine, jit.target_machine, jit.optimised  # pyright: ignore[reportPrivateUsage]
 
 
 def _picked(vector: str, lanes: int, every: int, first: int) -> str:
@@ -45,26 +51,45 @@ def without_instructions(text: str) -> str:
     return text
 
 
-def install() -> None:
-    """Makes all code of this process that of the cut CPU."""
-    known, target, optimised = cpu._machine, jit.target_machine, jit.optimised  # pyright: ignore[reportPrivateUsage]
-    here = known(None)
-    features = cpu.CPUS["x86_64"]["x86-64-v4"] + ",+avx512vnni"
-    cut = cpu.Machine(here.triple, NAME, features, here.llvmlite)
+def cut(name: str) -> cpu.Machine:
+    """Describes a CPU of the table whose code the CPU at hand runs in its own instructions."""
+    here = _HERE(None)
+    return cpu.Machine(here.triple, f"{CUT}{name}", cpu.CPUS["x86_64"][name], here.llvmlite)
 
-    def machine(name: str | None) -> cpu.Machine:
-        return cut if name is None else known(name)
+
+def machine(name: str | None) -> cpu.Machine:
+    """Describes a CPU as `cpu.machine` does, and one whose features this one lacks as cut."""
+    known = cpu.CPUS["x86_64"].get(name or "")
+    return cut(str(name)) if known is not None and not cut(str(name)).enabled <= _HERE(None).enabled else _HERE(name)
+
+
+def install(name: str, patch: Callable[[object, str, object], None] = setattr) -> None:
+    """Makes all code of this process that of a cut CPU, but where another one is named."""
+
+    def chosen(named: str | None) -> cpu.Machine:
+        return cut(name) if named is None else machine(named)
 
     def target_machine(host: cpu.Machine, file: bool = False) -> Any:
-        return target(here if host.cpu == NAME else host, file)
+        return _TARGET(_HERE(None) if host.cpu.startswith(CUT) else host, file)
 
     def passed(text: str, host: cpu.Machine, file: bool = False) -> tuple[Any, Any]:
-        return optimised(without_instructions(text) if host.cpu == NAME else text, host, file)
+        return _OPTIMISED(without_instructions(text) if host.cpu.startswith(CUT) else text, host, file)
 
-    for module, name, function in ((cpu, "_machine", machine), (jit, "target_machine", target_machine), (jit, "optimised", passed)):
-        setattr(module, name, function)
+    patch(cpu, "_machine", chosen)
+    patch(jit, "target_machine", target_machine)
+    patch(jit, "optimised", passed)
+
+
+def use(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a test's code that of a CPU of the table, whatever the CPU at hand has."""
+    if machine(name).cpu == name:
+        monkeypatch.setenv(cpu.VARIABLE, name)
+    else:
+        monkeypatch.delenv(cpu.VARIABLE, raising=False)
+        install(name, monkeypatch.setattr)
 
 
 def pytest_configure() -> None:
-    """Installs the CPU when pytest begins."""
-    install()
+    """Installs the CPU that the environment names when pytest begins; else leaves all as it is."""
+    if name := os.environ.get(VARIABLE):
+        install(name)

@@ -11,12 +11,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import populus
+from helpers import cpus, cut_vectors
 from helpers.quantized_models import convolution, on_engines, product, unoptimised
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.engine.native.codegen import byte_dots
-from populus.runtime.engine.native.codegen.cpu import CPUS, VARIABLE, Machine, machine
+from populus.runtime.engine.native.codegen.cpu import CPUS, Machine, machine
 from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.frozen.freeze import FreezingProgram
 from populus.runtime.engine.native.kernels import byte_contraction, byte_tile_blocks, byte_winograd
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -63,20 +65,23 @@ def test_convolutions_of_other_shapes_are_onnxruntimes(settings):
     same(*convolution("us", (7, 0), **settings))
 
 
-WINOGRAD = [
-    ("us", {"size": (2, 32, 48, 9), "channels": True}),
-    ("ss", {"size": (1, 16, 32, 13), "channels": True}),
-    ("us", {"size": (1, 16, 32, 6), "largest": True}),
+WINOGRAD = [  # channels are whole panels of the widest vectors
+    ("us", {"size": (2, 32, 64, 9), "channels": True}),
+    ("ss", {"size": (1, 32, 32, 13), "channels": True}),
+    ("us", {"size": (1, 32, 32, 6), "largest": True}),
 ]
 
 
+def launched(program: NativeProgram) -> list[str]:
+    """Keys of the kernels that a program launches."""
+    return [run.kernel.key for run, _ in program.body.calls() if isinstance(run, Launch)]
+
+
+@pytest.mark.skipif(machine().architecture != "x86_64", reason="the algorithm has code for x86-64 only")
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
 def test_winograds_algorithm_is_exact_in_integers(cpu, monkeypatch):
     """Odd and even planes, several images and chunks, both signs, the largest integers; numpy's engine sums directly."""
-    known = CPUS.get(machine().triple.partition("-")[0], {})
-    if not {f[1:] for f in known.get(cpu, "+none").split(",") if f} <= machine().enabled:
-        pytest.skip("this CPU is another")
-    monkeypatch.setenv(VARIABLE, cpu)
+    cut_vectors.use(cpu, monkeypatch)
     for kinds, settings in WINOGRAD:
         model, given = convolution(kinds, (7 if kinds == "us" else -5, 0), **settings)
         program = populus.compile(model, target="host", tiles=4)
@@ -84,9 +89,43 @@ def test_winograds_algorithm_is_exact_in_integers(cpu, monkeypatch):
         for threads in (1, 2):
             session = Session(program.module("poplar"), "native", threads=threads)
             np.testing.assert_array_equal(session.run(given)["y"], expected, err_msg=f"{kinds} {settings} {threads}")
-        native = NativeProgram(next(op for op in program.module("poplar").walk() if isinstance(op, GraphOp)))
-        keys = [run.kernel.key for run, _ in native.body.calls() if isinstance(run, Launch)]
-        assert any(key.startswith("byte winograd") for key in keys), keys
+        keys = launched(NativeProgram(next(op for op in program.module("poplar").walk() if isinstance(op, GraphOp))))
+        assert any(key.startswith("byte winograd") for key in keys), (settings, keys)
+
+
+DIRECT, WINOGRADS, TILES = "byte blocks formula", "byte winograd False", "byte tiles True False"
+PLANS = {  # CPU -> its form, that for few rows, the kernel of a 3x3 convolution of many channels, that of a product of many rows
+    "x86-64": ("wide", "thin", WINOGRADS, DIRECT),
+    "x86-64-v2": ("wide", "thin", WINOGRADS, DIRECT),
+    "x86-64-v3": ("wide", "thin", WINOGRADS, DIRECT),
+    "haswell": ("wide", "thin", WINOGRADS, DIRECT),
+    "x86-64-v4": ("wide", "thin", WINOGRADS, DIRECT),
+    "skylake-avx512": ("wide", "thin", WINOGRADS, DIRECT),
+    "alderlake": ("vnni", "vnni", DIRECT, DIRECT),
+    "cascadelake": ("vnni", "vnni", DIRECT, DIRECT),
+    "knl": ("plain", "plain", DIRECT, DIRECT),
+    "sapphirerapids": ("vnni", "vnni", TILES, TILES),
+    "generic": ("plain", "plain", DIRECT, DIRECT),
+    "cortex-a76": ("sdot", "sdot", DIRECT, DIRECT),
+    "neoverse-v1": ("usdot", "usdot", DIRECT, DIRECT),
+}
+
+
+@pytest.mark.parametrize("host", cpus.table(), ids=lambda host: host.cpu)
+def test_a_cpu_gets_the_kernels_of_its_features(host: Machine):
+    """Nothing of it runs, so the CPU at hand is no matter."""
+    form, few, convolved, multiplied = PLANS[host.cpu]
+    assert (byte_dots.form_of(host), byte_dots.form_of(host, few=True)) == (form, few)
+    models = convolution("us", (7, 0), (1, 64, 64, 9)), product("us", (3, 0), (256, 256, 512))
+    for (model, _), kernel in zip(models, (convolved, multiplied)):
+        module = populus.compile(model, target="host", tiles=1).module("poplar")
+        keys = launched(FreezingProgram(next(op for op in module.walk() if isinstance(op, GraphOp)), host, ["1"], ["y"], {}, 1))
+        assert [key for key in keys if key.startswith("byte ")] == [kernel]
+
+
+def test_the_table_of_cpus_has_all_that_code_is_made_for():
+    assert {host.cpu for host in cpus.table()} == set(PLANS)
+    assert {name for names in CPUS.values() for name in names} <= set(PLANS)
 
 
 def test_integers_that_winograds_transforms_make_fit_their_types():
@@ -125,8 +164,7 @@ def test_a_convolution_and_its_rounding_are_one_kernel_without_sums_in_memory():
     counts = []
     for side in (5, 40):
         module = populus.compile(convolution("us", (7, 0), (1, 64, 64, side))[0], tiles=4).module("poplar")
-        program = NativeProgram(next(op for op in module.walk() if isinstance(op, GraphOp)))
-        kernels = [run.kernel.key for run, _ in program.body.calls() if isinstance(run, Launch)]
+        kernels = launched(NativeProgram(next(op for op in module.walk() if isinstance(op, GraphOp))))
         assert sum(key.startswith(("byte blocks formula", "byte tiles True", "byte winograd")) for key in kernels) == 1, kernels
         assert not {"byte blocks", "byte tiles False False"} & set(kernels), kernels
         counts.append((len(kernels), sum(isinstance(op, FamilyOp) for op in module.walk())))
@@ -134,15 +172,10 @@ def test_a_convolution_and_its_rounding_are_one_kernel_without_sums_in_memory():
 
 
 def machines() -> list[Machine]:
-    """The CPU at hand, also without tile registers, all whose features it has, and AVX-VNNI if it has that."""
+    """The CPU at hand, also without tile registers, and all of the table whose features it has."""
     host = machine()
-    names = CPUS.get(host.triple.partition("-")[0], {})
-    found = [host, *([host.without_tiles()] if host.tiles else []), *(replace(host, cpu=n, features=f) for n, f in names.items())]
-    if "avxvnni" in host.enabled:
-        found.append(replace(host, cpu="alderlake", features=f"{names['x86-64-v3']},+avxvnni"))
-    if "avx512vnni" in host.enabled:
-        found.append(replace(host, cpu="icelake-server", features=f"{names['x86-64-v4']},+avx512vnni"))
-    return [m for m in found if m.enabled <= host.enabled]
+    found = [host, *([host.without_tiles()] if host.tiles else []), *(replace(m, triple=host.triple) for m in cpus.table())]
+    return [m for m in found if m.architecture == host.architecture and m.enabled <= host.enabled]
 
 
 @pytest.mark.parametrize("host", machines(), ids=lambda m: f"{m.cpu}-{'tiles' if m.tiles else byte_dots.form_of(m)}")

@@ -18,8 +18,9 @@ VARIABLE = "POPULUS_NATIVE_CPU"  # names one of CPUS to use instead of the CPU a
 _V2 = "+cx16,+popcnt,+sahf,+sse3,+ssse3,+sse4.1,+sse4.2"
 _V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 _V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+_VNNI = {"alderlake": f"{_V3},+avxvnni", "cascadelake": f"{_V4},+avx512vnni"}  # which add dot products of bytes
 CPUS: dict[str, dict[str, str]] = {  # architecture -> LLVM's name -> features
-    "x86_64": {"x86-64": "", "x86-64-v2": _V2, "x86-64-v3": _V3, "haswell": _V3, "x86-64-v4": _V4, "skylake-avx512": _V4},
+    "x86_64": {"x86-64": "", "x86-64-v2": _V2, "x86-64-v3": _V3, "haswell": _V3, "x86-64-v4": _V4, "skylake-avx512": _V4, **_VNNI},
     "aarch64": {"generic": "+neon"},
 }
 
