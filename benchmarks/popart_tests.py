@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--log", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # files may follow an option
     folder = given.checkout.resolve() / SUITE
     every = sorted(f for f in folder.glob("*.py") if functions(f) and (not given.files or f.name in given.files or f.stem in given.files))
     log = given.log or Path(tempfile.mkdtemp()) / "results.jsonl"

@@ -21,6 +21,7 @@ PAGES = {name: f"docs/{name}-compatibility.md" for name in NAMES[:3]}
 OURS = Path(__file__).parent
 # The package's folders may be links to folders beside it.
 FOLDERS = tuple(f.resolve() for f in (OURS, *(OURS / name for name in ("dialects", "lowering", "runtime", "tools"))))
+XDSL_INSTALLS = ("benchmarks", "docs", "scripts", "tests", "typings")  # packages beside its own, with names of usual folders
 LIBRARIES = tuple(Path(get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -38,9 +39,31 @@ class _Finder(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         sys.modules[name] = import_module(f"populus.{name}")
+        # Python makes a module that it imports a member of the one above: `popxl.ops.call` would take the place of the function.
+        for known, found in list(sys.modules.items()):
+            inner = known.removeprefix("populus.")
+            if inner != known and inner.startswith(f"{name}."):
+                sys.modules.setdefault(inner, found)
 
 
-FINDER = _Finder()
+class _Folders(MetaPathFinder):
+    """Finds a program's own folder `benchmarks` before the package of this name that xDSL installs, though it has no `__init__.py`."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname not in XDSL_INSTALLS or path is not None:
+            return None
+        for place in sys.path:
+            folder = Path(place or ".", fullname)
+            if any(folder.resolve().is_relative_to(f) for f in LIBRARIES) or (folder / "__init__.py").exists():
+                return None
+            if folder.is_dir():
+                spec = ModuleSpec(fullname, None, is_package=True)
+                spec.submodule_search_locations = [str(folder)]
+                return spec
+        return None
+
+
+FINDER, FOLDERS_FIRST = _Finder(), _Folders()
 
 
 def install() -> None:
@@ -52,13 +75,13 @@ def install() -> None:
                 f"another '{name}' is imported already, from {found.__file__}; begin the program with `import populus.compat`"
             )
     if FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, FINDER)
+        sys.meta_path[:0] = [FINDER, FOLDERS_FIRST]
 
 
 def uninstall() -> None:
     """Takes the names away again. Modules that were imported by them stay what they are."""
     if FINDER in sys.meta_path:
-        sys.meta_path.remove(FINDER)
+        sys.meta_path[:] = [f for f in sys.meta_path if f not in (FINDER, FOLDERS_FIRST)]
     for name in [n for n in sys.modules if n.partition(".")[0] in NAMES]:
         if sys.modules[name].__name__.startswith("populus."):
             del sys.modules[name]

@@ -132,7 +132,7 @@ class DeviceManager:
         tilesPerIPU: int = 0,
     ) -> list[DeviceInfo]:
         """Gives the devices that could be acquired: one virtual machine."""
-        return [self.acquireAvailableDevice(numIpus, tilesPerIPU, pattern, connectionType)]
+        return [self._acquired(numIpus, tilesPerIPU, connectionType)]
 
     def acquireAvailableDevice(
         self,
@@ -143,8 +143,7 @@ class DeviceManager:
         selectionCriterion: Enum = _FIRST["First"],
     ) -> DeviceInfo:
         """Gives a virtual machine; a program for several runs on one, to the same results."""
-        found = DeviceInfo("gc200", tilesPerIpu or None, _TYPE["Ipu"], numIpus=numIpus, connection=connectionType, isAttached=True)
-        return self._machines(found)
+        return self._acquired(numIpus, tilesPerIpu, connectionType)
 
     def tryAcquireAvailableDevice(
         self,
@@ -155,19 +154,23 @@ class DeviceManager:
         selectionCriterion: Enum = _FIRST["First"],
     ) -> DeviceInfo | None:
         """Gives a virtual machine; a virtual one is always free."""
-        return self.acquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType, selectionCriterion)
+        return self._acquired(numIpus, tilesPerIpu, connectionType)
 
     def acquireDeviceById(self, id: int, pattern: Enum = _SYNC["Full"], connectionType: Enum = _CONNECTION["Always"]) -> DeviceInfo:
         """Gives the virtual machine 0. Raises PopulusError for another number."""
         if id != 0:
             raise PopulusError(f"there is no device {id}; 0 is the only one")
-        return self.acquireAvailableDevice(pattern=pattern, connectionType=connectionType)
+        return self._acquired(1, 0, connectionType)
 
     def tryAcquireDeviceById(
         self, id: int, pattern: Enum = _SYNC["Full"], connectionType: Enum = _CONNECTION["Always"]
     ) -> DeviceInfo | None:
         """Gives the virtual machine 0; None for another number."""
-        return self.acquireDeviceById(id, pattern, connectionType) if id == 0 else None
+        return self._acquired(1, 0, connectionType) if id == 0 else None
+
+    def _acquired(self, machines: int, tiles: int, connection: Enum) -> DeviceInfo:
+        """Gives a virtual machine; no public member calls another, as programs replace one by a call of the other."""
+        return self._machines(DeviceInfo("gc200", tiles or None, _TYPE["Ipu"], numIpus=machines, connection=connection, isAttached=True))
 
     def _machines(self, info: DeviceInfo) -> DeviceInfo:
         """Gives a device of several machines as one of one, with a warning. Raises PopulusError for none."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 
-class Module(ABC):
-    """An object that `ir.create_graph` takes for a function: calling it calls its `build`."""
+class Module:
+    """An object that `ir.create_graph` takes for a function: calling it calls its `build`. A subclass may have a metaclass."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.build(*args, **kwargs)
 
-    @abstractmethod
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Gives the tensors that the graph gives; inputs beside the arguments come from `popxl.graph_input`."""
+        """Gives the tensors that the graph gives; inputs beside the arguments come from `popxl.graph_input`. A subclass has it."""
+        raise NotImplementedError(f"{type(self).__name__} has no `build`; a popxl.Module gives its graph's tensors there")

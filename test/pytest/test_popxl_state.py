@@ -274,6 +274,37 @@ def test_autodiff_calls_the_gradient_graph_that_is_given_for_a_called_graph(time
         assert running.run()[out].tolist() == [expected] * 4
 
 
+def test_inputs_that_are_added_to_a_gradient_graph_are_given_by_the_program():
+    ir, inner, _, _ = nested()
+    info = autodiff(inner)
+    with info.graph:
+        scale = popxl.graph_input((), popxl.float32, "scale")
+        popxl.graph_output(info.graph.outputs[0] * scale)
+    with ir.main_graph:
+        x = ir.main_graph.get_tensor("x")
+        known = info.inputs_dict(ops.call_with_info(inner, x))
+        *_, scaled = ops.call(info.graph, popxl.constant(np.ones(4, np.float32)), inputs_dict={**known, scale: popxl.constant(3.0)})
+        out = stored(scaled)
+    with session(ir) as running:
+        assert running.run()[out].tolist() == (6 * X[0]).tolist()
+
+
+class Named(type):
+    """A metaclass of a program."""
+
+
+def test_a_module_may_have_a_metaclass_and_needs_build():
+    class Square(popxl.Module, metaclass=Named):
+        def build(self, x: popxl.Tensor) -> popxl.Tensor:
+            return x * x
+
+    with popxl.Ir().main_graph:
+        x = popxl.variable(X)
+        assert x.ir.create_graph(Square(), x).outputs[0].shape == X.shape
+        with pytest.raises(NotImplementedError, match="Module has no `build`"):
+            x.ir.create_graph(popxl.Module(), x)
+
+
 def test_autodiff_goes_into_called_graphs_only_where_they_allow_it():
     ir, inner, outer, stated = nested()
     inner._pb_graph.setCanBeRecursivelyAutodiffed(False)

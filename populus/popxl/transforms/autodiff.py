@@ -56,7 +56,7 @@ class GradGraphInfo:
         """
         if fwd_call_info.called_graph is not self.forward_graph:
             raise WrongType(f"graph '{self.forward_graph.name}' was differentiated; '{fwd_call_info.called_graph.name}' is called here")
-        pairs = zip(self.graph.inputs, self.expected_inputs, strict=True)
+        pairs = zip(self.graph.inputs, self.expected_inputs)  # inputs that a program adds come after those that are expected
         kind = ExpectedConnectionType.Fwd
         return {t: fwd_call_info.graph_to_parent(c.fwd_tensor) for t, c in pairs if c.connection_type is kind}
 

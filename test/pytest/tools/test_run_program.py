@@ -11,6 +11,7 @@ import pytest
 
 from helpers.profile_pages import profiles
 from populus.aliases import NAMES
+from populus.popart import DeviceManager
 from populus.tools.run_program import split
 
 POPART = """
@@ -72,6 +73,56 @@ def test_popxl_and_its_modules_are_ours_and_gone_afterwards(program):
     got = program(POPXL)
     assert (got.status, got.out, got.err) == (0, "[0.0, 2.0]\n", "")
     assert not {n.partition(".")[0] for n in sys.modules} & set(NAMES)
+
+
+MODULES = """
+    from popxl.ops.call import CallSiteInfo
+    from popxl.transforms.autodiff import GradGraphInfo
+    import popxl
+    from popxl import ops
+    print(ops.call.__name__, popxl.transforms.autodiff.__name__, ops.call_with_info.__module__ == CallSiteInfo.__module__)
+"""
+
+
+def alone(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs `train.py` of a folder in a process of its own."""
+    command = [sys.executable, "-m", "populus", "run-program", "train.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_module_that_is_imported_leaves_the_function_of_its_name(tmp_path):
+    (tmp_path / "train.py").write_text(dedent(MODULES))
+    got = subprocess.run(
+        [sys.executable, "-m", "populus", "run-program", "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (got.stdout, got.stderr) == ("call autodiff True\n", "")
+
+
+def test_a_program_s_own_folders_come_before_packages_that_xdsl_installs(tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "ours.py").write_text("TEXT = 'ours'")
+    (tmp_path / "train.py").write_text("from benchmarks.ours import TEXT\nprint(TEXT)")
+    got = subprocess.run(
+        [sys.executable, "-m", "populus", "run-program", "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (got.stdout, got.stderr) == ("ours\n", "")
+
+
+def test_a_program_may_replace_a_member_of_the_device_manager_by_a_call_of_another(program):
+    replaced = """
+        import popart
+        popart.DeviceManager.acquireAvailableDevice = lambda self, *args: self.tryAcquireAvailableDevice(*args)
+        print(popart.DeviceManager().acquireAvailableDevice(1).numIpus)
+        popart.DeviceManager.tryAcquireAvailableDevice = lambda self, *args: self.enumerateDevices(numIpus=1)[0]
+        print(popart.DeviceManager().acquireAvailableDevice(1).numIpus)
+    """
+    before = {n: getattr(DeviceManager, n) for n in ("acquireAvailableDevice", "tryAcquireAvailableDevice")}
+    try:
+        got = program(replaced)
+    finally:
+        for name, member in before.items():
+            setattr(DeviceManager, name, member)
+    assert (got.status, got.out, got.err) == (0, "1\n1\n", "")
 
 
 def test_the_page_has_each_program_that_ran(program, tmp_path):
