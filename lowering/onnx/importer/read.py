@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, SparseTensorProto, TensorProto
 
+NUMBER = re.compile("[0-9]{1,19}")  # an offset or length: `int` also takes 1_6 and other digits than these
 DENSE_LIMIT = 1 << 32  # bytes of the largest sparse tensor that is made dense
 
 
@@ -115,7 +117,7 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
     count = math.prod(shape)
     layout = _layout(proto.data_type)
     if proto.data_type in _PACKED:
-        return _packed(proto, count)
+        return _packed(proto, shape, folder)
     if proto.data_type == 8:
         return _strings(proto, shape)
     if layout is None:
@@ -123,7 +125,7 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
         raise PopulusError(f"'{proto.name}' is a tensor of {element or f'data type {proto.data_type}'}, which tiles cannot hold yet")
     dtype, field = layout
     if proto.data_location == 1:  # EXTERNAL
-        return _external(proto, dtype, shape, folder)
+        return _external(proto, dtype, shape, folder, f"{dtype} of shape {list(shape)}")
     if proto.HasField("raw_data"):
         raw = proto.raw_data
         if len(raw) != count * dtype.itemsize:
@@ -144,15 +146,19 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
 _PACKED = {21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}  # DataType -> bits of an element; `onnx` unpacks these
 
 
-def _packed(proto: TensorProto, count: int) -> NDArray[Any]:
-    """Reads a tensor whose elements are smaller than a byte."""
+def _packed(proto: TensorProto, shape: tuple[int, ...], folder: Path | None) -> NDArray[Any]:
+    """Reads a tensor whose elements are smaller than a byte, or that NumPy lacks."""
+    import numpy as np
+    from onnx import TensorProto as Tensor
     from onnx import numpy_helper
 
-    bits = _PACKED[proto.data_type]
+    bits, count = _PACKED[proto.data_type], math.prod(shape)
+    needed = -(-count * bits // 8)
     if proto.data_location == 1:  # EXTERNAL
-        raise PopulusError(f"'{proto.name}' has elements of {bits} bits in a file of its own; only those in the model can be read")
+        content = _external(proto, np.dtype(np.uint8), (needed,), folder, f"{count} elements of {bits} bits")
+        return numpy_helper.to_array(Tensor(data_type=proto.data_type, dims=shape, raw_data=content.tobytes()))
     bytes = len(proto.raw_data) if proto.HasField("raw_data") else len(proto.int32_data)
-    if bytes != -(-count * bits // 8):
+    if bytes != needed:
         raise PopulusError(f"'{proto.name}' has {count} elements of {bits} bits; the file has {bytes} bytes for them")
     return numpy_helper.to_array(proto)
 
@@ -172,8 +178,8 @@ def _strings(proto: TensorProto, shape: tuple[int, ...]) -> NDArray[Any]:
     return array.reshape(shape)
 
 
-def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None) -> NDArray[Any]:
-    """Maps a tensor in a file of external data. Raises PopulusError for a file outside the model's folder."""
+def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None, what: str) -> NDArray[Any]:
+    """Maps a tensor in a file of external data. `what`: it, for messages. Raises PopulusError for a file outside the model's folder."""
     import numpy as np
 
     entries = {e.key: e.value for e in proto.external_data}
@@ -182,19 +188,18 @@ def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], 
         raise PopulusError(f"'{proto.name}' is in the file '{location}', but the model came without a path; give the path of its file")
     inside = folder.resolve()
     path = Path(location)
-    if not location or path.is_absolute() or ".." in path.parts or not (inside / path).resolve().is_relative_to(inside):
+    if not location or "\0" in location or path.is_absolute() or ".." in path.parts or not (inside / path).resolve().is_relative_to(inside):
         raise PopulusError(f"'{proto.name}' is in the file '{location}', which is not inside the model's folder {folder}")
     path = (inside / path).resolve()
     if not path.is_file():
         raise PopulusError(f"'{proto.name}' is in the file '{location}', which is missing in {folder}")
-    try:
-        offset, length = int(entries.get("offset") or 0), entries.get("length")
-        stated = None if not length else int(length)
-    except ValueError:
-        raise PopulusError(f"'{proto.name}' has an offset or length that is no number: {entries}") from None
+    begin, length = entries.get("offset") or "0", entries.get("length") or ""
+    if not NUMBER.fullmatch(begin) or not NUMBER.fullmatch(length or "0"):
+        raise PopulusError(f"'{proto.name}' has an offset or length that is no number: {entries}")
+    offset, stated = int(begin), int(length) if length else None
     needed, size = math.prod(shape) * dtype.itemsize, path.stat().st_size
-    if offset < 0 or (stated is not None and stated != needed):
-        raise PopulusError(f"'{proto.name}' is {dtype} of shape {list(shape)}, {needed} bytes; its entry states {stated} bytes at {offset}")
+    if stated is not None and stated != needed:
+        raise PopulusError(f"'{proto.name}' is {what}, {needed} bytes; its entry states {stated} bytes at {offset}")
     if offset + needed > size:
         raise PopulusError(f"'{proto.name}' needs the bytes {offset} to {offset + needed} of '{location}', which has {size}")
     if needed == 0:

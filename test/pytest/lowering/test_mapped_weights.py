@@ -225,3 +225,72 @@ def test_four_rows_of_a_large_table_are_all_that_is_read_of_it(tmp_path, engine)
     os.utime(tmp_path / "rows.bin", ns=(1, 1))
     with pytest.raises(PopulusError, match="rows.bin: the file has changed since it was read; compile the model again"):
         program.run({"i": np.array([5, 0, 1, 77])})
+
+
+def low(kind):
+    """A model that casts 64 KiB of elements of fewer bits than eight, or of an exponent alone, and their bytes."""
+    bits = {21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}[kind]
+    data = np.random.default_rng(kind).integers(1, 255, LARGE, np.uint8).tobytes()
+    w = onnx.TensorProto(name="w", data_type=kind, dims=[256, LARGE // 256 * 8 // bits], raw_data=data)
+    nodes = [onnx.helper.make_node("Cast", ["w"], ["f"], to=1), onnx.helper.make_node("MatMul", ["x", "f"], ["y"])]
+    infos = [onnx.helper.make_tensor_value_info(name, 1, [1, n]) for name, n in (("x", 256), ("y", w.dims[1]))]
+    opset = 24 if kind == 24 else 25 if kind > 24 else 23
+    graph = onnx.helper.make_graph(nodes, "low", infos[:1], infos[1:], [w])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+
+
+@pytest.mark.parametrize("kind", [21, 22, 23, 24, 25, 26])
+def test_elements_of_few_bits_are_read_from_the_models_file_and_from_one_of_their_own(tmp_path, kind):
+    made, inside, outside = low(kind), tmp_path / "inside.onnx", tmp_path / "outside.onnx"
+    onnx.save(made, inside)
+    found = stripped(inside)
+    assert found is not None
+    assert found.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    apart = onnx.ModelProto.FromString(made.SerializeToString())
+    w = apart.graph.initializer[0]
+    (tmp_path / "w.bin").write_bytes(bytes(64) + w.raw_data)
+    w.ClearField("raw_data")
+    w.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", "w.bin"), ("offset", "64"), ("length", str(LARGE))):
+        w.external_data.add(key=key, value=value)
+    outside.write_bytes(apart.SerializeToString())
+    whole = numpy_helper.to_array(made.graph.initializer[0])
+    for proto in (found.graph.initializer[0], w):
+        array = read_tensor(proto, tmp_path)
+        assert array.dtype == whole.dtype
+        assert array.tobytes() == whole.tobytes()
+    x = {"x": np.linspace(0, 1, 256, dtype="f4")[None]}
+    programs = [populus.compile(model, tiles=2, engine="numpy") for model in (made, inside, outside)]
+    first, *others = [program.run(x)["y"] for program in programs]
+    assert np.isfinite(first).any()
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_elements_of_few_bits_that_their_file_does_not_have_are_refused(tmp_path):
+    w = onnx.TensorProto(name="w", data_type=22, dims=[3, 5], data_location=onnx.TensorProto.EXTERNAL)
+    (tmp_path / "w.bin").write_bytes(bytes(7))
+    w.external_data.add(key="location", value="w.bin")
+    with pytest.raises(PopulusError, match="'w' needs the bytes 0 to 8 of 'w.bin', which has 7"):
+        read_tensor(w, tmp_path)
+    w.external_data.add(key="length", value="7")
+    with pytest.raises(PopulusError, match="'w' is 15 elements of 4 bits, 8 bytes; its entry states 7 bytes at 0"):
+        read_tensor(w, tmp_path)
+
+
+@pytest.mark.parametrize("number", ["1_6", "\u0661", "-1", " 8", "1e1", "+8", "9" * 30])
+@pytest.mark.parametrize("key", ["offset", "length"])
+def test_a_place_in_external_data_is_decimal_digits(tmp_path, key, number):
+    w = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    (tmp_path / "w.bin").write_bytes(bytes(64))
+    for k, value in (("location", "w.bin"), (key, number)):
+        w.external_data.add(key=k, value=value)
+    with pytest.raises(PopulusError, match="'w' has an offset or length that is no number"):
+        read_tensor(w, tmp_path)
+
+
+def test_a_path_of_external_data_with_a_null_is_refused(tmp_path):
+    w = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    w.external_data.add(key="location", value="w\0.bin")
+    with pytest.raises(PopulusError, match="is not inside the model's folder"):
+        read_tensor(w, tmp_path)
