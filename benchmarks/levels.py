@@ -1,4 +1,6 @@
-"""Compares every level of every model that is there with the level above: `make levels`. Each line is true, or ends with status 1.
+"""Compares every level of every model that is there with the level above, and the native engine with numpy: `make levels`.
+
+Each line is true, or ends with status 1.
 
 The nine nets of the onnx wheel, with their weights as initializers and as `Constant` nodes, drawn at random and as shipped;
 and the models of torch's exporters in test/data. The small models of the wheel are compared in CI.
@@ -19,6 +21,7 @@ import populus
 from benchmarks.models import randomised
 from benchmarks.spread import check_spread
 from populus.dialects.support.diagnostics import PopulusError
+from populus.engines import compare_engines
 from populus.levels import compare_levels
 
 NETS = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -67,7 +70,7 @@ def alarms(model: ModelProto | Path, drawn: bool = False) -> tuple[list[str], in
         inputs = {name: given[name] if name in given and given[name].shape == a.shape else a for name, a in inputs.items()}
     if drawn:
         check_spread(program.run(inputs), "a drawn net")
-    found = list(compare_levels(program, inputs))
+    found = [*compare_levels(program, inputs), compare_engines(program, inputs)]
     return [str(c) for c in found if c.first is not None], sum(c.places for c in found)
 
 

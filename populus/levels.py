@@ -35,7 +35,8 @@ class Comparison:
 
     `difference`: the largest, relative to the value's largest element. `times`: the number of the execution that differs, from 0.
     `skipped`: the reason why the level was not run. `magnified`: places that differ although their nodes agree with ONNX's on the
-    level's own values of their inputs, as a softmax of numbers of 1e9 does, which their last bits decide.
+    level's own values of their inputs, as a softmax of numbers of 1e9 does, which their last bits decide. `note`: what more is known of
+    the first place that differs.
     """
 
     level: str
@@ -46,6 +47,7 @@ class Comparison:
     skipped: str | None = None
     times: int = 0
     magnified: tuple[str, ...] = ()
+    note: str = ""
 
     def __str__(self) -> str:
         if self.skipped is not None:
@@ -54,7 +56,8 @@ class Comparison:
             alike = f"{self.level} agrees with {self.above} at all {self.places} places that both have"
             return alike + (f", but for rounding that {' and '.join(map(repr, self.magnified))} magnify" if self.magnified else "")
         again = f" in its execution {self.times + 1}" if self.times else ""
-        return f"{self.level} differs from {self.above} first at '{self.first}'{again}, by {self.difference:.3g} of its largest element"
+        at = f"'{self.first}'{again}{self.note and f' {self.note}'}"
+        return f"{self.level} differs from {self.above} first at {at}, by {self.difference:.3g} of its largest element"
 
 
 def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Iterator[Comparison]:
@@ -194,7 +197,7 @@ class Nodes:
         if len(here) != len(there) or number >= len(here) or here[number].size != there[number].size:
             return None
         value = here[number].reshape(there[number].shape).astype(there[number].dtype)
-        near = place in explained or largest_difference(value, there[number]).relative <= max(rtol, _rounding(there[number]))
+        near = place in explained or largest_difference(value, there[number]).relative <= max(rtol, rounding(there[number]))
         return value if near else None
 
 
@@ -205,7 +208,7 @@ def _compared(level: str, found: Trace, above: str, expected: Trace, rtol: float
         if difference is None:
             continue
         count += 1
-        if not difference <= max(rtol, *map(_rounding, arrays)):
+        if not difference <= max(rtol, *map(rounding, arrays)):
             if nodes is None or times or not nodes.explain(place, found, rtol, magnified):
                 return Comparison(level, above, count, place, difference, times=times)
             magnified.append(place)
@@ -250,7 +253,7 @@ def _kind(array: Array) -> str:
     return {"V": "f", "u": "i"}.get(array.dtype.kind, array.dtype.kind)
 
 
-def _rounding(array: Array) -> float:
+def rounding(array: Array) -> float:
     """Gives ten units in the last place of a 16-bit float: levels round their steps, and a sum of two may magnify that."""
     halves = array.dtype.itemsize == 2 and _kind(array) == "f"
     return 10 * float(cast("Any", finfo(array.dtype)).eps) if halves else 0.0

@@ -6,6 +6,7 @@ print(passes.compared)  # [("popart-fuse", 7), ...]
 
 A pass says in its docstring whether it keeps results bit for bit or to rounding. Programs of the levels `popart` and `popops` are
 interpreted, tile programs run on the numpy engine. Between two levels there is no program; the passes from one to the other are one.
+After the last pass, the native engine runs the tile program on the same inputs.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from xdsl.passes import ModulePass
 from populus.dialects.signature import input_names, main_of, output_names, return_of
 from populus.dialects.support.diagnostics import PopulusError, named, place
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.engines import Engines
 from populus.levels import first_difference
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.pipeline import WATCHING
 from populus.lowering.popart.fuse import PopartFusePass
 from populus.runtime.differences import RTOL, largest_difference
+from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.interpreter import run_function
-from populus.runtime.session import Session
+from populus.runtime.session import Session, graph_of
 from populus.runtime.traces import TensorTrace, TileTrace, Trace
 from populus.runtime.traces import place as place_of_result
 from populus.source import level_of
@@ -47,6 +50,7 @@ ADVERSARIAL = ("zeros", "ties", "denormals", "extremes", "infinities", "not a nu
 """Kinds of inputs beside the drawn ones."""
 MODERATE = ("drawn", "zeros", "ties", "denormals")
 """Kinds on which a pass that rounds may not make a finite result infinite, or none of a number."""
+ENGINE = "the native engine"
 NOT_TILES = {"popart", "popops", "poplin", "popnn", "poprand", "gcl"}
 
 
@@ -101,6 +105,7 @@ class Validator:
         self.unrun: list[str] = []
         self._last: _Stage | None = None
         self._pending: list[ModulePass] = []
+        self._judged = set[str]()
 
     @property
     def outputs(self) -> Arrays:
@@ -140,6 +145,22 @@ class Validator:
                 name = f"{name} (pattern {pattern})"
             raise PopulusError(f"{name} changes {why}")
         self.compared.append((passes[-1].name, sum(isinstance(o, dict) for o in stage.outputs.values())))
+
+    def end(self) -> None:
+        """Runs the last program on the native engine, if it is one of tiles. Raises PopulusError for a result that differs from numpy's."""
+        if self._last is None or self._last.level != "poplar" or self._last.hash in self._judged:
+            return
+        self._judged.add(self._last.hash)
+        try:
+            engines = Engines(graph_of(self._last.module))
+        except NoMachineCodeError:
+            return
+        kinds = [kind for kind, found in self._last.outputs.items() if kind in MODERATE and isinstance(found, dict)]
+        for kind in kinds:
+            found = engines.compare(inputs_of(kind, engines.inputs, self.seed))
+            if found.first is not None:
+                raise PopulusError(f"{found} (inputs: {kind})")
+        self.compared.append((ENGINE, len(kinds)))
 
     def _stage(self, module: ModuleOp) -> _Stage | None:
         """Runs a program on each kind of inputs; None for one that has no level."""
@@ -277,5 +298,6 @@ def validating(kinds: tuple[str, ...] = ADVERSARIAL, seed: int = 0) -> Generator
     token = WATCHING.set(validator)
     try:
         yield validator
+        validator.end()
     finally:
         WATCHING.reset(token)

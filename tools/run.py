@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +19,7 @@ from rich.table import Table
 from populus import api, front
 from populus.buckets import BUCKETS
 from populus.dialects.poplar.target import PARTIALS
+from populus.engines import compare_engines
 from populus.levels import Comparison, compare_levels
 from populus.lowering.driver.phases import LEVELS
 from populus.open_program import OpenProgram
@@ -273,13 +275,21 @@ def sized(program: OpenProgram, inputs: Arrays, *, exact: bool) -> Program:
 
 
 def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console) -> list[Comparison]:
-    """Runs every level of the model and compares each with the one above, op by op; prints and gives the comparisons."""
+    """Runs every level of the model and compares each with the one above, op by op, and the native engine with numpy; prints and gives
+    the comparisons.
+    """
     found: list[Comparison] = []
-    for comparison in compare_levels(program, inputs, rtol):
+    for comparison in chain(compare_levels(program, inputs, rtol), engines(program, inputs, rtol)):
         found.append(comparison)
         style = "red" if comparison.first else "dim" if comparison.skipped else "green"
         console.print(f"[{style}]levels[/]  {escape(str(comparison))}")
     return found
+
+
+def engines(program: Program, inputs: Arrays, rtol: float) -> Iterator[Comparison]:
+    """Compares the native engine with numpy, where the program goes down to tiles."""
+    if "poplar" in program.levels:
+        yield compare_engines(program, inputs, rtol)
 
 
 def outputs_table(outputs: Arrays) -> Table:

@@ -1,4 +1,4 @@
-"""Every level of random graphs compared with the one above: `make fuzz FUZZERS=levels`.
+"""Every level of random graphs compared with the one above, and the native engine with numpy: `make fuzz FUZZERS=levels`.
 
 What differs is an alarm: either a pass is wrong, or the comparison.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import populus
 from fuzz.graphs import graph, inputs
 from populus.dialects.support.diagnostics import PopulusError
+from populus.engines import compare_engines
 from populus.levels import compare_levels
 
 TILES = (4, 1, 16)
@@ -31,7 +32,8 @@ def compared(seed: int) -> Outcome:
     model = graph(seed)
     try:
         program = populus.compile(model, tiles=TILES[seed % len(TILES)])
-        found = list(compare_levels(program, inputs(model, seed)))
+        arrays = inputs(model, seed)
+        found = [*compare_levels(program, arrays), compare_engines(program, arrays)]
     except PopulusError as error:
         return Outcome(seed, "refused", str(error))
     except Exception as error:

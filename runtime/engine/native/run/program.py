@@ -54,6 +54,7 @@ class NativeProgram(NumpyProgram):
 
     name = "native"
     trades = True  # states may trade memory with their next values
+    as_run = False  # observers see fused steps as they run, without the values that these do not store
 
     def __init__(
         self,
@@ -358,21 +359,29 @@ class NativeProgram(NumpyProgram):
     def _block(self, block: Block) -> BlockNode:
         steps = _steps(block)
         instead: dict[FamilyOp, list[Launch]] = {}  # launches of fused products; none for their sums
+        unstored = set[FamilyOp]()
+        ahead: dict[Operation, set[StorageOp]] = {}  # by step, what already has the result of a formula of a later one
         found = [pair for _, pair in pairs(steps)]
         for end in epilogues(steps, found, self._users, self.library.host.half_tiles):
             if (launches := self.with_formula(end)) is not None:
                 instead |= {end.product: launches, end.map: [], **({} if end.pair is None else {end.pair.sum: []})}
                 if end.late:
                     instead |= {end.product: [], end.map: launches}
+                unstored |= {end.product} if end.pair is None else {end.product, end.pair.sum}
+                if not end.late and end.steps[0] is not end.steps[1]:
+                    ahead.setdefault(end.steps[0], set()).update(storage_of(v) for _, v in end.map.written())
         for pair in found:
             if pair.product not in instead and (launches := self.sums(pair)) is not None:
                 instead |= {pair.product: launches, pair.sum: []}
+                unstored.add(pair.product)
         nodes: list[Node] = []
         for step in steps:
             if isinstance(step, ExecuteOp) and any(family in instead for family in step.families()):
                 runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
                 bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._shown)
-                nodes.append(_Sums(step, runs, apart=cache(partial(self._apart, step, *bound))))
+                stored = (v for f in step.families() if f not in unstored for _, v in f.written())
+                written = [(v, self.array(v)) for v in stored if storage_of(v) not in ahead.get(step, ())]
+                nodes.append(_Sums(step, runs, written, lambda: self.as_run, cache(partial(self._apart, step, *bound))))
             else:
                 nodes += self._nodes(step)
         return BlockNode(nodes)
@@ -409,15 +418,19 @@ def _steps(block: Block) -> list[Operation]:
     return [op for op in block.ops if not isinstance(op, StorageOp | ViewOp | FuncOp)]
 
 
-def _unobserved() -> StepNode:
+def _unobserved() -> Any:
     raise AssertionError("a step that is not to be observed")
 
 
 @dataclass
 class _Sums(StepNode):
-    """Execute whose products are summed in registers. Observers see the unfused step."""
+    """Execute whose products are summed in registers. Observers see the unfused step, unless `as_run()`."""
 
+    as_run: Callable[[], bool] = _unobserved
     apart: Callable[[], StepNode] = _unobserved
 
     def observed(self, observe: Observer) -> None:
-        self.apart().observed(observe)
+        if self.as_run():
+            super().observed(observe)
+        else:
+            self.apart().observed(observe)
