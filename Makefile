@@ -5,6 +5,7 @@
 # blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
+# triples: each triple of producer, layout op and consumer of a table, or CASE, or every STEP-th, or CI's SAMPLE; TURN has other pairs and values.
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked.
 # mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), one at a
@@ -18,7 +19,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 
-.PHONY: demo docs test lint lit pytest portability bench wheel packages blocks levels fuzz check-ops validate mutants soak screens
+.PHONY: demo docs test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate mutants soak screens
 
 demo: $(READY)
 	@$(BIN)/populus demo
@@ -77,6 +78,10 @@ levels: $(READY)
 
 fuzz: $(READY)
 	@$(BIN)/python test/fuzz $(FUZZERS) $(if $(SEED),--start $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(SECONDS),--seconds $(SECONDS))
+
+triples: $(READY)
+	@$(BIN)/python test/triples $(CASE) $(if $(TURN),--turn $(TURN)) $(if $(FORM),--form $(FORM)) $(if $(STEP),--step $(STEP)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SAMPLE),--sample)
 
 check-ops: $(READY)
 	@$(BIN)/python test/helpers/built_in_checks.py $(OPS)

@@ -47,6 +47,7 @@ TABLES = {
     "populus": ("", "proof", "popart", "popxl", "poptorch", "torch_backend"),
     "test": ("", "helpers"),
     "test/fuzz": ("",),
+    "test/triples": ("",),
 }
 
 HEAD = re.compile(r"^\| (?:file|folder)(?: or (?:file|folder))?(?: of `([\w/]+?)/?`)? \|", re.MULTILINE)
