@@ -14,6 +14,7 @@ from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.matmul import product, transposed
+from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.popnn import SoftmaxOp
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import number
@@ -71,9 +72,11 @@ class AttentionOp(PopartOp):
         p = self._weights(b)
         dp = product(b, g, transposed(b, self.v))
         along = len(calls.shape(p)) - 1
-        total = calls.reduce(b, "add", calls.map(b, Arg(1) * Arg(2), p, dp), [along])
+        own = calls.element(p)
+        of_p, of_dp = widened(Arg(1), own), widened(Arg(2), own)
+        total = calls.reduce(b, "add", calls.map(b, of_p * of_dp, p, dp), [along])
         total = calls.reshape(b, total, (*calls.shape(p)[:-1], 1))
-        ds = calls.map(b, Arg(1) * (Arg(2) - Arg(3)), p, dp, total)
+        ds = calls.map(b, narrowed(of_p * (of_dp - Arg(3)), own), p, dp, total)
         dt = ds if scale == 1 else calls.map(b, Arg(1) * scale, ds)
         results: list[SSAValue | None] = [product(b, dt, self.k), product(b, transposed(b, dt), self.q), product(b, transposed(b, p), g)]
         if self.mask is not None:

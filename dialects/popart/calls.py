@@ -18,6 +18,7 @@ from populus.dialects.base.tensor_op import Plain, TensorOp
 from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.poplar.codelets import register
+from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.popops import (
@@ -215,10 +216,10 @@ def added_rows(b: Builder, n: int, indices: SSAValue, rows: SSAValue) -> SSAValu
 
     indices: [m], each within 0 .. n; rows: [m, ..]; y: [n, ..].
     """
-    kind, sums = element(rows), sum_type(element(rows))
-    wide = rows if sums == kind else map(b, expr.cast(Arg(1), sums), rows)
-    y = insert(b, MultiUpdateOp(fill(b, 0, sums, (n, *shape(rows)[1:])), indices, wide, op="add"))
-    return y if sums == kind else map(b, expr.cast(Arg(1), kind), y)
+    kind = element(rows)
+    zeros = fill(b, 0, sum_type(kind), (n, *shape(rows)[1:]))
+    y = insert(b, MultiUpdateOp(zeros, indices, map(b, widened(Arg(1), kind), rows), op="add"))
+    return map(b, narrowed(Arg(1), kind), y)
 
 
 def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
@@ -229,6 +230,13 @@ def sum_to(b: Builder, x: SSAValue, to: Sequence[int]) -> SSAValue:
     lead = len(s) - len(to)
     dims = [d for d, n in enumerate(s) if d < lead or (to[d - lead] == 1 and n != 1)]
     return reshape(b, reduce(b, "add", x, dims), to)
+
+
+def sum_around(b: Builder, x: SSAValue, part: SSAValue) -> SSAValue:
+    """Sums the elements of x that are not in `part` of it, to a scalar. Halves are summed as floats."""
+    own = element(x)
+    sums = (reduce(b, "add", v, range(len(shape(v))), sum_type(own)) for v in (x, part))
+    return map(b, narrowed(Arg(1) - Arg(2), own), *sums)
 
 
 def slopes(formula: Expr, elements: Sequence[Attribute]) -> list[Expr | None]:

@@ -18,6 +18,8 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.sums import narrowed, widened
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.popops import MultiSliceOp, MultiUpdateOp
 from populus.dialects.popops.indexed import ordered, updated
 from populus.dialects.support import shapes
@@ -108,14 +110,16 @@ class ScatterOp(PopartOp):
 
     def _of_largest(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:
         """Shares the gradient equally among the elements that equal the result, as PyTorch's scatter_reduce does."""
-        same = expr.cast(expr.equal(Arg(1), Arg(2)), calls.element(g))
+        own = calls.element(g)
+        same = expr.cast(expr.equal(Arg(1), Arg(2)), sum_type(own))  # a half holds no count beyond 65,504
         largest = calls.map(b, same, self.x, self.y)
         won = calls.map(b, same, self.updates, calls.insert(b, MultiSliceOp(self.y, self.indices, dim=0)))
         count = calls.insert(b, MultiUpdateOp(largest, self.indices, won, op="add"))
         # A NaN equals nothing, so that none may be counted.
-        dx = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), g, largest, count)
+        share = narrowed(expr.select(widened(Arg(1), own) / Arg(3), 0.0, Arg(2) > 0), own)
+        dx = calls.map(b, share, g, largest, count)
         counts = calls.insert(b, MultiSliceOp(count, self.indices, dim=0))
-        du = calls.map(b, expr.select(Arg(1) / Arg(3), 0.0, Arg(2) > 0), taken, won, counts)
+        du = calls.map(b, share, taken, won, counts)
         return [dx, None, du]
 
     def _of_product(self, b: Builder, g: SSAValue, taken: SSAValue) -> list[SSAValue | None]:

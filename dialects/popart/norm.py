@@ -17,6 +17,7 @@ from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg, Expr, cast, rsqrt, sqrt
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.popnn import WhitenOp
 from populus.dialects.support import shapes
@@ -202,23 +203,18 @@ class _WhiteningOp(PopartOp):
         slopes = calls.slopes(self._formula(), [calls.element(o) for o in operands])
         dw, *rest = calls.pull(b, slopes, operands, self.y, grads[0])
         assert dw is not None
-        n = self.row()
+        # Halves are summed as floats: a row's sums may pass what a half holds, and a count beyond 65,504 does.
+        n, own = self.row(), calls.element(self.x)
         x, w, h = self._rows(b, self.x), self._rows(b, operands[0]), self._rows(b, dw)
+        first, second, third = (widened(Arg(i), own) for i in (1, 2, 3))
 
         def mean(e: Expr, *values: SSAValue) -> SSAValue:
             s = calls.reduce(b, "add", calls.map(b, e, *values), [1])
             return calls.reshape(b, calls.map(b, Arg(1) / n, s), (calls.shape(x)[0], 1))
 
-        variance = mean((Arg(1) - Arg(2)) * (Arg(1) - Arg(2)), x, mean(Arg(1), x))
-        dx = calls.map(
-            b,
-            rsqrt(Arg(5) + self.epsilon) * (Arg(1) - Arg(2) - Arg(3) * Arg(4)),
-            h,
-            mean(Arg(1), h),
-            w,
-            mean(Arg(1) * Arg(2), h, w),
-            variance,
-        )
+        variance = mean((first - Arg(2)) * (first - Arg(2)), x, mean(first, x))
+        slope = rsqrt(Arg(5) + self.epsilon) * (first - Arg(2) - third * Arg(4))
+        dx = calls.map(b, narrowed(slope, own), h, mean(first, h), w, mean(first * second, h, w), variance)
         others = [None if r is None else calls.reshape(b, r, calls.shape(o)) for o, r in zip(self.operands[1:], rest)]
         return [calls.reshape(b, dx, calls.shape(self.x)), *others]
 

@@ -18,6 +18,8 @@ from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Const, call, equal, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.sums import narrowed, widened
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.popnn import PoolOp
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, number, whole
@@ -138,8 +140,9 @@ class AveragePoolOp(_WindowOp):
             starts = np.arange(windows) * ints(self.strides)[d] - self._pads()[d][0]
             touched = starts[:, None] + np.arange(ints(self.kernel)[d]) * ints(self.dilations)[d]
             shares = shares[..., None] * ((touched >= -before) & (touched < n + behind)).sum(1)
-        weights = b.insert(constant((1 / shares).astype(dtype_of(calls.element(self.x))))).result
-        g = calls.map(b, Arg(1) * Arg(2), grads[0], weights)
+        own = calls.element(self.x)
+        weights = b.insert(constant((1 / shares).astype(dtype_of(sum_type(own))))).result
+        g = calls.map(b, narrowed(widened(Arg(1), own) * Arg(2), own), grads[0], weights)
         reaches, kernel = self._reaches(), ints(self.kernel)
         spread = [(k - 1) * r[0] for k, r in zip(kernel, reaches)]
         g = calls.pad(
@@ -188,18 +191,21 @@ class LrnOp(PopartOp):
         )
 
     def _scale(self, b: Builder) -> SSAValue:
-        """Sums the squares of neighbouring channels."""
-        return self._neighbours(b, self.x, (self.size - 1) // 2, "square_sum")
+        """Sums the squares of neighbouring channels; halves as floats."""
+        x = calls.map(b, widened(Arg(1), calls.element(self.x)), self.x)
+        return self._neighbours(b, x, (self.size - 1) // 2, "square_sum")
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        x, u = Arg(1), self.bias + self.alpha / self.size * Arg(2)
-        return [calls.map(b, x * call("pow", u, -self.beta), self.x, self._scale(b))]
+        own = calls.element(self.x)
+        x, u = widened(Arg(1), own), self.bias + self.alpha / self.size * Arg(2)
+        return [calls.map(b, narrowed(x * call("pow", u, -self.beta), own), self.x, self._scale(b))]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        size, beta, alpha = self.size, self.beta, self.alpha / self.size
+        size, beta, alpha, own = self.size, self.beta, self.alpha / self.size, calls.element(self.x)
         s = self._scale(b)
-        x, g, u = Arg(1), Arg(2), self.bias + alpha * Arg(3)
+        x, g, u = widened(Arg(1), own), widened(Arg(2), own), self.bias + alpha * Arg(3)
         t = calls.map(b, g * x * call("pow", u, Const(-beta - 1)), self.x, grads[0], s)
         # c is a neighbour of those that it is on the other side of.
         around = self._neighbours(b, t, size - 1 - (size - 1) // 2, "sum")
-        return [calls.map(b, g * call("pow", u, -beta) - 2 * alpha * beta * x * Arg(4), self.x, grads[0], s, around)]
+        dx = g * call("pow", u, -beta) - 2 * alpha * beta * x * Arg(4)
+        return [calls.map(b, narrowed(dx, own), self.x, grads[0], s, around)]

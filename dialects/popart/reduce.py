@@ -16,6 +16,8 @@ from populus.dialects import expr
 from populus.dialects.expr import Arg, Expr, cast, equal, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import ReduceOp
+from populus.dialects.poplar.sums import narrowed, widened
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.support.element_types import is_float
 
 
@@ -81,10 +83,12 @@ class _ExtremeOp(ReduceOp):
     """The gradient is shared by the elements that are equal to the result."""
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        element = calls.element(self.x)
-        chosen = calls.map(b, cast(equal(Arg(1), Arg(2)), element), self.x, self.kept(b, self.y))
+        # Counted in the wide type: a 16-bit float holds no count beyond 65,504.
+        element, x, y = calls.element(self.x), self.x, self.kept(b, self.y)
+        chosen = calls.map(b, cast(equal(Arg(1), Arg(2)), sum_type(element)), x, y)
         ties = self.kept(b, calls.reduce(b, "add", chosen, self.dims()))
-        return [calls.map(b, Arg(1) * (Arg(2) / Arg(3)), chosen, self.kept(b, grads[0]), ties)]
+        share = calls.map(b, narrowed(widened(Arg(1), element) / Arg(2), element), self.kept(b, grads[0]), ties)
+        return [calls.map(b, select(Arg(3), 0.0, equal(Arg(1), Arg(2))), x, y, share)]
 
 
 @irdl_op_definition
@@ -196,16 +200,26 @@ class ReduceLogSumExpOp(_WideReduceOp):
     def after(self, s: Expr) -> Expr:
         return self.narrowed(s)
 
-    def lower(self, b: Builder) -> Sequence[SSAValue]:
+    def _exponentials(self, b: Builder) -> tuple[SSAValue, SSAValue, SSAValue]:
+        """Computes wide x, m, and the sum of e^(x - m)."""
         x = calls.map(b, self.widened(Arg(1)), self.x)
         largest = calls.reduce(b, "max", x, self.dims())
         # An infinite m would make NaN of inf - inf; the sum then is 0 or infinite without it.
         m = calls.map(b, select(Arg(1), 0.0, expr.isfinite(Arg(1))), largest)
-        s = calls.reduce(b, "add", calls.map(b, expr.exp(Arg(1) - Arg(2)), x, self.kept(b, m)), self.dims())
+        return x, m, calls.reduce(b, "add", calls.map(b, expr.exp(Arg(1) - Arg(2)), x, self.kept(b, m)), self.dims())
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        _, m, s = self._exponentials(b)
         return [calls.reshape(b, calls.map(b, self.narrowed(expr.log(Arg(1)) + Arg(2)), s, m), calls.shape(self.y))]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        return [calls.map(b, Arg(1) * expr.exp(Arg(2) - Arg(3)), self.kept(b, grads[0]), self.x, self.kept(b, self.y))]
+        g, own = self.kept(b, grads[0]), calls.element(self.x)
+        if self.wide() == own:
+            return [calls.map(b, Arg(1) * expr.exp(Arg(2) - Arg(3)), g, self.x, self.kept(b, self.y))]
+        # A half that is a logarithm, raised to a power again, would have lost its digits.
+        x, m, s = self._exponentials(b)
+        each = widened(Arg(1), own) * (expr.exp(Arg(2) - Arg(3)) / Arg(4))
+        return [calls.map(b, narrowed(each, own), g, x, self.kept(b, m), self.kept(b, s))]
 
 
 @irdl_op_definition

@@ -216,10 +216,7 @@ class PadOp(PopartOp):
         dx = calls.pad(b, grads[0], [-p for p in lower], [-p for p in upper])
         if self.value is None:
             return [dx]
-        dims = range(len(lower))
-        everything = calls.reduce(b, "add", grads[0], dims)
-        inside = calls.reduce(b, "add", dx, dims)
-        return [dx, calls.map(b, Arg(1) - Arg(2), everything, inside)]
+        return [dx, calls.sum_around(b, grads[0], dx)]
 
     def _folded(self, b: Builder, g: SSAValue) -> SSAValue:
         """Adds the gradients of padding elements to those of the elements that they repeat, from the last dimension to the first."""

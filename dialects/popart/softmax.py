@@ -14,6 +14,8 @@ from populus.dialects import expr, popnn
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
+from populus.dialects.poplar.sums import narrowed, widened
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
@@ -41,9 +43,10 @@ class _AxisOp(PopartOp):
         return calls.transpose(b, y, [swapped.index(d) for d in range(rank)])
 
     def _sum(self, b: Builder, x: SSAValue) -> SSAValue:
-        """Sums along `axis`, which stays as 1."""
+        """Sums along `axis`, which stays as 1; halves as floats."""
         axis, shape = self.axis, calls.shape(x)
-        return calls.reshape(b, calls.reduce(b, "add", x, [axis]), shapes.reduced(shape, [axis], keep=True))
+        total = calls.reduce(b, "add", x, [axis], sum_type(calls.element(x)))
+        return calls.reshape(b, total, shapes.reduced(shape, [axis], keep=True))
 
 
 @irdl_op_definition
@@ -56,8 +59,10 @@ class SoftmaxOp(_AxisOp):
         return [self._rows(b, log=False)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        total = self._sum(b, calls.map(b, Arg(1) * Arg(2), grads[0], self.y))
-        return [calls.map(b, Arg(2) * (Arg(1) - Arg(3)), grads[0], self.y, total)]
+        own = calls.element(self.y)
+        g, y = widened(Arg(1), own), widened(Arg(2), own)
+        total = self._sum(b, calls.map(b, g * y, grads[0], self.y))
+        return [calls.map(b, narrowed(y * (g - Arg(3)), own), grads[0], self.y, total)]
 
 
 @irdl_op_definition
@@ -70,4 +75,6 @@ class LogSoftmaxOp(_AxisOp):
         return [self._rows(b, log=True)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
-        return [calls.map(b, Arg(1) - expr.exp(Arg(2)) * Arg(3), grads[0], self.y, self._sum(b, grads[0]))]
+        own = calls.element(self.y)
+        g, y = widened(Arg(1), own), widened(Arg(2), own)
+        return [calls.map(b, narrowed(g - expr.exp(y) * Arg(3), own), grads[0], self.y, self._sum(b, grads[0]))]

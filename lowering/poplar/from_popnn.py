@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
 
-from populus.dialects import expr
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import Domain, Grid, Split, along, linear
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.popnn import PoolOp, SoftmaxOp, WhitenOp
 from populus.dialects.popops import MapOp, ReduceOp, ReshapeOp
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.graph import ToPoplarPass
 from populus.lowering.poplar.plan.channels import variable, will_have_channels_last
-from populus.lowering.poplar.plan.rows import stay_whole
+from populus.lowering.poplar.plan.rows import Map, softmax_maps, stay_whole, whiten_maps
 from populus.lowering.poplar.plan.window import Windows, thinned
 from populus.lowering.poplar.tile_builder import TileBuilder
 
@@ -52,30 +52,25 @@ def pool(op: PoolOp, t: TileBuilder) -> Sequence[SSAValue]:
 
 
 def softmax(op: SoftmaxOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Lowers to a family over whole rows. A row that is cut takes maximum, exponentials, sum and quotient."""
+    """Lowers to a family over whole rows. A row that is cut takes maximum, exponentials, sum and quotient, halves as floats."""
     if _stay_whole(t, "softmax", op.x):
         return [_rows(t, "softmax", op.x, {"log": op.properties["log"]})]
-    x = op.x
+    x, own = op.x, element_type_of(op.x.type)
     highest = _over_rows(t, x, "max")
-    sums = _over_rows(t, _map(t, expr.exp(_1 - _2), x, highest), "add")
-    if op.log:
-        return [_map(t, _1 - _2 - expr.log(_3), x, highest, sums)]
+    exponentials, y = softmax_maps(own, op.log)
+    sums = _over_rows(t, _map(t, exponentials, x, highest), "add")
     # Recomputes the exponentials instead of storing them: exp(x - max) / sum reads x where it is.
-    return [_map(t, expr.exp(_1 - _2) / _3, x, highest, sums)]
+    return [_map(t, y, x, highest, sums)]
 
 
 def whiten(op: WhitenOp, t: TileBuilder) -> Sequence[SSAValue]:
-    """Lowers to a family over whole rows. A row that is cut takes mean, squared distances and quotient."""
+    """Lowers to a family over whole rows. A row that is cut takes mean, squared distances and quotient, halves as floats."""
     if _stay_whole(t, "whiten", op.x):
         return [_rows(t, "whiten", op.x, {"epsilon": op.properties["epsilon"]})]
-    elements = float(shape_of(op.x.type)[-1])
-    mean = _map(t, _1 / elements, _over_rows(t, op.x, "add"))
-    distance = _map(t, _1 - _2, op.x, mean)
-    squares = _over_rows(t, distance, "square_add")
-    return [_map(t, _1 / expr.sqrt(_2 / elements + op.epsilon), distance, squares)]
-
-
-_1, _2, _3 = expr.Arg(1), expr.Arg(2), expr.Arg(3)
+    elements, own = float(shape_of(op.x.type)[-1]), element_type_of(op.x.type)
+    mean, distance, y = whiten_maps(own, elements, op.epsilon)
+    apart = _map(t, distance, op.x, _map(t, mean, _over_rows(t, op.x, "add", sum_type(own))))
+    return [_map(t, y, apart, _over_rows(t, apart, "square_add"))]
 
 
 def _stay_whole(t: TileBuilder, codelet: str, x: SSAValue) -> bool:
@@ -100,16 +95,17 @@ def _rows(t: TileBuilder, codelet: str, tensor: SSAValue, params: dict[str, Attr
     return y
 
 
-def _map(t: TileBuilder, e: expr.Expr, *operands: SSAValue) -> SSAValue:
-    op = MapOp(*operands, expr=e)
+def _map(t: TileBuilder, made: Map, *operands: SSAValue) -> SSAValue:
+    op = MapOp(*operands, expr=made.formula)
     t.insert(op)
     return op.y
 
 
-def _over_rows(t: TileBuilder, x: SSAValue, op: str) -> SSAValue:
-    """Reduces the last dimension, which stays as 1."""
+def _over_rows(t: TileBuilder, x: SSAValue, op: str, to: Attribute | None = None) -> SSAValue:
+    """Reduces the last dimension, which stays as 1, to the element type `to` if that is not x's."""
     shape = shape_of(x.type)
-    reduced = ReduceOp(x, op=op, dims=[len(shape) - 1])
+    wider = {} if to in (None, element_type_of(x.type)) else {"to": to}
+    reduced = ReduceOp(x, op=op, dims=[len(shape) - 1], **wider)
     t.insert(reduced)
     reshaped = ReshapeOp(reduced.y, shape=(*shape[:-1], 1))
     t.insert(reshaped)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, bf16, f16, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -26,7 +26,7 @@ from populus.dialects.onnx.types import as_tensor, string
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature.bounded_dimensions import RESULTS, set_sizes
 from populus.dialects.support.diagnostics import PopulusError, between, place
-from populus.dialects.support.element_types import is_known
+from populus.dialects.support.element_types import element_type_of, is_known, shape_of
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.counted_masks import marked_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
@@ -89,6 +89,8 @@ RULES: Mapping[str, Rule] = {
     **trees.RULES,
 }
 
+SUMMED_WIDE = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # functions whose sums are not their results
+
 
 @dataclass(frozen=True)
 class OnnxToPopartPass(ModulePass):
@@ -106,6 +108,12 @@ class OnnxToPopartPass(ModulePass):
             if isinstance(function, FuncOp) and function.body.blocks:
                 erase_unused(function.body.block)
                 Converter(custom_ops(ctx), zeroed=self.gradients).function(function)
+
+
+def of_half(value: SSAValue) -> bool:
+    """Tells whether a value is a tensor of 16-bit floats."""
+    ranked = as_tensor(value.type)
+    return ranked is not None and ranked.element_type in (f16, bf16)
 
 
 class Converter:
@@ -301,6 +309,8 @@ class Converter:
 
         Raises PopulusError if ONNX defines no function for the op.
         """
+        if op.OP_TYPE in SUMMED_WIDE and not op.DOMAIN and any(of_half(v) for v in op.operands):
+            return self.widened(op)
         body = function_body(op)
         if body is None:
             raise PopulusError(f"there is no conversion of {op.OP_TYPE} (opset {op.VERSION} of '{op.DOMAIN or 'ai.onnx'}') yet")
@@ -319,6 +329,19 @@ class Converter:
         self.inference.block(scratch)
         values = self.inline(scratch, op, end)
         return [None if o is None else values.pop(0) for o in op.outputs]
+
+    def widened(self, op: OnnxOp) -> list[Output]:
+        """Expands an op on halves as that on floats, whose results are rounded."""
+        c = Conversion(op, Builder(InsertPoint.before(op)), self.masks if self.valid.concerns(op.operands) else None)
+        operands = [c.wide(v) if of_half(v) else v for v in op.operands]
+        types = [TensorType(f32, shape_of(v.type)) if of_half(v) else v.type for v in op.results]
+        wide = type(op).create(operands=operands, result_types=types, properties=op.properties.copy())
+        wide.location = op.location
+        c.builder.insert(wide)
+        outputs = self.expanded(wide)
+        self.converted.append(wide)
+        pairs = zip(outputs, op.outputs)
+        return [v if v is None or stated is None else c.cast(v, element_type_of(stated.type)) for v, stated in pairs]
 
     def inline(self, block: Block, before: Operation, end: YieldOp) -> list[SSAValue]:
         """Moves a block's ops in front of `before`, converts them there, and gives the values that `end` yields."""

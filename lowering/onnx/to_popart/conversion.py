@@ -17,6 +17,7 @@ from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import constant, constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.signature.required_values import Required, require
 from populus.dialects.signature.string_table import handles
 from populus.dialects.support import shapes
@@ -173,6 +174,10 @@ class Conversion:
     def cast(self, x: SSAValue, to: Attribute) -> SSAValue:
         """Casts `x` to an element type, unless it has the type already."""
         return x if element_type_of(x.type) == to else self.insert(CastOp(x, to=to))
+
+    def wide(self, x: SSAValue) -> SSAValue:
+        """Casts halves to the type that they are summed in, f32; docs/half-sums.md has the table."""
+        return self.cast(x, sum_type(element_type_of(x.type)))
 
 
 def texts(attribute: Attribute | None) -> list[str]:

@@ -69,8 +69,9 @@ def folded(c: Conversion, kind: type[TensorOp], values: Sequence[SSAValue]) -> S
 
 def mean(c: Conversion) -> Output:
     """Converts Mean: the sum of the inputs over their number."""
-    total = folded(c, popart.AddOp, summands(c))
-    return c.insert(popart.DivOp(total, c.scalar(len(c.inputs), total)))
+    values = summands(c)
+    total = folded(c, popart.AddOp, [c.wide(v) for v in values])
+    return c.cast(c.insert(popart.DivOp(total, c.scalar(len(values), total))), element(values[0]))
 
 
 def bitshift(c: Conversion) -> Output:
@@ -196,11 +197,12 @@ def softmax(kind: type[TensorOp]) -> Rule:
 def cumulative(kind: type[TensorOp], neutral: int) -> Rule:
     """Makes the rule of CumSum or CumProd, which combines neighbours at distances 1, 2, 4, ...
 
-    `neutral`: the element that is shifted in. Source: ONNX CumSum-14, CumProd-26.
+    `neutral`: the element that is shifted in. Halves are combined as floats. Source: ONNX CumSum-14, CumProd-26.
     """
 
     def rule(c: Conversion) -> Output:
-        x = c.input(0)
+        own = element(c.input(0))
+        x = c.wide(c.input(0))
         rank = len(shape(x))
         axis = shapes.axis(int(c.known(1).reshape(-1)[0]), rank)
         n, reverse = shape(x)[axis], bool(c.get("reverse"))
@@ -216,7 +218,7 @@ def cumulative(kind: type[TensorOp], neutral: int) -> Rule:
         while by < n:
             x = c.insert(kind(x, moved(x, by)))
             by *= 2
-        return x
+        return c.cast(x, own)
 
     return rule
 

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.onnx.types import as_tensor
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
@@ -136,11 +137,12 @@ def average_pool(c: Conversion) -> Output | list[Output]:
 def lp_pool(c: Conversion) -> Output | list[Output]:
     """Converts LpPool: `(sum over the window of |x|^p)^(1/p)`.
 
-    The sum is an average that counts padding, times the size of the window. Source: ONNX LpPool-22.
+    The sum is an average that counts padding, times the size of the window; of halves in f32. Source: ONNX LpPool-22.
     """
     if (empty := empty_pool(c)) is not None:
         return empty
-    x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
+    own = element(c.input(0))
+    x, p = c.insert(popart.AbsOp(c.wide(c.input(0)))), float(c.get("p") or 2)  # LpPool-1: p = 2.0 by default
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
     kernel = [int(v) for v in c.get("kernel_shape")]
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
@@ -154,7 +156,7 @@ def lp_pool(c: Conversion) -> Output | list[Output]:
     means = c.insert(
         popart.AveragePoolOp(powers, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=False, count_padding=True)
     )
-    return _root(c, c.insert(popart.MulOp(means, c.scalar(math.prod(kernel), x))), p)
+    return c.cast(_root(c, c.insert(popart.MulOp(means, c.scalar(math.prod(kernel), x))), p), own)
 
 
 def _root(c: Conversion, total: SSAValue, p: float) -> SSAValue:
@@ -178,10 +180,11 @@ def global_pool(kind: type[popart.ReduceMeanOp | popart.ReduceMaxOp]) -> Rule:
 
 
 def global_lp_pool(c: Conversion) -> Output:
-    """Converts GlobalLpPool: `(sum of |x|^p)^(1/p)` over the spatial dimensions. Source: ONNX GlobalLpPool-22."""
-    x, p = c.insert(popart.AbsOp(c.input(0))), float(c.get("p") or 2)
+    """Converts GlobalLpPool: `(sum of |x|^p)^(1/p)` over the spatial dimensions; of halves in f32. Source: ONNX GlobalLpPool-22."""
+    own = element(c.input(0))
+    x, p = c.insert(popart.AbsOp(c.wide(c.input(0)))), float(c.get("p") or 2)
     powers = c.insert(popart.PowOp(x, c.scalar(p, x)))
-    return _root(c, c.insert(popart.ReduceSumOp(powers, axes=tuple(range(2, len(shape(x)))), keep=True)), p)
+    return c.cast(_root(c, c.insert(popart.ReduceSumOp(powers, axes=tuple(range(2, len(shape(x)))), keep=True)), p), own)
 
 
 def batch_norm(c: Conversion) -> Output | list[Output]:
@@ -211,28 +214,29 @@ def batch_norm_training(c: Conversion) -> list[Output]:
 
     The running statistics become `old momentum + new (1 - momentum)`. Before opset 14 there are two more outputs, as
     onnxruntime defines them: the batch's mean, and `1 / sqrt(variance + epsilon)`. ONNX does not define them.
-    Raises PopulusError for `spatial = 0`. Source: ONNX BatchNormalization-15, -9.
+    Statistics of halves are f32 inside. Raises PopulusError for `spatial = 0`. Source: ONNX BatchNormalization-15, -9.
     """
     if c.get("spatial") == 0:
         raise PopulusError("spatial = 0 normalises each element by itself; that cannot be trained")
     x, scale, bias, mean, variance = (c.input(i) for i in range(5))
     axes = tuple(d for d in range(len(shape(x))) if d != 1)
-    wide = element(mean)
+    own, wide = element(mean), sum_type(element(mean))
+    mean, variance = c.wide(mean), c.wide(variance)
     values = c.cast(x, wide)
-    own = c.insert(popart.ReduceMeanOp(values, axes=axes, keep=False))
-    spread = c.insert(popart.BatchVarianceOp(values, own))
+    center = c.insert(popart.ReduceMeanOp(values, axes=axes, keep=False))
+    spread = c.insert(popart.BatchVarianceOp(values, center))
     scale, bias = c.cast(scale, wide), c.cast(bias, wide)
-    y = c.cast(c.insert(popart.BatchNormOp(values, scale, bias, own, spread, epsilon=c.get("epsilon"))), element(x))
+    y = c.cast(c.insert(popart.BatchNormOp(values, scale, bias, center, spread, epsilon=c.get("epsilon"))), element(x))
     momentum = c.get("momentum")
 
     def moved(old: SSAValue, new: SSAValue) -> SSAValue:
         weighted = c.insert(popart.MulOp(old, c.scalar(momentum, old)))
-        return c.insert(popart.AddOp(weighted, c.insert(popart.MulOp(new, c.scalar(1 - momentum, new)))))
+        return c.cast(c.insert(popart.AddOp(weighted, c.insert(popart.MulOp(new, c.scalar(1 - momentum, new))))), own)
 
-    outputs: list[Output] = [y, moved(mean, own), moved(variance, spread)]
+    outputs: list[Output] = [y, moved(mean, center), moved(variance, spread)]
     if len(c.op.outputs) > len(outputs):
         deviation = c.insert(popart.SqrtOp(c.insert(popart.AddOp(spread, c.scalar(c.get("epsilon"), spread)))))
-        outputs += [own, c.insert(popart.ReciprocalOp(deviation))]
+        outputs += [c.cast(center, own), c.cast(c.insert(popart.ReciprocalOp(deviation)), own)]
     return outputs[: len(c.op.outputs)]
 
 
@@ -258,21 +262,42 @@ def layer_norm(c: Conversion) -> Output | list[Output]:
     y = c.insert(popart.LayerNormOp(x, c.input(1), c.optional(2), axis=axis, epsilon=c.get("epsilon")))
     outputs: list[Output] = [y, None, None]
     if c.used(1) or c.used(2):
-        axes = tuple(range(axis, len(shape(x))))
-        mean = c.insert(popart.ReduceMeanOp(x, axes=axes, keep=True))
-        centred = c.insert(popart.SubOp(x, mean))
-        variance = c.insert(popart.ReduceMeanOp(c.insert(popart.MulOp(centred, centred)), axes=axes, keep=True))
+        _, mean, variance = _moments(c, x, tuple(range(axis, len(shape(x)))))
         deviation = c.insert(popart.SqrtOp(c.insert(popart.AddOp(variance, c.scalar(c.get("epsilon"), variance)))))
-        outputs[1:] = [mean, c.insert(popart.ReciprocalOp(deviation))]
+        # By ONNX they are of the type that `stash_type` states, f32 by default, whatever x is.
+        for i, value in ((1, mean), (2, c.insert(popart.ReciprocalOp(deviation)))):
+            stated = c.op.output(i)
+            outputs[i] = None if stated is None else c.cast(value, element(stated))
     return outputs[: len(c.op.outputs)]
 
 
+def _moments(c: Conversion, x: SSAValue, axes: tuple[int, ...]) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Computes x less its mean, the mean, and the variance; of halves in f32. The axes stay as 1."""
+    x = c.wide(x)
+    mean = c.insert(popart.ReduceMeanOp(x, axes=axes, keep=True))
+    centred = c.insert(popart.SubOp(x, mean))
+    return centred, mean, c.insert(popart.ReduceMeanOp(c.insert(popart.MulOp(centred, centred)), axes=axes, keep=True))
+
+
+def mean_variance_norm(c: Conversion) -> Output:
+    """Converts MeanVarianceNormalization: `(x - mean) / (sqrt(variance) + 1e-9)`.
+
+    The variance is that of `x - mean`: ONNX's function has the mean of squares less the square of the mean, which loses all digits
+    for a large mean. Source: ONNX MeanVarianceNormalization-13.
+    """
+    x = c.input(0)
+    axes = shapes.axes([int(d) for d in c.get("axes") or (0, 2, 3)], len(shape(x)))
+    centred, _, variance = _moments(c, x, axes)
+    deviation = c.insert(popart.SqrtOp(variance))
+    return c.cast(c.insert(popart.DivOp(centred, c.insert(popart.AddOp(deviation, c.scalar(1e-9, deviation))))), element(x))
+
+
 def lp_norm(c: Conversion) -> Output:
-    """Converts LpNormalization: `x / (sum |x|^p)^(1/p)` along an axis; 0 where the norm is 0.
+    """Converts LpNormalization: `x / (sum |x|^p)^(1/p)` along an axis; 0 where the norm is 0. The norm of halves is f32.
 
     Raises PopulusError unless p is 1 or 2. Source: ONNX LpNormalization-22.
     """
-    x = c.input(0)
+    x = c.wide(c.input(0))
     p = c.get("p") or 2
     if p not in (1, 2):
         raise PopulusError(f"p is {p}; 1 or 2 is expected")
@@ -280,7 +305,7 @@ def lp_norm(c: Conversion) -> Output:
     norm = c.insert(kind(x, axes=(c.axis(len(shape(x)), -1),), keep=True))
     zero = c.scalar(0, x)
     divisor = c.insert(popart.WhereOp(c.insert(popart.EqualOp(norm, zero)), c.scalar(1, x), norm))
-    return c.insert(popart.DivOp(x, divisor))
+    return c.cast(c.insert(popart.DivOp(x, divisor)), element(c.input(0)))
 
 
 def lrn(c: Conversion) -> Output:
@@ -348,4 +373,5 @@ RULES: Rules = {
     "LpNormalization": lp_norm,
     "LpPool": lp_pool,
     "MaxPool": max_pool,
+    "MeanVarianceNormalization": mean_variance_norm,
 }

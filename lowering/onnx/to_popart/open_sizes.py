@@ -148,6 +148,7 @@ UNIFORM: Mapping[str, Prepare] = {
     "LayerNormalization": nothing,
     "LogSoftmax": nothing,
     "LpNormalization": nothing,
+    "MeanVarianceNormalization": nothing,
     "LpPool": floors,
     "MatMul": matrices,
     "MatMulInteger": matrices,

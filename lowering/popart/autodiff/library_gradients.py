@@ -111,9 +111,7 @@ def _cut(op: popops.PadOp, b: Builder, g: SSAValue) -> Gradients:
     lower, steps = ints(op.lower), [i + 1 for i in ints(op.interior)]
     ends = [low + (n - 1) * s + 1 if n else low for low, n, s in zip(lower, calls.shape(op.x), steps)]
     dx = calls.slice(b, g, lower, ends, steps)
-    dims = range(len(lower))
-    around = calls.map(b, Arg(1) - Arg(2), calls.reduce(b, "add", g, dims), calls.reduce(b, "add", dx, dims))
-    return [dx, around]
+    return [dx, calls.sum_around(b, g, dx)]
 
 
 def _average(op: popnn.PoolOp, count_padding: bool) -> PopartOp:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.ir import Attribute
 
 from populus.dialects.expr import Arg, Expr, exp, sqrt
+from populus.dialects.expr import log as logarithm
 from populus.dialects.poplar.partition import Grid, linear
+from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.poplar.plan.reduction import SPLIT_WORTH
@@ -24,11 +26,26 @@ _1, _2, _3 = Arg(1), Arg(2), Arg(3)
 
 WHOLE: dict[str, Callable[[Target, Attribute, int, int], Any]] = {"softmax": softmax_cycles, "whiten": whiten_cycles}
 
-# The maps between and after the two sums over a row that is cut, as `popnn-to-poplar` emits them.
-MAPS: dict[str, tuple[Expr, ...]] = {
-    "softmax": (exp(_1 - _2), exp(_1 - _2) / _3),
-    "whiten": (_1 / 2.0, _1 - _2, _1 / sqrt(_2 / 2.0 + 1.0)),
-}
+
+class Map(NamedTuple):
+    """A map of a row that is cut. `wide`: for each operand, whether it has the type of sums; last, whether the result has it."""
+
+    formula: Expr
+    wide: tuple[bool, ...]
+
+
+def softmax_maps(own: Attribute, log: bool = False) -> tuple[Map, Map]:
+    """Builds the maps of a softmax whose rows are cut: `e^(x - m)`, and the result from x, the largest m and the sum."""
+    below = widened(_1, own) - widened(_2, own)
+    y = below - logarithm(_3) if log else exp(below) / _3
+    return Map(exp(below), (False, False, True)), Map(narrowed(y, own), (False, False, True, False))
+
+
+def whiten_maps(own: Attribute, elements: float, epsilon: float) -> tuple[Map, Map, Map]:
+    """Builds the maps of rows that are cut and whitened: mean, distance, and the result from distance and sum of squares."""
+    y = narrowed(_1 / sqrt(_2 / elements + epsilon), own)
+    mean, distance = Map(_1 / elements, (True, True)), Map(widened(_1, own) - _2, (False, True, True))
+    return mean, distance, Map(y, (True, True, False))
 
 
 def stay_whole(kind: str, shape: Sequence[int], element: Attribute, layout: Grid | None, target: Target) -> bool:
@@ -56,19 +73,20 @@ def whole_cycles(kind: str, shape: Sequence[int], element: Attribute, layout: Gr
 def cut_cycles(kind: str, shape: Sequence[int], element: Attribute, target: Target) -> float:
     """Estimates the steps over rows that are cut: each sum as partial sums and their sum, each map on all tiles."""
     *outer, row = shape
-    bytes, wide = size_in_bytes(element), size_in_bytes(sum_type(element))
+    sums = sum_type(element)
+    wide = size_in_bytes(sums)
     grid = linear(tuple(outer), target.tiles, target.grain(element))
     rows = -(-math.prod(outer) // grid.cells)  # of a tile
     parts = max(min(target.tiles // grid.cells, row // SPLIT_WORTH), 1)
     own, share = -(-row // parts), -(-math.prod(shape) // target.tiles)
-    partial = _step(target, float(reduce_cycles(rows, own, element, target, True)), rows * own * bytes)
-    total = _step(target, float(reduce_cycles(rows, parts, sum_type(element), target)), rows * parts * wide)
-    cycles = 2 * (partial + total)
-    for e in MAPS[kind]:
-        vectors = max(len([a for a in (_1, _2, _3) if str(a) in str(e)]) - 1, 0)
-        n = share if vectors else rows
-        mapped = map_cycles(n, e, [element] * 3, [False, True, True], element, target, False)
-        cycles += _step(target, float(mapped), vectors * rows * bytes)
+    partial = sum(_step(target, float(reduce_cycles(rows, own, e, target, True)), rows * own * size_in_bytes(e)) for e in (element, sums))
+    total = _step(target, float(reduce_cycles(rows, parts, sums, target)), rows * parts * wide)
+    cycles = partial + 2 * total
+    for e, is_wide in softmax_maps(element) if kind == "softmax" else whiten_maps(element, 2.0, 1.0):
+        *operands, result = [sums if w else element for w in is_wide]
+        vectors, three = operands[1:], (operands * 3)[:3]
+        mapped = map_cycles(share if vectors else rows, e, three, [False, True, True], result, target, False)
+        cycles += _step(target, float(mapped), sum(rows * size_in_bytes(v) for v in vectors))
     return cycles
 
 

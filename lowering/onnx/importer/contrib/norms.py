@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from populus.lowering.onnx.importer.contrib.call import Body, Call, integers, number, text
+from populus.lowering.onnx.importer.contrib.call import Body, Call, integers, text
 
 
 def _skip_norm(c: Call) -> str:
@@ -22,16 +22,24 @@ def _sum(c: Call, bias: int) -> str:
 
 
 def _skip_simplified_norm(c: Call) -> str:
-    """Writes SkipSimplifiedLayerNormalization: of input + skip + bias; y2 is 1 / root of mean squares, y3 the sum."""
-    lines = f"""{_sum(c, 3)}q = Mul (total, total)
-{integers("ax", -1)}mean = ReduceMean (q, ax)
-{number(float(c.get("epsilon", 1e-5)))}me = Add (mean, k)
+    """Writes SkipSimplifiedLayerNormalization: of input + skip + bias; y2 is 1 / root of mean squares, y3 the sum.
+
+    The mean y1 and y2 are f32, as in onnxruntime.
+    """
+    epsilon = text(float(c.get("epsilon", 1e-5)))
+    lines = f"{_sum(c, 3)}y0 = RMSNormalization <axis = -1, epsilon = {epsilon}> (total, x2)\n"
+    if c.wants(1) or c.wants(2):
+        lines += f"{integers('ax', -1)}f = Cast <to = 1> (total)\n"
+    lines += "y1 = ReduceMean (f, ax)\n" if c.wants(1) else ""
+    if c.wants(2):
+        lines += f"""q = Mul (f, f)
+mean = ReduceMean (q, ax)
+e = Constant <value = float {{{epsilon}}}> ()
+me = Add (mean, e)
 root = Sqrt (me)
-w = Div (total, root)
-y0 = Mul (w, x2)
+y2 = Reciprocal (root)
 """
-    lines += "y1 = ReduceMean (total, ax)\n" if c.wants(1) else ""
-    return lines + ("y2 = Reciprocal (root)\n" if c.wants(2) else "") + ("y3 = Identity (total)\n" if c.wants(3) else "")
+    return lines + ("y3 = Identity (total)\n" if c.wants(3) else "")
 
 
 def _simplified_norm(c: Call) -> str:
