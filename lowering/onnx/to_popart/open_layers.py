@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import StringAttr, f32, i32, i64
+from xdsl.dialects.builtin import StringAttr, f32, f64, i32, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
@@ -21,7 +21,7 @@ from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.masked_ops import picked
 from populus.lowering.onnx.to_popart.masks import Masks, filler
 from populus.lowering.onnx.to_popart.open_shapes import Rule, agreed, compacted, masks_of, numbers
-from populus.lowering.onnx.to_popart.resize import coordinates, sampled
+from populus.lowering.onnx.to_popart.resize import coordinates, interpolates_doubles, sampled
 from populus.lowering.onnx.to_popart.tensor import element_positions
 from populus.lowering.onnx.valid_sizes import Axes, Axis, bound_of, is_whole, prefix, size_of
 
@@ -268,14 +268,15 @@ def blendable(c: Conversion, x: SSAValue, transformation: str) -> bool:
 
 
 def blended(c: Conversion, x: SSAValue, d: int, transformation: str, out: Size) -> SSAValue:
-    """Samples `out` elements along axis `d`, linearly between two elements, at run-time coordinates, in f32. Source: ONNX Resize-19."""
+    """Samples `out` elements along axis `d`, linearly between two elements, at run-time coordinates, f32 or f64. Source: ONNX Resize-19."""
     m = masks_of(c)
     axes, kind = m.valid.of(x), element(x)
+    wide = f64 if kind == f64 else f32
     axis = m.axis(out)
     if is_whole(axis):
         axis = prefix(bound_of(axis), out)
-    n, count = Term(c, m.scalar(c, size_of(axes[d]), f32)), Term(c, m.scalar(c, out, f32))
-    i = Term(c, c.cast(m.iota(c, bound_of(axis)), f32))
+    n, count = Term(c, m.scalar(c, size_of(axes[d]), wide)), Term(c, m.scalar(c, out, wide))
+    i = Term(c, c.cast(m.iota(c, bound_of(axis)), wide))
     match transformation:
         case "align_corners":
             at = i * (n - 1) / (count - 1).max(1)
@@ -292,7 +293,7 @@ def blended(c: Conversion, x: SSAValue, d: int, transformation: str, out: Size) 
     first = picked(m, c, x, c.cast(low.value, i32), d)
     second = picked(m, c, x, c.cast((low + 1).min(n - 1).value, i32), d)
     over = (*axes[:d], axis, *axes[d + 1 :])
-    near, far = (Term(c, c.cast(m.state(v, over), f32)) for v in (first, second))
+    near, far = (Term(c, c.cast(m.state(v, over), wide)) for v in (first, second))
     return c.cast((near + (far - near) * Term(c, share)).value, kind)
 
 
@@ -309,7 +310,7 @@ def _resized(c: Conversion, x: SSAValue, d: int, up: int, down: int, transformat
     x = m.state(m.plain(c, popart.ReshapeOp(x, shape=shape(x))), whole)
     factor = up / down
     rounding = c.get("nearest_mode") or ("ceil" if factor < 1 and c.version == 10 else "floor")
-    at = coordinates(transformation, bound, bound_of(final), factor, None)
+    at = coordinates(transformation, bound, bound_of(final), factor, None, wide=interpolates_doubles(c, x))
     y = sampled(c, x, d, at, c.get("mode") or "nearest", rounding, factor)
     found = m.valid.of(y)
     return m.state(m.plain(c, popart.ReshapeOp(y, shape=shape(y))), (*found[:d], final, *found[d + 1 :]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
@@ -20,7 +20,6 @@ from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules
 from populus.lowering.onnx.to_popart.tensor import gathered
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -34,7 +33,7 @@ def upsample(c: Conversion) -> Output:
         n = shape(x)[d]
         out = _scaled(n, factor)
         check_constant(out, "a dimension of its result")
-        at = coordinates("asymmetric", n, out, factor, None)
+        at = coordinates("asymmetric", n, out, factor, None, wide=interpolates_doubles(c, x))
         x = sampled(c, x, d, at, c.get("mode"), "floor", factor)
     return x
 
@@ -63,7 +62,8 @@ def resize(c: Conversion) -> Output:
     for k, (d, out) in enumerate(zip(axes, sizes)):
         n = shape(x)[d]
         rounding = c.get("nearest_mode") or ("ceil" if factors[k] < 1 else "floor")
-        at = coordinates(transformation, n, out, factors[k], out if exact else None, (region[k], region[k + len(axes)]))
+        ends = region[k], region[k + len(axes)]
+        at = coordinates(transformation, n, out, factors[k], out if exact else None, ends, interpolates_doubles(c, x))
         if transformation == "tf_crop_and_resize":
             outside.append((d, (at < 0) | (at > n - 1)))
         if transformation == "tf_crop_and_resize" or n != out or factors[k] != 1:
@@ -102,6 +102,11 @@ def _policy(c: Conversion, factors: list[float], axes: list[int], size: tuple[in
     return [min(scales) if policy == "not_larger" else max(scales)] * len(axes)
 
 
+def interpolates_doubles(c: Conversion, x: SSAValue) -> bool:
+    """Tells whether the node's coordinates are f64. They choose elements in f32 whatever x is, as they do in onnxruntime."""
+    return element(x) == f64 and (c.get("mode") or "nearest") != "nearest"
+
+
 def coordinates(
     transformation: str,
     n: int,
@@ -109,42 +114,44 @@ def coordinates(
     factor: float,
     exact: int | None,
     region: tuple[float, float] = (0.0, 1.0),
-) -> NDArray[np.float32]:
+    wide: bool = False,
+) -> NDArray[Any]:
     """Computes the coordinate in the input (n elements) of each of `out` elements of the result.
 
-    In f32, so that halves round as in onnxruntime. `exact`: the size of the result if the node states it, and not the
-    scale. `region`: start and end of tf_crop_and_resize. Raises PopulusError for an unknown mode.
+    In f32, so that halves round as in onnxruntime, or `wide`: in f64. `exact`: the size of the result if the node states
+    it, and not the scale. `region`: start and end of tf_crop_and_resize. Raises PopulusError for an unknown mode.
     Source: ONNX Resize-19, coordinate_transformation_mode.
     """
     import numpy as np
 
-    scale, (start, end) = np.float32(factor), np.array(region, np.float32)
-    length = scale * np.float32(n) if exact is None else np.float32(exact)  # a factor need not make a whole number
-    i = np.arange(out, dtype=np.float32)
-    half = (i + np.float32(0.5)) / scale
+    real = np.float64 if wide else np.float32
+    scale, (start, end) = real(factor), np.array(region, real)
+    length = scale * real(n) if exact is None else real(exact)  # a factor need not make a whole number
+    i = np.arange(out, dtype=real)
+    half = (i + real(0.5)) / scale
     match transformation:
         case "half_pixel":
-            return half - np.float32(0.5)
+            return half - real(0.5)
         case "half_pixel_symmetric":
-            offset = np.float32(n / 2) * (1 - np.float32(out) / length)
-            return (offset + (i.astype(np.float64) + 0.5) / float(scale) - 0.5).astype(np.float32)
+            offset = real(n / 2) * (1 - real(out) / length)
+            return (offset + (i.astype(np.float64) + 0.5) / float(scale) - 0.5).astype(real)
         case "pytorch_half_pixel":
-            return half - np.float32(0.5) if out > 1 else np.zeros_like(i)
+            return half - real(0.5) if out > 1 else np.zeros_like(i)
         case "align_corners":
-            return i * np.float32(n - 1) / (length - 1) if length != 1 else np.zeros_like(i)
+            return i * real(n - 1) / (length - 1) if length != 1 else np.zeros_like(i)
         case "asymmetric":
             return i / scale
         case "tf_half_pixel_for_nn":
             return half
         case "tf_crop_and_resize":
             if length == 1:
-                return np.full_like(i, np.float32(0.5) * (start + end) * np.float32(n - 1))
-            return start * np.float32(n - 1) + i * (end - start) * np.float32(n - 1) / (length - 1)
+                return np.full_like(i, real(0.5) * (start + end) * real(n - 1))
+            return start * real(n - 1) + i * (end - start) * real(n - 1) / (length - 1)
         case _:
             raise PopulusError(f"coordinate_transformation_mode is '{transformation}', which Resize does not have")
 
 
-def sampled(c: Conversion, x: SSAValue, d: int, at: NDArray[np.float32], mode: str, rounding: str, scale: float) -> SSAValue:
+def sampled(c: Conversion, x: SSAValue, d: int, at: NDArray[Any], mode: str, rounding: str, scale: float) -> SSAValue:
     """Samples dimension `d` of `x` at the coordinates `at`."""
     n = shape(x)[d]
     if mode == "nearest":

@@ -79,13 +79,14 @@ def weights(x: Term, mode: str) -> list[Tap]:
 def bounded(taps: list[Tap], n: int, padding: str, low: float, high: float) -> list[Tap]:
     """Moves the taps inside 0 .. n - 1.
 
-    `padding`: `zeros` gives a tap outside the weight 0, `border` clamps it, and `reflection` mirrors it at
-    `low` and `high`.
+    `padding`: `zeros` gives a tap outside, or at no number, the weight 0, `border` clamps it, and `reflection` mirrors
+    it at `low` and `high`.
     """
     result: list[Tap] = []
     for index, weight in taps:
         if padding == "zeros":
-            weight = ((index >= 0) & (index < n)).where(weight, 0)
+            inside = (index >= 0) & (index < n)
+            index, weight = inside.where(index, 0), inside.where(weight, 0)
         elif padding == "reflection":
             mirrored = reflected(index, low, high)
             index = ((index < low) | (index > high)).where(mirrored, index)
@@ -124,9 +125,11 @@ def affine_grid(c: Conversion) -> Output:
 def grid_sample(c: Conversion) -> Output:
     """Converts GridSample. `padding_mode` defines elements outside; mirrors are at the corners or outer edges.
 
-    x: [n, c, size..], grid: [n, out.., dimensions]. Source: ONNX GridSample-22.
+    x: [n, c, size..], grid: [n, out.., dimensions]. A coordinate that is NaN or beyond i64 is that of the first edge, as in
+    onnxruntime. Source: ONNX GridSample-22.
     """
-    x, grid = c.input(0), c.cast(c.input(1), f32)
+    x = c.input(0)
+    grid = c.cast(c.input(1), f64 if f64 in (element(x), element(c.input(1))) else f32)
     n, channels, *size = shape(x)
     out = shape(grid)[1:-1]
     points = math.prod(out)
@@ -140,9 +143,10 @@ def grid_sample(c: Conversion) -> Output:
         g = Term(c, c.reshape(sliced(c, grid, {2: (k, k + 1, 1)}), (n, points)))
         low, high = (0.0, extent - 1.0) if align else (-0.5, extent - 0.5)
         at = (g + 1) / 2 * (extent - 1) if align else ((g + 1) * extent - 1) / 2
+        at = (at.abs() < 2.0**63).where(at, low)
         if mode == "nearest":
             at = at.round()
-        if padding != "zeros":
+        if padding == "reflection" or (padding == "border" and mode != "cubic"):  # cubic taps move to the border one by one
             inside = at.max(0).min(extent - 1) if padding == "border" else reflected(at, low, high)
             at = ((at < low) | (at > high)).where(inside, at)
         if mode == "nearest" and padding == "reflection":
@@ -177,7 +181,7 @@ def roi_align(c: Conversion) -> Output:
         steps = (np.arange(points[d]) // ratio + (np.arange(points[d]) % ratio + 0.5) / ratio).astype(dtype_of(element(rois)))
         at = length / parts[d] * Term(c, c.constant(steps.reshape(1, -1))) + first
         within = (at >= -1) & (at <= extent)
-        at = at.max(0).min(extent - 1)
+        at = within.where(at, 0).max(0).min(extent - 1)
         low = at.floor()
         ones = (1, points[d]) if d else (points[d], 1)
         low, t, within = (v.reshape(count, *ones) for v in (low, at - low, within))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx.helper import make_node
 
+import populus
+from helpers.every_engine import model_of, node, on_every_engine
 from populus import onnx_backend
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -91,3 +94,74 @@ def test_an_index_outside_of_its_dimension_is_no_element_of_another(op, inputs):
     names = [f"x{i}" for i in range(len(inputs))]
     with pytest.raises(PopulusError, match=r"'pick': .*index -?\d+ is outside"):
         run(make_node(op, names, ["y"], "pick"), *inputs)
+
+
+def _read_at(x, at):
+    """Elements of x, [n], linearly between two."""
+    low = np.clip(np.floor(at).astype(int), 0, len(x) - 1)
+    high = np.minimum(low + 1, len(x) - 1)
+    return x[low] + (x[high] - x[low]) * (at - low)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_coordinates_of_doubles_are_doubles(engine):
+    n, m = 37, 301
+    x = np.random.default_rng(3).normal(size=n) * 1e3
+    at = np.arange(m) * (n - 1) / (m - 1)
+    resize = model_of(
+        [node("Resize", "x - - sizes", "y", mode="linear", coordinate_transformation_mode="align_corners")],
+        {"x": x[None, None]},
+        {"sizes": np.array([1, 1, m])},
+    )
+    found = populus.compile(resize, engine=engine).run({"x": x[None, None]})["y"]
+    np.testing.assert_allclose(found.reshape(-1), _read_at(x, at), rtol=1e-12, atol=1e-10)
+    grid = np.stack([2 * at / (n - 1) - 1, np.zeros(m)], -1)[None, None]
+    inputs = {"x": x[None, None, None], "g": grid}
+    sample = model_of([node("GridSample", "x g", "y", mode="linear", padding_mode="border", align_corners=1)], inputs)
+    found = populus.compile(sample, engine=engine).run(inputs)["y"]
+    np.testing.assert_allclose(found.reshape(-1), _read_at(x, at), rtol=1e-12, atol=1e-10)
+
+
+def test_doubles_of_an_open_size_are_resized_as_doubles():
+    x = np.random.default_rng(4).normal(size=(1, 1, 7))
+    model = model_of(
+        [node("Resize", "x - - sizes", "y", mode="linear", coordinate_transformation_mode="align_corners")],
+        {"x": x},
+        {"sizes": np.array([1, 1, 19])},
+    )
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "n"
+    found = populus.compile(model, dims={"n": (2, 12)}).run({"x": x})["y"]
+    np.testing.assert_allclose(found.reshape(-1), _read_at(x[0, 0], np.arange(19) * 6 / 18), rtol=1e-12)
+
+
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_grid_of_no_number_reads_at_the_first_edge_as_onnxruntime_does(mode, padding, align):
+    x = 2.0 ** np.arange(12, dtype=F).reshape(1, 1, 3, 4)
+    special = [np.nan, np.inf, -np.inf, 1e30, -1e30, 2.5, -1.7, 0.4]
+    g = np.array([[v, 0.3] for v in special] + [[0.3, v] for v in special], F)[None, None]
+    inputs = {"x": x, "g": g}
+    model = model_of([node("GridSample", "x g", "y", mode=mode, padding_mode=padding, align_corners=align)], inputs, opset=20)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, inputs)
+    for engine, found in on_every_engine(model, inputs).items():
+        np.testing.assert_allclose(found["y"], expected, rtol=1e-4, atol=1e-3, err_msg=engine)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_an_offset_or_region_of_no_number_reads_zeros(special):
+    x = np.ones((1, 1, 4, 4), F)
+    offset = np.zeros((1, 2, 4, 4), F)
+    offset[0, 0, 1, 2] = special
+    regions = np.array([[0, 0, 3, 3], [special, 0, 3, 3]], F)
+    expected = np.ones((4, 4))
+    expected[1, 2] = 0
+    inputs = {"x": x, "o": offset}
+    model = model_of([node("DeformConv", "x w o", "y")], inputs, {"w": np.ones((1, 1, 1, 1), F)}, opset=22)
+    for engine, found in on_every_engine(model, inputs).items():
+        np.testing.assert_array_equal(found["y"][0, 0], expected, err_msg=engine)
+    inputs = {"x": x, "r": regions}
+    model = model_of([node("RoiAlign", "x r b", "y", output_height=2, output_width=2, sampling_ratio=1)], inputs, {"b": np.array([0, 0])})
+    for engine, found in on_every_engine(model, inputs).items():
+        np.testing.assert_array_equal(found["y"][:, 0], [np.ones((2, 2)), np.zeros((2, 2))], err_msg=engine)
