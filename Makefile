@@ -1,4 +1,5 @@
 # demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
+# pytest: in an order drawn anew each time, by a seed that is printed; SEED=N repeats one.
 # portability: the tests of numbers as five other machines would run them; with FULL=1, under every setting that is known;
 #   with CPU=cascadelake (or alderlake, x86-64-v3, x86-64-v4), all tests as that one.
 # wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
@@ -36,9 +37,11 @@ lit: $(READY)
 	@echo "== lit"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lit --quiet -j2 test/filecheck
 
+pytest: SEED ?= $(shell date +%s)
+pytest: SEED := $(SEED)
 pytest: $(READY)
-	@echo "== pytest"
-	@$(BIN)/pytest -q -n 2 --dist worksteal
+	@echo "== pytest, in the order of SEED=$(SEED)"
+	@$(BIN)/pytest -q -n 2 --dist worksteal --randomly-seed=$(SEED)
 
 portability: $(READY)
 	@echo "== portability"

@@ -1,7 +1,8 @@
-"""Hook of all tests: a module's random generator begins anew for each test."""
+"""Hooks of all tests, so that any order gives the same: random generators begin anew for each test, and ops that it loads end with it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from types import ModuleType
 from typing import Any
@@ -23,3 +24,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         STATES[module.__name__] = [(g, deepcopy(g.bit_generator.state)) for g in generators]
     for generator, state in STATES[module.__name__]:
         generator.bit_generator.state = state
+
+
+def _unloaded() -> Iterator[None]:
+    """Forgets, after a test or a module, the files with ops that it has loaded."""
+    from populus.lowering.driver.extensions import restored
+
+    with restored():
+        yield
+
+
+of_a_module = pytest.fixture(_unloaded, scope="module", autouse=True, name="_unloaded_by_module")
+of_a_test = pytest.fixture(_unloaded, autouse=True, name="_unloaded_by_test")

@@ -120,13 +120,10 @@ def run(path: Path, arguments: Sequence[str], debug: bool = False) -> int:
 @contextmanager
 def ops_of(file: str | None) -> Generator[None]:
     """Loads the ops of a file for the time of a `with`. Raises PopulusError for a file without any."""
-    if file is not None:
-        extensions.load(file)
-    try:
-        yield
-    finally:
+    with extensions.restored():
         if file is not None:
-            extensions.forget(file)
+            extensions.load(file)
+        yield
 
 
 @contextmanager

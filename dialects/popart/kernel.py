@@ -33,6 +33,7 @@ from populus.dialects.popart.control_flow import YieldOp
 from populus.dialects.popart.layout import PLANAR, Layout, LayoutAttr
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, tensor
+from populus.dialects.support.registries import registry
 
 OWN = "own"
 
@@ -148,7 +149,7 @@ class Known:
         return self.kernel.refusal(op, target)
 
 
-_BY_NAME: dict[tuple[str, str], Kernel] = {}  # the last that was defined
+_BY_NAME = registry(dict[tuple[str, str], Kernel]())  # the last that was defined
 
 
 def know(ctx: Context, kernels: Sequence[Kernel], only: str | None = None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from populus.dialects.poplar import forms
 from populus.dialects.poplar.forms import Form, Kind
 from populus.dialects.poplar.tile_program import TileCode
+from populus.dialects.support.registries import registry
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ CODELETS: dict[str, Codelet] = {
         Codelet("winograd_output", ("m",), "y", contracted=r"k\d", whole=r"[kr]\d", file="winograd", form=forms.winograd_output),
     )
 }
+registry(CODELETS)
 
 
 def register(code: TileCode) -> Codelet:

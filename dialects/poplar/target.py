@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import BYTES, is_byte, is_float, size_in_bytes, ui8, ui16, ui32, ui64
+from populus.dialects.support.registries import registry
 
 KIB = 1024
 
@@ -178,6 +179,7 @@ PRESETS: dict[str, Target] = {
 }
 
 _OWN = dict(PRESETS)
+registry(PRESETS)
 
 
 def is_ours(target: Target) -> bool:
@@ -215,7 +217,7 @@ def impossible(target: Target) -> str | None:
     return None
 
 
-_PLACES: dict[str, str] = {}  # of machines from files
+_PLACES = registry(dict[str, str]())  # of machines from files
 _MAY_BE_0 = ("interleaved_bytes", "slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles")
 _INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 

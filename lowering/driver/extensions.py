@@ -12,7 +12,8 @@ import linecache
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -31,9 +32,11 @@ from populus.dialects.poplar.codelets import register as register_codelet
 from populus.dialects.poplar.target import Target, is_ours, make_target
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
+from populus.dialects.support import registries
 from populus.dialects.support.diagnostics import PopulusError, option
 from populus.dialects.support.errors import checked
 from populus.dialects.support.guard import Guard, once
+from populus.dialects.support.registries import registry
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.driver import sources
 from populus.lowering.popart.rewriting import Pattern
@@ -123,7 +126,7 @@ def installed() -> tuple[Extension, ...]:
     return tuple(extensions)
 
 
-_LOADED: dict[str, str | None] = {}  # resolved path of a loaded file -> the only target for its kernels
+_LOADED = registry(dict[str, "str | None"]())  # resolved path of a loaded file -> the only target for its kernels
 _LOADING = Guard()  # one thread at a time runs a file and registers its definitions
 
 
@@ -171,6 +174,17 @@ def digest(extension: Extension) -> str:
 def forget(path: str | os.PathLike[str]) -> None:
     """Undoes `load`. A path that was never loaded is ignored."""
     _LOADED.pop(str(Path(path).resolve()), None)
+
+
+@contextmanager
+def restored() -> Generator[None, None, None]:
+    """Forgets, after a block, the files that it has loaded: their ops, kernels, codelets, machines and ONNX schemas."""
+    try:
+        with registries.restored():
+            yield
+    finally:
+        if (schemas := sys.modules.get("populus.lowering.onnx.op_schema")) is not None:
+            schemas.restore()
 
 
 def known() -> tuple[Extension, ...]:

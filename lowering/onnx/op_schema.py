@@ -19,6 +19,7 @@ from populus.dialects.onnx.types import as_tensor, from_proto, spelled, to_proto
 from populus.dialects.popart.definition import Definition, Operand, Property
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import ui8, ui16, ui32, ui64
+from populus.dialects.support.registries import registry
 from populus.lowering.onnx.custom_ops import as_given
 
 if TYPE_CHECKING:
@@ -82,6 +83,25 @@ def register(definition: Definition) -> None:
             if known.since_version == schema.since_version:
                 defs.deregister_schema(schema.name, schema.since_version, schema.domain)
         defs.register_schema(schema)
+        _WANTED[schema.name, schema.since_version, schema.domain] = schema
+    _AT_ONNX.update(_WANTED)
+
+
+_WANTED = registry(dict[tuple[str, int, str], "OpSchema"]())  # by name, version and domain
+_AT_ONNX = dict(_WANTED)
+
+
+def restore() -> None:
+    """Gives ONNX the schemas of the registry, and no others of loaded ops."""
+    from onnx import defs
+
+    for key, schema in list(_AT_ONNX.items()):
+        if _WANTED.get(key) is not schema:
+            defs.deregister_schema(*key)
+            del _AT_ONNX[key]
+    for key in _WANTED.keys() - _AT_ONNX.keys():
+        defs.register_schema(_WANTED[key])
+        _AT_ONNX[key] = _WANTED[key]
 
 
 def _variable(p: Operand) -> str:

@@ -10,7 +10,6 @@ import pytest
 import populus
 from helpers.built_in_checks import EXAMPLES, failures_of_file
 from populus.dialects.base.tensor_op import INPLACE
-from populus.lowering.driver import extensions
 
 OPS = EXAMPLES
 G = np.random.default_rng(1)
@@ -19,15 +18,7 @@ G = np.random.default_rng(1)
 @pytest.fixture
 def own():
     """Loads an example by its name."""
-    loaded = []
-
-    def load(name):
-        loaded.append(OPS / f"{name}.py")
-        return populus.load(loaded[-1]).module
-
-    yield load
-    for path in loaded:
-        extensions.forget(path)
+    return lambda name: populus.load(OPS / f"{name}.py").module
 
 
 def run(call, inputs, constants=(), **options):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,19 +11,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import populus
-from populus.dialects.poplar.codelets import CODELETS
-from populus.lowering.driver import extensions
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def codelets() -> Iterator[None]:
-    """Codelets of a test's files are forgotten behind it."""
-    before = dict(CODELETS)
-    yield
-    CODELETS.clear()
-    CODELETS.update(before)
 
 
 @pytest.fixture
@@ -33,11 +22,10 @@ def root() -> Path:
 
 
 @pytest.fixture
-def example() -> Iterator[ModuleType]:
+def example() -> ModuleType:
     """`examples/leaky_relu.py`, loaded."""
     path = ROOT / "examples" / "leaky_relu.py"
-    yield populus.load(path).module
-    extensions.forget(path)
+    return populus.load(path).module
 
 
 @pytest.fixture

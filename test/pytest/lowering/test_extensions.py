@@ -15,6 +15,7 @@ from onnx import helper
 
 import populus
 from populus.dialects.poplar.codelets import CODELETS
+from populus.dialects.poplar.target import PRESETS, make_target
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver import extensions
 
@@ -31,9 +32,7 @@ def model(domain="com.acme", version=1, kind="LeakyRelu", dtype=T.FLOAT, **attri
 
 @pytest.fixture
 def example():
-    extension = populus.load(EXAMPLE)
-    yield extension.module
-    extensions.forget(EXAMPLE)
+    return populus.load(EXAMPLE).module
 
 
 def changed(tmp_path, *pairs, name="own.py"):
@@ -503,3 +502,46 @@ def test_every_built_in_op_has_a_page():
     for op in POPART.operations:
         if issubclass(op, PopartOp):
             assert page_of(op).startswith(f"# {op.name}\n")
+
+
+def test_what_a_scope_loads_ends_with_it(tmp_path):
+    """Ops, codelets, machines, kernels and ONNX schemas; what was loaded before stays as it was, also where the scope loads it anew."""
+    identity = ("LeakyRelu", 1, "com.acme")
+    before = extensions.known()
+    with extensions.restored():
+        outer = populus.load(EXAMPLE)
+        schema = onnx.defs.get_schema(*identity)
+        kept = registered()
+        with extensions.restored():
+            populus.load(EXAMPLE.with_name("row_norm.py"))
+            populus.load(written(tmp_path, "mesh.py", MESH))
+            extensions.forget(EXAMPLE)
+            populus.load(changed(tmp_path, ("number(0.01", "number(0.25")))
+            assert populus.compile(model()).run({"x": X})["y"][0, 0] == np.float32(-0.25)
+            assert make_target("mesh7").tiles == 7
+            assert registered() != kept
+        assert registered() == kept
+        assert [e.path for e in extensions.known()] == [*(e.path for e in before), outer.path]
+        assert populus.compile(model()).run({"x": X})["y"][0, 0] == np.float32(-0.01)
+        assert onnx.defs.get_schema(*identity).doc == schema.doc
+        with pytest.raises(PopulusError, match="no target 'mesh7'"):
+            make_target("mesh7")
+    assert extensions.known() == before
+    assert not onnx.defs.has(*identity)
+
+
+MESH = """
+from dataclasses import replace
+from populus.dialects.poplar.target import PRESETS
+mesh7 = replace(PRESETS["gc200"], name="mesh7", tiles=7)
+"""
+
+
+def registered():
+    return set(CODELETS), set(PRESETS)
+
+
+def written(folder, name, text):
+    path = folder / name
+    path.write_text(text)
+    return path
