@@ -1,4 +1,4 @@
-"""How much of a result a comparison can see: a saturated output, such as a one-hot softmax, is the same whatever comes before it."""
+"""The spread of a result, which a comparison can see: a saturated one, such as a one-hot softmax, is the same whatever comes before it."""
 
 from __future__ import annotations
 

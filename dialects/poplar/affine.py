@@ -7,10 +7,12 @@ one affine map for each of its ops. Nothing here calls `View.through`, `race`, `
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
@@ -28,6 +30,8 @@ else:
 
 Map = isl.Map
 Set = isl.Set
+Array: TypeAlias = NDArray[Any]
+T = TypeVar("T")
 
 
 @lru_cache(1 << 16)
@@ -299,10 +303,13 @@ def images(relation: Map, point: Sequence[int], most: int) -> list[tuple[int, ..
         relation = relation.fix_val(isl.dim_type.in_, d, isl.Val(value))
     found: list[tuple[int, ...]] = []
     image = relation.range()
+    if image.is_empty():
+        return found
+    room = math.prod(int(image.dim_max_val(d).sub(image.dim_min_val(d)).to_python()) + 1 for d in range(image.n_dim()))
+    if room > 8 * most + 64:  # of the box around it; an exception cannot pass through isl
+        raise TooMany(f"more than {most} terms")
 
     def add(p: isl.Point) -> None:
-        if len(found) == most:
-            raise TooMany(f"more than {most} terms")
         found.append(_numbers(p, image.n_dim()))
 
     image.foreach_point(add)
@@ -312,3 +319,105 @@ def images(relation: Map, point: Sequence[int], most: int) -> list[tuple[int, ..
 def count(elements: Set) -> int:
     """Counts the elements of a finite set."""
     return sum(int(Set.from_basic_set(b).count_val().to_python()) for b in elements.make_disjoint().get_basic_sets())
+
+
+def shape_of_box(elements: Set) -> tuple[int, ...] | None:
+    """Returns the shape whose indices a set is; None if it is no such box."""
+    sizes: list[int] = []
+    for d in range(elements.n_dim()):
+        largest = elements.dim_max_val(d)
+        if not largest.is_int():
+            return None
+        sizes.append(int(largest.to_python()) + 1)
+    return tuple(sizes) if elements.is_equal(box(sizes)) else None
+
+
+def depends_on(at: Map, coordinate: int) -> bool:
+    """Tells whether a map may differ along a coordinate of its domain."""
+    return at.gist_domain(at.domain()).involves_dims(isl.dim_type.in_, coordinate, 1)
+
+
+def coordinates(relation: Map, first: int, count: int) -> Map:
+    """Maps to some of the coordinates of a relation's range."""
+    total = relation.dim(isl.dim_type.out)
+    relation = relation.project_out(isl.dim_type.out, first + count, total - first - count)
+    return relation.project_out(isl.dim_type.out, 0, first)
+
+
+def told_apart(relation: Map, places: Sequence[int]) -> tuple[Map, list[Map]]:
+    """Splits a relation: without the coordinates `places` of its range, and [index, the others] -> each of them."""
+    total, index = relation.dim(isl.dim_type.out), relation.dim(isl.dim_type.in_)
+    others = [d for d in range(total) if d not in places]
+    rest = relation
+    for d in reversed(places):
+        rest = rest.project_out(isl.dim_type.out, d, 1)
+    found: list[Map] = []
+    for place in places:
+        own = relation
+        for d in reversed(range(total)):
+            if d in others:
+                own = own.move_dims(isl.dim_type.in_, index, isl.dim_type.out, d, 1)
+            elif d != place:
+                own = own.project_out(isl.dim_type.out, d, 1)
+        found.append(own)
+    return rest, found
+
+
+class Memo(Generic[T]):
+    """Results by a key and maps, which are compared as sets."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, list[tuple[tuple[Map, ...], T]]] = {}
+
+    def of(self, key: object, maps: tuple[Map, ...], make: Callable[[], T]) -> T:
+        """Returns the result for a key and maps, which `make` computes once."""
+        found = self._found.setdefault(key, [])
+        for others, result in found:
+            if all(map(Map.is_equal, maps, others)):
+                return result
+        result = make()
+        found.append((maps, result))
+        return result
+
+
+# -- maps as arrays -------------------------------------------------------------------------------------------------------
+
+
+def values(at: Map, columns: Sequence[Array]) -> Array:
+    """Computes a map to one coordinate at many indices: `columns` has the indices' coordinates. -1 where the map is not defined.
+
+    Raises AssertionError for a map of several coordinates; the caller has shown that it is single-valued.
+    """
+    size = np.broadcast_shapes(*(c.shape for c in columns)) if columns else ()
+    found = np.full(size, -1, np.int64)
+
+    def piece(where: Set, image: isl.MultiAff) -> None:
+        inside = np.zeros(size, bool)
+        for part in where.get_basic_sets():
+            holds = np.ones(size, bool)
+            for constraint in part.get_constraints():
+                value = _value(constraint.get_aff(), columns)
+                holds &= value == 0 if constraint.is_equality() else value >= 0
+            inside |= holds
+        if inside.any():
+            found[inside] = np.broadcast_to(_value(image.get_aff(0), columns), size)[inside]
+
+    isl.PwMultiAff.from_map(at).foreach_piece(piece)
+    return found
+
+
+def _value(aff: isl.Aff, columns: Sequence[Array]) -> Array:
+    """Computes an affine expression, with divisions rounded down, at many indices."""
+    denominator = int(aff.get_denominator_val().to_python())
+    total: Array = np.int64(_numerator(aff.get_constant_val(), denominator)) * np.ones((), np.int64)
+    for d, column in enumerate(columns):
+        if factor := _numerator(aff.get_coefficient_val(isl.dim_type.in_, d), denominator):
+            total = total + factor * column
+    for d in range(aff.dim(isl.dim_type.div)):
+        if factor := _numerator(aff.get_coefficient_val(isl.dim_type.div, d), denominator):
+            total = total + factor * _value(aff.get_div(d), columns)
+    return total // denominator
+
+
+def _numerator(value: isl.Val, denominator: int) -> int:
+    return int(value.mul(isl.Val(denominator)).to_python())

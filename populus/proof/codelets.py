@@ -15,7 +15,8 @@ from populus.dialects.poplar.affine import Map, Set, identity, names, read_map, 
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.support.element_types import is_float
 from populus.proof.report import Undecided
-from populus.proof.terms import Node, Piece, Pieces, Terms, inner_too, once, rank
+from populus.proof.sets import inner_too, rank
+from populus.proof.terms import Node, Piece, Pieces, Terms, once
 from populus.proof.trees import Leaf, Number
 
 

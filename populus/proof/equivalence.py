@@ -19,7 +19,7 @@ from populus.dialects import expr
 from populus.dialects.poplar.affine import Map, Set, TooMany, box, example, images, read_set, some_point
 from populus.proof.programs import Results
 from populus.proof.report import Report, Undecided
-from populus.proof.terms import Node, Terms, same
+from populus.proof.terms import Node, Terms
 from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree, leaves
 from populus.runtime.expr import evaluate
 
@@ -42,7 +42,7 @@ def compare(terms: Terms, want: Results, have: Results) -> Report:
                 if elements.is_empty():
                     continue
                 rest = rest.subtract(elements)
-                if same(p.tree, q.tree, elements):
+                if terms.same(p.tree, q.tree, elements):
                     continue
                 _judge(terms, name, elements, p.tree, q.tree, report)
         if not rest.is_empty():

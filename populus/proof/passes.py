@@ -22,7 +22,6 @@ from xdsl.passes import ModulePass
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.pipeline import WATCHING
 from populus.proof.equivalence import compare
@@ -47,7 +46,6 @@ class Row:
 
 @dataclass
 class _Stage:
-    hash: str
     level: str
     results: Results | Undecided
     module: ModuleOp | None  # a copy, for running
@@ -70,17 +68,13 @@ class Prover:
         ]
 
     def begin(self, module: ModuleOp) -> None:
-        """Executes the program before the first pass, unless it is that after the last one."""
-        if self._last is None or self._last.hash != content_hash(module, every=True):
-            self._pending, self._last = [], self._stage(context(), module)
+        """Executes the program before the first pass."""
+        self._pending, self._last = [], self._stage(context(), module)
 
     def after(self, p: ModulePass, ctx: Context, module: ModuleOp) -> None:
         """Proves a pass. Raises PopulusError that names it, an output, an element and both terms, if it is refuted."""
         begin = perf_counter()
         self._pending.append(p.name)
-        if self._last is not None and self._last.hash == content_hash(module, every=True):
-            self._pending = []
-            return
         if (stage := self._stage(ctx, module)) is None:
             return
         names, self._pending = self._pending, []
@@ -126,7 +120,7 @@ class Prover:
             results: Results | Undecided = execute(self.terms, calls)
         except Undecided as why:
             results = why
-        return _Stage(content_hash(module, every=True), level, results, module.clone() if self.run else None)
+        return _Stage(level, results, module.clone() if self.run else None)
 
 
 @contextmanager

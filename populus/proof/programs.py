@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,18 +14,18 @@ from xdsl.traits import SymbolTable
 
 from populus.dialects.data import ConstantOp, constant_value
 from populus.dialects.poplar import affine
-from populus.dialects.poplar.affine import reshape_map, shown
+from populus.dialects.poplar.affine import box, reshape_map, shown
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.meaning import RESULT, Meaning
 from populus.dialects.poplar.memory import ConstOp, root_of, type_of
 from populus.dialects.poplar.program import CallOp, GraphOp, SequenceOp, StreamInOp, StreamOutOp
 from populus.dialects.signature import input_names, main_of, output_names, return_of
 from populus.dialects.support.diagnostics import where
-from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.proof.codelets import Family, Operand
 from populus.proof.report import Undecided
-from populus.proof.terms import Piece, Pieces, Terms, united
-from populus.proof.trees import Leaf, Number
+from populus.proof.terms import SAME, Piece, Pieces, Terms, united
+from populus.proof.trees import Leaf
 from populus.runtime.session import graph_of
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def execute(terms: Terms, module: ModuleOp) -> Results:
     main = main_of(module)
     calls = _Calls(terms)
     for name, arg in zip(input_names(main), main.body.block.args):
-        calls.values[arg] = terms.leaf("input", name, shape_of(arg.type))
+        calls.values[arg] = terms.leaf("input", name, shape_of(arg.type), is_float(element_type_of(arg.type)))
     calls.block(main.body.block)
     return {name: (calls.of(v), shape_of(v.type)) for name, v in zip(output_names(main), return_of(main).operands)}
 
@@ -55,13 +54,8 @@ def constant(terms: Terms, array: Array, shape: Sequence[int]) -> Pieces:
     flat = np.ascontiguousarray(array).reshape(-1)
     if not flat.size:
         return []
-    [piece] = terms.leaf("constant", (str(flat.dtype), sha256(flat.tobytes()).hexdigest()), (flat.size,))
-    assert isinstance(piece.tree, Leaf)
-    terms.arrays[piece.tree.node] = flat
-    if flat.dtype.kind in "fiub" and (flat == flat[0]).all():
-        value = flat[0].item()
-        terms.uniform[piece.tree.node] = Number(float(value) if flat.dtype.kind == "f" else value)
-    return terms.seen([piece], reshape_map(tuple(shape), (flat.size,)))
+    number = terms.constant(flat)
+    return terms.seen([Piece(box(flat.shape), Leaf(number, SAME))], reshape_map(tuple(shape), flat.shape))
 
 
 class _Calls:
@@ -160,7 +154,7 @@ class _Tiles:
         for op in block.ops:
             match op:
                 case StreamInOp():
-                    self.write(op.dst, self.terms.leaf("input", op.stream.data, type_of(op.dst).shape))
+                    self.write(op.dst, self.terms.leaf("input", op.stream.data, type_of(op.dst).shape, is_float(type_of(op.dst).element)))
                 case StreamOutOp():
                     self.results[op.stream.data] = (self.read(op.src), type_of(op.src).shape)
                 case CopyOp():

@@ -8,16 +8,21 @@ and layouts are maps, and fused formulas are the tree that they were before. Sum
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from ml_dtypes import finfo
 
 from populus.dialects import expr
-from populus.dialects.poplar.affine import Map, Set, box, identity, read_map, reshape_map
+from populus.dialects.poplar.affine import Map, Memo, Set, box, identity, read_map, shape_of_box, told_apart, values
+from populus.proof.laws import Laws
 from populus.proof.report import Undecided
-from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree, leaves, number_of, simplified, skeleton
+from populus.proof.sets import inner_too, rank, reorderings, wide
+from populus.proof.trees import CONSTANT, Apply, Converted, Leaf, Number, Skeleton, Tree, form, leaves, numbers, skeleton
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +46,8 @@ class Node:
     """A term that is not element-wise. `kind`, `params`, and the `parts` that it is made of: ids of nodes, one tuple for each map.
 
     A map takes an index of the node, followed by `inner` coordinates that tell ordered elements apart, to the concatenated indices of
-    the nodes of its tuple. `elements`: the indices that are known.
+    the nodes of its tuple. `elements`: the indices that are known. Of a formula, `form` is its tree without
+    constants, and `numbers` are its literals.
     """
 
     kind: str
@@ -50,35 +56,62 @@ class Node:
     elements: Set
     maps: tuple[Map, ...]
     inner: tuple[int, ...] = ()
+    form: Skeleton = ()
+    numbers: tuple[float, ...] = ()
 
 
 class Terms:
-    """The nodes of one proof. `arrays`: the elements of constants, flat.
+    """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
 
     `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal.
     """
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.uniform: dict[int, Number] = {}
         self.arrays: dict[int, Array] = {}
+        self.rounding: dict[int, float] = {}
+        self.uniform: dict[int, Number] = {}
+        self.laws = Laws(self)
+        self._constants: dict[tuple[str, str], int] = {}
         self._by_key: dict[Skeleton, list[int]] = {}
+        self._compared: Memo[bool] = Memo()
 
     # -- nodes
 
-    def leaf(self, kind: str, name: object, shape: Sequence[int]) -> Pieces:
-        """Makes the node of an input or a constant."""
+    def leaf(self, kind: str, name: object, shape: Sequence[int], floats: bool = False) -> Pieces:
+        """Makes the node of an input."""
         full = box(shape)
-        number, at = self.intern(Node(kind, (name,), (), full, ()))
+        number, at = self.intern(Node(kind, (name, floats), (), full, ()))
         return [Piece(full, Leaf(number, at))]
+
+    def constant(self, flat: Array, rounding: float | None = None) -> int:
+        """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
+        key = (str(flat.dtype), sha256(flat.tobytes()).hexdigest())
+        if (number := self._constants.get(key)) is None:
+            number = self._constants[key] = len(self.nodes)
+            self.nodes.append(Node("constant", key, (), box(flat.shape), ()))
+            self.arrays[number] = flat
+            self.rounding[number] = _rounding(flat.dtype) if rounding is None else rounding
+            first = flat[0]
+            if flat.dtype.kind in "iub" and (flat == first).all():
+                self.uniform[number] = Number(first.item())
+            elif flat.dtype.kind == "f" and (np.abs(flat - first) <= self.rounding[number] * 0.1 * np.abs(first)).all():
+                self.uniform[number] = Number(float(first))
+        return number
+
+    def float_node(self, number: int) -> bool:
+        """Tells whether a node is known to be of floats."""
+        node = self.nodes[number]
+        return (number in self.arrays and self.arrays[number].dtype.kind in "fV") or node.params[-1:] == (True,) or node.kind in FLOATS
 
     def intern(self, new: Node) -> tuple[int, Map]:
         """Finds the node that is equal to a new one, or adds it. Returns its number and the map of the new one's index to its index.
 
-        Nodes are equal whose keys are, and whose maps agree wherever both are known. One of another shape is equal if it is so under
-        row-major order, or with its dimensions in another order.
+        Nodes are equal whose keys are, and whose maps agree wherever both are known, but for constants, whose elements are compared to
+        rounding. One of another shape is equal if it is so under row-major order, or with its dimensions in another order.
         """
-        key = (new.kind, new.params, new.parts, new.inner)
+        parts = tuple(tuple(CONSTANT if i in self.arrays else i for i in ids) for ids in new.parts)
+        key = (new.kind, new.form or new.params, parts, new.inner)
         for number in self._by_key.get(key, []):
             if (at := self._equal(self.nodes[number], new)) is not None:
                 return number, at
@@ -87,13 +120,19 @@ class Terms:
         return len(self.nodes) - 1, identity(new.elements)
 
     def _equal(self, old: Node, new: Node) -> Map | None:
+        if not all(map(close, old.numbers, new.numbers)):
+            return None
+        inner = new.inner or (0,) * len(new.maps)
         if rank(old.elements) == rank(new.elements):
             both = old.elements.intersect(new.elements)
             if not both.is_empty() and all(
-                a.intersect_domain(wide(both, n)).is_equal(b.intersect_domain(wide(both, n)))
-                for a, b, n in zip(old.maps, new.maps, new.inner or itertools.repeat(0))
+                self._agree(i, a.intersect_domain(wide(both, n)), j, b.intersect_domain(wide(both, n)))
+                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
             ):
+                exact = old.parts == new.parts
                 if not new.elements.is_subset(old.elements):
+                    if not exact:
+                        return None  # two constants would be one
                     old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
                     old.elements = old.elements.union(new.elements).coalesce()
                 return identity(new.elements)
@@ -102,9 +141,60 @@ class Terms:
             return None
         for at in reorderings(ours, theirs):
             back = at.reverse()
-            if all(inner_too(back, n).apply_range(b).is_equal(a) for a, b, n in zip(old.maps, new.maps, new.inner or itertools.repeat(0))):
+            if all(
+                self._agree(i, a, j, inner_too(back, n).apply_range(b))
+                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
+            ):
                 return at
         return None
+
+    def _agree(self, ids: tuple[int, ...], a: Map, others: tuple[int, ...], b: Map) -> bool:
+        """Tells whether two relations to elements of nodes are equal, constants by their elements."""
+        if ids == others and a.is_equal(b):
+            return True
+        places: list[int] = []
+        at = 0
+        for i in ids:
+            if i in self.arrays:
+                places.append(at)
+            at += rank(self.nodes[i].elements)
+        if not places:
+            return ids == others and a.is_equal(b)
+        (rest, mine), (other_rest, its) = told_apart(a, places), told_apart(b, places)
+        if not rest.is_equal(other_rest):
+            return False
+        constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
+        return all(self.equal_constants(i, j, x.reverse().apply_range(y)) for (i, j), x, y in zip(constants, mine, its))
+
+    def equal_constants(self, a: int, b: int, relation: Map) -> bool:
+        """Tells whether constants are equal to rounding where a relation of their elements says so."""
+        if a == b and relation.is_subset(SAME):
+            return True
+        return self._compared.of((a, b), (relation,), lambda: self._elements_equal(a, b, relation))
+
+    def _elements_equal(self, a: int, b: int, relation: Map) -> bool:
+        if not relation.is_single_valued():
+            a, b, relation = b, a, relation.reverse()
+            if not relation.is_single_valued():
+                return False
+        x, y = self.arrays[a], self.arrays[b]
+        to = values(relation, [np.arange(x.size)])
+        x, y = x[to >= 0].astype(np.float64), y[to[to >= 0]].astype(np.float64)
+        if not x.size or np.array_equal(x, y, equal_nan=True):
+            return True
+        rounding = max(self.rounding[a], self.rounding[b])
+        with np.errstate(invalid="ignore"):
+            near = np.abs(x - y) <= rounding * (np.abs(x) + 0.1 * np.abs(x[np.isfinite(x)]).max(initial=0.0))
+        return bool((near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+    def same(self, a: Tree, b: Tree, elements: Set) -> bool:
+        """Tells whether two trees are one on some elements."""
+        if form(a, self.arrays) != form(b, self.arrays) or not all(map(close, numbers(a), numbers(b))):
+            return False
+        return all(
+            self._agree((x.node,), x.at.intersect_domain(elements), (y.node,), y.at.intersect_domain(elements))
+            for x, y in zip(leaves(a), leaves(b))
+        )
 
     # -- trees
 
@@ -129,7 +219,7 @@ class Terms:
                 found.append(Piece(elements.coalesce(), self.moved(p.tree, at)))
         return found
 
-    def formula(self, e: expr.Expr, args: Sequence[Tree], floats: bool) -> Tree:
+    def formula(self, e: expr.Expr, args: Sequence[Tree], floats: bool, elements: Set) -> Tree:
         """Puts trees for the operands of an expression. `floats`: its operands are floats, so that literals are too."""
         match e:
             case expr.Arg(i):
@@ -138,9 +228,9 @@ class Terms:
             case expr.Const(value):
                 return Number(float(value) if floats and not isinstance(value, bool) else value)
             case expr.Cast(x, to, bits):
-                return Converted(to, bits, self.formula(x, args, floats))
+                return Converted(to, bits, self.formula(x, args, floats, elements))
             case expr.Call(function, operands):
-                return simplified(function, tuple(self.formula(x, args, floats) for x in operands))
+                return self.laws.applied(function, tuple(self.formula(x, args, floats, elements) for x in operands), elements)
             case _:
                 raise AssertionError(e)
 
@@ -151,7 +241,7 @@ class Terms:
             combined = [
                 (both, (*args, p.tree)) for known, args in combined for p in pieces if not (both := known.intersect(p.elements)).is_empty()
             ]
-        return [Piece(known.coalesce(), self.formula(e, args, floats)) for known, args in combined]
+        return [Piece(known.coalesce(), self.formula(e, args, floats, known)) for known, args in combined]
 
     def sealed(self, pieces: Pieces, zeros_vanish: bool = False) -> list[tuple[Map, int]]:
         """Makes each piece a node. Returns for each the map of its elements to the node's index, and the node.
@@ -172,6 +262,7 @@ class Terms:
             tree = self.moved(p.tree, to.reverse())
             of = tuple(leaves(tree))
             node = Node("tree", (skeleton(tree),), tuple((leaf.node,) for leaf in of), to.range(), tuple(leaf.at for leaf in of))
+            node.form, node.numbers = form(tree, self.arrays), tuple(numbers(tree))
             number, at = self.intern(node)
             found.append((to.apply_range(at), number))
         return found
@@ -202,26 +293,26 @@ class Terms:
 
     def product(self, elements: Set, points: Map, a: Pieces, b: Pieces, to_a: Map, to_b: Map) -> Pieces:
         """Makes the sum over points of a[to_a] b[to_b]. `points`: index -> points. Where a factor is not known it is padding, 0."""
-        (by_a, a), (by_b, b) = factored(a), factored(b)
+        (by_a, a), (by_b, b) = self.factored(a), self.factored(b)
         terms: list[tuple[tuple[int, ...], Map]] = []
         for at_a, of_a in self.sealed(a, True):
             for at_b, of_b in self.sealed(b, True):
                 first, second = (to_a.apply_range(at_a), of_a), (to_b.apply_range(at_b), of_b)
-                if of_b < of_a:
+                if (of_b in self.arrays, of_b) < (of_a in self.arrays, of_a):
                     first, second = second, first
                 relation = first[0].flat_range_product(second[0])  # point -> both
                 if not once(points, relation):
                     raise Undecided("a term occurs twice in a sum")
                 terms.append(((first[1], second[1]), points.apply_range(relation)))
-        return scaled(self.total("add", elements, terms), by_a * by_b)
+        return self.scaled(self.total("add", elements, terms), by_a * by_b)
 
     def reduced(self, op: str, elements: Set, points: Map, x: Pieces, to_x: Map) -> Pieces:
         """Makes `op` over points of x[to_x]. A sum of sums is one sum, as none of its terms occurs twice; so are maxima and minima."""
         by = 1.0
         if op == "square_add":
-            op, x = "add", [Piece(p.elements, simplified("square", (p.tree,))) for p in x]
+            op, x = "add", [Piece(p.elements, self.laws.applied("square", (p.tree,), p.elements)) for p in x]
         if op == "add":
-            by, x = factored(x)
+            by, x = self.factored(x)
         terms: list[tuple[tuple[int, ...], Map]] = []
         for at, number in self.sealed(x):
             relation = to_x.apply_range(at)
@@ -236,7 +327,20 @@ class Terms:
                     terms.append((ids, over.apply_range(known)))
             else:
                 terms.append(((number,), over))
-        return scaled(self.total(op, elements, terms), by)
+        return self.scaled(self.total(op, elements, terms), by)
+
+    def factored(self, pieces: Pieces) -> tuple[float, Pieces]:
+        """Splits off the number by which all pieces are multiplied."""
+        factors = {_factor(p.tree) for p in pieces}
+        if len(factors) != 1 or factors == {1.0}:
+            return 1.0, pieces
+        return factors.pop(), [Piece(p.elements, p.tree.args[0] if isinstance(p.tree, Apply) else p.tree) for p in pieces]
+
+    def scaled(self, pieces: Pieces, by: float) -> Pieces:
+        """Multiplies by a number."""
+        if by == 1.0:
+            return pieces
+        return [Piece(p.elements, self.laws.times(p.tree, Number(by), p.elements)) for p in pieces]
 
     def opaque(self, kind: str, params: tuple[object, ...], elements: Set, fields: Sequence[tuple[Pieces, Map, int]]) -> Pieces:
         """Makes what is a function of ordered elements: for each field its pieces, the map of [index, inner] to its elements, and the
@@ -264,14 +368,6 @@ def once(points: Map, relation: Map) -> bool:
         return True
     both = points.range_map().apply_range(relation)  # [index -> point] -> term
     return points.domain_map().flat_range_product(both).is_injective()
-
-
-def same(a: Tree, b: Tree, elements: Set) -> bool:
-    """Tells whether two trees are one on some elements."""
-    if skeleton(a) != skeleton(b):
-        return False
-    pairs = zip(leaves(a), leaves(b))
-    return all(x.at.intersect_domain(elements).is_equal(y.at.intersect_domain(elements)) for x, y in pairs)
 
 
 def united(pieces: Pieces) -> Pieces:
@@ -304,66 +400,23 @@ def _either(a: Tree, b: Tree, on_a: Set, on_b: Set) -> Tree:
             return a
 
 
-def factored(pieces: Pieces) -> tuple[float, Pieces]:
-    """Splits off the factor that all pieces have."""
-    factors = {_factor(p.tree) for p in pieces}
-    if len(factors) != 1 or factors == {1.0}:
-        return 1.0, pieces
-    return factors.pop(), [Piece(p.elements, p.tree.args[0] if isinstance(p.tree, Apply) else p.tree) for p in pieces]
-
-
 def _factor(tree: Tree) -> float:
-    number = number_of(tree.args[1]) if isinstance(tree, Apply) and tree.function == "mul" else None
-    return 1.0 if number is None else number
+    if isinstance(tree, Apply) and tree.function == "mul" and isinstance(tree.args[1], Number) and type(tree.args[1].value) is float:
+        return tree.args[1].value
+    return 1.0
 
 
-def scaled(pieces: Pieces, by: float) -> Pieces:
-    """Multiplies by a number."""
-    return [Piece(p.elements, simplified("mul", (p.tree, Number(by)))) for p in pieces] if by != 1.0 else pieces
+def close(a: float, b: float) -> bool:
+    """Tells whether literals are equal to rounding."""
+    return math.isclose(a, b, rel_tol=1e-5) or (math.isnan(a) and math.isnan(b))
 
 
-# -- sets -----------------------------------------------------------------------------------------------------------------
+def _rounding(dtype: np.dtype[Any]) -> float:
+    """Returns the relative error that some operations on a type may have."""
+    if dtype.kind in "iub":
+        return 0.0
+    return 16 * float(cast("Any", finfo(dtype)).eps)
 
 
-def rank(elements: Set) -> int:
-    """Returns the number of coordinates."""
-    return elements.n_dim()
-
-
-def shape_of_box(elements: Set) -> tuple[int, ...] | None:
-    """Returns the shape whose indices a set is; None if it is no such box."""
-    sizes: list[int] = []
-    for d in range(elements.n_dim()):
-        largest = elements.dim_max_val(d)
-        if not largest.is_int():
-            return None
-        sizes.append(int(largest.to_python()) + 1)
-    return tuple(sizes) if elements.is_equal(box(sizes)) else None
-
-
-def wide(elements: Set, inner: int) -> Set:
-    """Adds free inner coordinates to a set."""
-    return elements if not inner else elements.flat_product(Set.universe(box((1,) * inner).get_space()))
-
-
-def inner_too(at: Map, inner: int) -> Map:
-    """Adds inner coordinates, which stay, to a map of indices."""
-    return at if not inner else at.flat_product(Map.identity(box((1,) * inner).get_space().map_from_set()))
-
-
-def reorderings(new: tuple[int, ...], old: tuple[int, ...]) -> Iterator[Map]:
-    """Yields maps of one shape's indices to another's: row-major order, then permutations of dimensions that are not 1."""
-    if new != old:
-        yield reshape_map(new, old)
-    ours = [d for d, n in enumerate(new) if n > 1]
-    theirs = [d for d, n in enumerate(old) if n > 1]
-    if len(ours) != len(theirs) or len(ours) > 5:
-        return
-    for order in itertools.permutations(range(len(ours))):
-        if list(order) != sorted(order) and all(new[ours[o]] == old[theirs[k]] for k, o in enumerate(order)):
-            image = ["0"] * len(old)
-            for k, o in enumerate(order):
-                image[theirs[k]] = f"i{ours[o]}"
-            i = [f"i{d}" for d in range(len(new))]
-            where = " and ".join(f"0 <= {v} < {n}" for v, n in zip(i, new)) or "true"
-            yield read_map(f"{{ [{', '.join(i)}] -> [{', '.join(image)}] : {where} }}")
+SAME = read_map("{ [i] -> [i] }")
+FLOATS = ("average", "row", "random", "packed_matmul")

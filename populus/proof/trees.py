@@ -1,8 +1,8 @@
-"""Trees: the element-wise functions of a term, and the laws of real numbers by which they have one form."""
+"""Trees: the element-wise functions of a term."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from populus.dialects.poplar.affine import Map
@@ -70,46 +70,33 @@ def skeleton(tree: Tree) -> Skeleton:
             return ("number", type(value).__name__, repr(value))
 
 
-# -- arithmetic of real numbers -----------------------------------------------------------------------------------------
+def form(tree: Tree, constants: Container[int]) -> Skeleton:
+    """Gives a tree without its maps and without the values of float constants."""
+    match tree:
+        case Leaf(node, _):
+            return ("leaf", CONSTANT if node in constants else node)
+        case Apply(function, args):
+            return (function, *(form(a, constants) for a in args))
+        case Converted(to, bits, x):
+            return ("as", str(to), bits, form(x, constants))
+        case Number(value):
+            return ("number", "float") if type(value) is float else ("number", type(value).__name__, repr(value))
 
 
-def number_of(tree: Tree) -> float | None:
-    return tree.value if isinstance(tree, Number) and type(tree.value) is float else None
+CONSTANT = -1
+"""The place of a constant in a form."""
 
 
-def simplified(function: str, args: tuple[Tree, ...]) -> Tree:
-    """Applies a function. Numbers that change nothing are left out, and a factor that is a number stands once, as the last.
-
-    Laws of real numbers, for float literals only: x^2 = x x, x / c = x (1 / c), c x = x c, (x a) b = x (a b), x 1 = x, x + 0 = x. The order
-    of the operands of `add`, `mul`, `max` and `min` is none.
-    """
-    if function == "square":
-        return simplified("mul", (args[0], args[0]))
-    if function == "divide" and (c := number_of(args[1])):
-        return simplified("mul", (args[0], Number(1 / c)))
-    if function == "neg":
-        return Apply("neg", args)
-    if function == "mul":
-        if number_of(args[0]) is not None:
-            args = (args[1], args[0])
-        if (c := number_of(args[1])) is not None:
-            x = args[0]
-            if isinstance(x, Apply) and x.function == "mul" and (d := number_of(x.args[1])) is not None:
-                x, c = x.args[0], c * d
-            if (own := number_of(x)) is not None:
-                return Number(rounded(own * c))
-            return x if c == 1 else Apply("mul", (x, Number(rounded(c))))
-    if function in ("add", "sub") and number_of(args[1]) == 0:
-        return args[0]
-    if function == "add" and number_of(args[0]) == 0:
-        return args[1]
-    if function in ("add", "mul", "max", "min") and len(args) == 2:
-        args = tuple(sorted(args, key=lambda a: repr(skeleton(a))))
-        if number_of(args[0]) is not None:
-            args = (args[1], args[0])
-    return Apply(function, args)
-
-
-def rounded(value: float) -> float:
-    """Rounds a literal that is the product of others, so that the order in which they were multiplied does not matter."""
-    return float(f"{value:.6g}")
+def numbers(tree: Tree) -> Iterator[float]:
+    """Yields the float literals of a tree, in order."""
+    match tree:
+        case Number(value):
+            if type(value) is float:
+                yield value
+        case Apply(_, args):
+            for a in args:
+                yield from numbers(a)
+        case Converted(_, _, x):
+            yield from numbers(x)
+        case Leaf():
+            pass

@@ -102,6 +102,14 @@ def long_sums() -> onnx.ModelProto:
     return _model(g, g.op("Concat", *found, axis=0), [3, 3], x=[8192, 3])
 
 
+def normalised() -> onnx.ModelProto:
+    """A convolution, its bias, a batch normalisation and a factor: one convolution with other weights."""
+    g = Graph()
+    c = g.op("Conv", "x", g.weight(5, 3, 3, 3), g.weight(5), pads=[1, 1, 1, 1])
+    n = g.op("BatchNormalization", c, g.weight(5), g.weight(5), g.weight(5), g.constant([0.5, 1.0, 2.0, 1.5, 0.7]))
+    return _model(g, g.op("Relu", g.op("Mul", n, g.constant(0.5))), [2, 5, 6, 7], x=[2, 3, 6, 7])
+
+
 def attention() -> onnx.ModelProto:
     """Rewrites without new constants: the proof needs no numbers."""
     g = Graph()
@@ -131,7 +139,8 @@ def bert() -> onnx.ModelProto:
 MODELS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     f.__name__: f
     for f in (
-        slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, attention, rows, looked_up, bert
+        slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, normalised, attention, rows,
+        looked_up, bert,
     )
 }  # fmt: skip
 """Models by name."""
