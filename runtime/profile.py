@@ -182,7 +182,7 @@ class Profile:
             "sync_cycles": total("sync"),
             "flops": total("flops"),
             "utilisation": used.pop("utilisation"),
-            "fits": self.peak_tile_bytes <= self.target.tile_bytes - self.target.reserved_bytes,
+            "fits": self.peak_tile_bytes <= self.target.room,
             "tiles_used": self.tiles_used,
             "liveness_bound": self.memory.peak_bytes,
             "host_bytes": total("host_bytes"),

@@ -67,6 +67,11 @@ class Target:
         """Returns the elements per vector instruction: 2 floats or 4 halves on an IPU."""
         return max(1, self.vector_bytes // max(size_in_bytes(element), 2))
 
+    @property
+    def room(self) -> int:
+        """The bytes of a tile for a program's data."""
+        return self.tile_bytes - self.reserved_bytes
+
     def grain(self, element: Attribute) -> int:
         """Returns the smallest share of the innermost dimension, in elements: one vector."""
         return max(1, self.vector_bytes // size_in_bytes(element))

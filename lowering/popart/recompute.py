@@ -53,7 +53,7 @@ class PopartRecomputePass(ModulePass):
         if self.share < 0:
             raise PopulusError(f"share = {self.share:g}; a part of memory is at least 0")
         machine = Spec.of(self.target or "host", self.tiles).target()
-        room = self.share * (machine.tile_bytes - machine.reserved_bytes) * machine.tiles
+        room = self.share * machine.room * machine.tiles
         kept = _made_by(main_of(op).body.block, self.keep)
         if room > 0:
             shrink(main_of(op).body.block, room, kept)

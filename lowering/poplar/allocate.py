@@ -52,7 +52,7 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
     if fit not in FITS:
         raise PopulusError(f"fit = '{fit}'{did_you_mean(fit, FITS)}")
     target = graph.machine
-    room = target.tile_bytes - target.reserved_bytes
+    room = target.room
     while True:
         all_tenants, steps = tenants(graph)
         used = usage(all_tenants, steps, target)
@@ -83,7 +83,7 @@ def _placed(all_tenants: Sequence[Tenant], target: Target, fit: str) -> list[int
         placed = [addresses[tenant] for tenant in all_tenants]
         if not best or _top(all_tenants, placed) < _top(all_tenants, best):
             best = placed
-        if _top(all_tenants, best) <= target.tile_bytes - target.reserved_bytes:
+        if _top(all_tenants, best) <= target.room:
             break
     return best
 
@@ -146,7 +146,7 @@ def _top(all_tenants: Sequence[Tenant], addresses: Sequence[int]) -> int:
 
 def _too_much(target: Target, needed: int, tile: int, used: Usage) -> str:
     largest = ", ".join(f"'{label}' {_kib(bytes)}" for label, bytes in used.largest[:NAMED])
-    room = target.tile_bytes - target.reserved_bytes
+    room = target.room
     return (
         f"the model needs {_kib(needed)} on tile {tile} at step '{used.label}', {_kib(needed - room)} more than the {_kib(room)} of "
         f"{target.name}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; use more tiles or a target with more memory"

@@ -57,7 +57,7 @@ class PoplarOffloadPass(ModulePass):
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
                 machine = graph.machine
-                offload(graph, self.tile_bytes or machine.tile_bytes - machine.reserved_bytes)
+                offload(graph, self.tile_bytes or machine.room)
 
 
 def offload(graph: GraphOp, room: int) -> None:

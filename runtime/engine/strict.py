@@ -142,7 +142,7 @@ def check_tile_memory(graph: GraphOp) -> None:
     if any(isinstance(op, StorageOp) and op.layout is None and op.outside is None for op in graph.walk()):
         return
     machine, used = graph.machine, summary(graph)
-    room = machine.tile_bytes - machine.reserved_bytes
+    room = machine.room
     if used.peak_bytes > room:
         largest = ", ".join(f"'{label}' {bytes}" for label, bytes in used.largest[:3])
         raise PopulusError(

@@ -137,7 +137,7 @@ def memory_record(found: Sequence[Tenant], steps: int, profile: Profile) -> Memo
         if i == profile.memory.step:
             peak = {category: bytes.copy() for category, bytes in now.items()}
     return {
-        "limit": profile.target.tile_bytes - profile.target.reserved_bytes,
+        "limit": profile.target.room,
         "peak": profile.memory.peak_bytes,
         "tile": profile.memory.tile,
         "step": profile.memory.step,

@@ -35,7 +35,7 @@ def test_no_plan_is_more_than_three_percent_better(name: str, tiles: int):
     for count in counts:
         parts = [(*p, n) for p, n in itertools.product(parts, count) if math.prod(p) * n <= tiles]
     everything = candidates_of(shape, element, target, [np.array(p) for p in zip(*parts)])
-    fits = everything.temporary_bytes() <= MEMORY_SHARE * (target.tile_bytes - target.reserved_bytes)
+    fits = everything.temporary_bytes() <= MEMORY_SHARE * target.room
     best = {resident: everything.cycles(resident)[fits].min() for resident in (False, True)}
     first, *resident = options(shape, element, target)
     assert first.cycles <= 1.03 * best[False]
